@@ -44,12 +44,16 @@ def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = ", ".join(TABLES)
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"some of {names} (default: all)")
+    parser.add_argument(
+        "tables", nargs="*", metavar="TABLE", help=f"some of {names} (default: all)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the numbers to a file")
     for name, usual in Sizes()._asdict().items():
         what = f"of the tables growth and together (default: {usual:,})"
         parser.add_argument(f"--{name}", type=type(usual), default=usual, metavar="N", help=what)
-    what = "events or sessions of the tables scale (default: 20,000) and search (default: 1,000,000)"
+    what = (
+        "events or sessions of the tables scale (default: 20,000) and search (default: 1,000,000)"
+    )
     parser.add_argument("--size", type=int, metavar="N", help=what)
     arguments = parser.parse_args()
     sizes = Sizes(*(getattr(arguments, name) for name in Sizes._fields))
@@ -63,7 +67,8 @@ def main() -> None:
             print(table(name, measured[name]), end="\n\n", flush=True)
     if arguments.json:
         numbers = {
-            name: [{**row._asdict(), "ratio": row.ratio} for row in rows] for name, rows in measured.items()
+            name: [{**row._asdict(), "ratio": row.ratio} for row in rows]
+            for name, rows in measured.items()
         }
         Path(arguments.json).write_text(json.dumps(numbers, indent=2) + "\n")
 

@@ -121,7 +121,12 @@ def line(number: int, length: int) -> dict[str, Any]:
         case 1:
             block: dict[str, Any] = {"type": "text", "text": said}
         case 2:
-            block = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": said}}
+            block = {
+                "type": "tool_use",
+                "id": f"toolu_{number}",
+                "name": "Bash",
+                "input": {"command": said},
+            }
         case _:
             block = {"type": "tool_result", "tool_use_id": f"toolu_{number - 1}", "content": said}
             return {**shared, "type": "user", "message": {"role": "user", "content": [block]}}
@@ -174,7 +179,12 @@ def langgraph(folder: str) -> list[Row]:
         return {"messages": [AIMessage(text(len(state["messages"]), 520))]}
 
     def graph(saver: Any) -> Any:
-        return StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer").compile(saver)
+        return (
+            StateGraph(MessagesState)
+            .add_node("answer", answer)
+            .add_edge(START, "answer")
+            .compile(saver)
+        )
 
     config: Any = {"configurable": {"thread_id": "t"}}
 
@@ -249,13 +259,17 @@ def adk(folder: str) -> list[Row]:
     assert [len(found) for found in whole] == [10_000, 10_000]
     assert whole[0][1:] == whole[1][1:] == events
     del whole, events  # thirty thousand of them would keep the collector busy while it is measured
-    sessions = {service: run(service.get_session(**ids, config=nothing)) for service in (ours, theirs)}
+    sessions = {
+        service: run(service.get_session(**ids, config=nothing)) for service in (ours, theirs)
+    }
 
     def each(call: Callable[[Any], Coroutine[Any, Any, object]]) -> tuple[Work, Work]:
         return lambda: run(call(ours)), lambda: run(call(theirs))
 
     name = "DatabaseSessionService"
-    read = rows("get_session of 10,000 events", name, *each(lambda its: its.get_session(**ids)), 0.3, 4)
+    read = rows(
+        "get_session of 10,000 events", name, *each(lambda its: its.get_session(**ids)), 0.3, 4
+    )
     append = each(lambda its: its.append_event(sessions[its], event(1)))
     return [*rows("an event appended", name, *append, 0.5, 60), *read]
 
@@ -282,14 +296,24 @@ TITLES = {"openai_agents": "Agents SDK", "claude": "Claude", "langgraph": "LangG
 
 def block(numbers: dict[str, Any]) -> str:
     """The table of the pages. Times are the processor's, which other programs disturb less."""
-    lines = ["| what | backstory | compared with | ratio | at most |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        "| what | backstory | compared with | ratio | at most |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for name, measured in numbers.items():
         for row in measured:
             if not row["what"].endswith("(CPU)") and row["unit"] == "ms":
                 continue
-            what, ours, other = row["what"].removesuffix(" (CPU)"), *map(_figure, (row["ours"], row["floor"]))
+            what, ours, other = (
+                row["what"].removesuffix(" (CPU)"),
+                *map(_figure, (row["ours"], row["floor"])),
+            )
             against = row["against"] if row["unit"] != "ms" else f"{row['against']}, {other} ms"
-            told = f"{row['ratio']:.2f} | {row['limit']}" if row["unit"] == "ms" else f"| {row['limit']} MB"
+            told = (
+                f"{row['ratio']:.2f} | {row['limit']}"
+                if row["unit"] == "ms"
+                else f"| {row['limit']} MB"
+            )
             lines.append(f"| {TITLES[name]}: {what} | {ours} {row['unit']} | {against} | {told} |")
     return "\n".join(lines)
 
@@ -315,7 +339,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adapters", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"some of {', '.join(TABLES)}")
     parser.add_argument("--json", metavar="FILE", help="write the numbers to a file")
-    parser.add_argument("--page", action="store_true", help="write the tables of the documentation, too")
+    parser.add_argument(
+        "--page", action="store_true", help="write the tables of the documentation, too"
+    )
     arguments = parser.parse_args()
     if arguments.page and arguments.tables:
         parser.error("the pages have all tables: leave out their names")

@@ -34,7 +34,9 @@ def version() -> Row:
     def run(*command: str) -> Callable[[], object]:
         return lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
-    times = by_turns(run(COMMAND, "--version"), run(sys.executable, "-c", "import sqlite3, json"), 25)
+    times = by_turns(
+        run(COMMAND, "--version"), run(sys.executable, "-c", "import sqlite3, json"), 25
+    )
     return Row("backstory --version", "import sqlite3, json", *times, 2.5)
 
 
@@ -88,7 +90,9 @@ print(code, peak)
 
 def peak(path: str) -> float:
     """Megabytes that an export of a store had at most."""
-    ran = subprocess.run([sys.executable, "-c", EXPORT, path], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", EXPORT, path], capture_output=True, text=True, check=True
+    )
     os.unlink(f"{path}.jsonl")
     code, kilobytes = ran.stdout.split()
     assert code == "0"

@@ -32,7 +32,9 @@ def bare(url: str) -> float:
         db.execute("CREATE TABLE backstory_bare (place bigint, seq bigint, content text)")
         try:
             db.execute("SELECT create_distributed_table('backstory_bare', 'place')")
-            return best(lambda: db.execute(BARE, (7, time.time_ns(), "a sentence of the usual length")))
+            return best(
+                lambda: db.execute(BARE, (7, time.time_ns(), "a sentence of the usual length"))
+            )
         finally:
             db.execute("DROP TABLE backstory_bare")
 
@@ -43,7 +45,9 @@ def figures(store: backstory.Store) -> dict[str, float]:
     agent.extend([("user", "a sentence of the usual length", None)] * 100)
     fork = agent.fork("fork")
     agent.mark("here")
-    batch: list[tuple[str, str | None, None]] = [("user", "a sentence of the usual length", None)] * 100
+    batch: list[tuple[str, str | None, None]] = [
+        ("user", "a sentence of the usual length", None)
+    ] * 100
     return {
         "append": best(lambda: agent.user("a sentence of the usual length")),
         "append of 100 events": best(lambda: fork.extend(batch), 30),
@@ -51,7 +55,9 @@ def figures(store: backstory.Store) -> dict[str, float]:
         "fork": best(lambda: agent.fork(at=1), 60),
         "fork with a key": best(lambda: agent.fork(at=1, key=f"key {time.time_ns()}"), 60),
         "rewind": best(lambda: agent.rewind("here"), 60),
-        "an event with a key": best(lambda: agent.append("user", "x", key=f"key {time.time_ns()}"), 60),
+        "an event with a key": best(
+            lambda: agent.append("user", "x", key=f"key {time.time_ns()}"), 60
+        ),
         "find an agent by its id": best(lambda: store.agent(fork.id)),
         "find an agent by its name": best(lambda: store.agent("fork"), 60),
         "context of 100 events": best(lambda: agent.context(at=100), 60),

@@ -94,7 +94,9 @@ class Bench:
         store, floor = self.store(), self.floor()
         agent = store.start()
         events, messages = batch(100_000), bare(100_000)
-        ours, bare_time = by_turns(lambda: agent.extend(events), lambda: floor.insert_many(messages), 3)
+        ours, bare_time = by_turns(
+            lambda: agent.extend(events), lambda: floor.insert_many(messages), 3
+        )
         return Row("extend() with 100,000 events", "bare executemany", ours, bare_time, 2.5)
 
     def disk(self) -> list[Row]:
@@ -106,8 +108,22 @@ class Bench:
         raw = sum(len(content.encode()) for _, content, _ in events)
         ours, bare_size = self.size(store) - empty, floor.size() - empty_floor
         return [
-            Row("database size, 500-byte messages", "bytes of content", ours / 1e6, raw / 1e6, 1.2, "MB"),
-            Row("database size, 500-byte messages", "a bare table", ours / 1e6, bare_size / 1e6, None, "MB"),
+            Row(
+                "database size, 500-byte messages",
+                "bytes of content",
+                ours / 1e6,
+                raw / 1e6,
+                1.2,
+                "MB",
+            ),
+            Row(
+                "database size, 500-byte messages",
+                "a bare table",
+                ours / 1e6,
+                bare_size / 1e6,
+                None,
+                "MB",
+            ),
         ]
 
 

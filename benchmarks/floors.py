@@ -27,7 +27,8 @@ class BareSqlite:
 
     def insert(self, message: Message) -> None:
         self.db.execute(
-            "INSERT INTO messages (agent, kind, content, data, created_at) VALUES (?, ?, ?, ?, ?)", message
+            "INSERT INTO messages (agent, kind, content, data, created_at) VALUES (?, ?, ?, ?, ?)",
+            message,
         )
 
     def insert_many(self, messages: list[Message]) -> None:

@@ -35,13 +35,19 @@ class Growth:
         over = f"at {self._sizes.agents:,} agents"
         small.search("anything", wait=True)
         rows = [
-            self._both("an agent that is not there", over, large, small, lambda s: lambda: _absent(s), 3.0),
-            self._both("the latest agent (@)", over, large, small, lambda s: lambda: s.resolve("@"), 1.5),
+            self._both(
+                "an agent that is not there", over, large, small, lambda s: lambda: _absent(s), 3.0
+            ),
+            self._both(
+                "the latest agent (@)", over, large, small, lambda s: lambda: s.resolve("@"), 1.5
+            ),
             self._first_search(large, dense),
         ]
         for word, kind in ((COMMON, "common"), ("only7x1", "rare")):
             what = f"search for a {kind} word in one agent"
-            rows.append(self._both(what, over, large, small, lambda s, word=word: _within(s, word), 1.5))
+            rows.append(
+                self._both(what, over, large, small, lambda s, word=word: _within(s, word), 1.5)
+            )
         stats = (_timed(large.stats), _timed(dense.stats))
         rows.append(Row(f"stats() {over}", f"as many events of {FEW} agents", *stats, None))
         for store in (small, large, dense):

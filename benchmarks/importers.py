@@ -61,7 +61,10 @@ def read(path: str) -> None:
 
 def take_in(path: str) -> None:
     """The one session into a new store, as `backstory import` does it."""
-    with tempfile.TemporaryDirectory() as folder, backstory.open(os.path.join(folder, "new.db")) as store:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        backstory.open(os.path.join(folder, "new.db")) as store,
+    ):
         for _ in made_in_pauses(Run(store, [path], settle=0).sessions()):
             pass
 
@@ -127,7 +130,8 @@ class Lines:
     def turn(self) -> Iterator[dict[str, Any]]:
         yield self._line("user", content=self._prose(430))
         yield self._line(
-            "attachment", attachment={"type": "hook_success", "content": self._prose(1200, end="\n")}
+            "attachment",
+            attachment={"type": "hook_success", "content": self._prose(1200, end="\n")},
         )
         for number in range(4):
             yield from self._step(is_thoughtful=number != 3)
@@ -160,7 +164,13 @@ class Lines:
         text = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines))
         result = {"type": "tool_result", "tool_use_id": call, "content": text}
         patch = [
-            {"oldStart": 3, "oldLines": 9, "newStart": 3, "newLines": 9, "lines": [" a", "-b", "+c"] * 6}
+            {
+                "oldStart": 3,
+                "oldLines": 9,
+                "newStart": 3,
+                "newLines": 9,
+                "lines": [" a", "-b", "+c"] * 6,
+            }
         ]
         told = {"filePath": edit["file_path"], "originalFile": text, "structuredPatch": patch}
         yield self._line("user", content=[result], toolUseResult=told)
@@ -168,9 +178,18 @@ class Lines:
     def _line(self, type_: str, **fields: Any) -> dict[str, Any]:
         self._count += 1
         uuid = f"{self._count:08x}-0000-4000-8000-{self._count:012x}"
-        record: dict[str, Any] = {"parentUuid": self._parent, "isSidechain": False, "userType": "external"}
+        record: dict[str, Any] = {
+            "parentUuid": self._parent,
+            "isSidechain": False,
+            "userType": "external",
+        }
         record |= {"cwd": "/src/project", "sessionId": "0c5f2f0e-0000-4000-8000-000000000001"}
-        record |= {"version": "2.1.0", "gitBranch": "main", "slug": "a-missing-comma", "type": type_}
+        record |= {
+            "version": "2.1.0",
+            "gitBranch": "main",
+            "slug": "a-missing-comma",
+            "type": type_,
+        }
         if "blocks" in fields:
             id = fields.pop("message", f"msg_{self._count}")
             answer = {"model": "claude-x", "id": id, "type": "message", "role": "assistant"}
@@ -192,6 +211,4 @@ class Lines:
 
 
 def _time(count: int) -> str:
-    return (
-        f"2026-03-{1 + count // 86_400:02}T{count // 3600 % 24:02}:{count // 60 % 60:02}:{count % 60:02}.000Z"
-    )
+    return f"2026-03-{1 + count // 86_400:02}T{count // 3600 % 24:02}:{count // 60 % 60:02}:{count % 60:02}.000Z"

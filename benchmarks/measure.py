@@ -79,7 +79,11 @@ def table(title: str, rows: list[Row]) -> str:
     lines = [title, "=" * len(title), f"{'':{width}}  {'ours':>11}  {'floor':>11}  ratio  target"]
     for row in rows:
         what = f"{row.what}, against {row.against}"
-        limit = "" if row.limit is None else f"{row.limit:.2f} {'ok' if row.ratio <= row.limit else 'MISSED'}"
+        limit = (
+            ""
+            if row.limit is None
+            else f"{row.limit:.2f} {'ok' if row.ratio <= row.limit else 'MISSED'}"
+        )
         ours, floor = (f"{value:,.3f} {row.unit}" for value in (row.ours, row.floor))
         lines.append(f"{what:{width}}  {ours:>11}  {floor:>11}  {row.ratio:5.2f}  {limit}")
     return "\n".join(lines)

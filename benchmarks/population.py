@@ -114,7 +114,21 @@ def _populate_postgres(address: str, agents: int, events: int) -> None:
 
 def _agent_row(made: Made) -> tuple[Any, ...]:
     id, born, second, last = made.id, made.born, made.born // SECOND, made.events[-1][-1]
-    return (place_of(id), id, 1, id, made.name, 0, 0, False, born, len(made.events), born, second, last)
+    return (
+        place_of(id),
+        id,
+        1,
+        id,
+        made.name,
+        0,
+        0,
+        False,
+        born,
+        len(made.events),
+        born,
+        second,
+        last,
+    )
 
 
 def _slices(all_made: Iterator[Made], size: int) -> Iterator[list[Made]]:

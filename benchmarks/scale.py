@@ -36,7 +36,9 @@ OUTLINE_SQLITE = """
 OUTLINE_POSTGRES = """
     SELECT seq, kind, coalesce(octet_length(content), 0) + coalesce(octet_length(data), 0), created_at, base
     FROM backstory.events ORDER BY place, agent, seq"""
-ROWS_SQLITE = "SELECT id, kind, content, data, created_at, key, base, digest FROM events ORDER BY id"
+ROWS_SQLITE = (
+    "SELECT id, kind, content, data, created_at, key, base, digest FROM events ORDER BY id"
+)
 ROWS_POSTGRES = """
     SELECT seq, kind, content, data, created_at, key, base, digest FROM backstory.events
     ORDER BY place, agent, seq"""
@@ -72,7 +74,9 @@ class Scale:
         """A new store, and a bare connection to its database."""
         url = self._new_url()
         store = backstory.open(url)
-        return store, psycopg.connect(url, autocommit=True) if self._server else apsw.Connection(url)
+        return store, psycopg.connect(url, autocommit=True) if self._server else apsw.Connection(
+            url
+        )
 
     def chained_append(self) -> Row:
         chained = self.store().start()
@@ -107,7 +111,9 @@ class Scale:
     def _compacted_size(self, db: Any) -> int:
         if self._server:
             db.execute("VACUUM FULL backstory.events")
-            return int(db.execute("SELECT pg_total_relation_size('backstory.events')").fetchone()[0])
+            return int(
+                db.execute("SELECT pg_total_relation_size('backstory.events')").fetchone()[0]
+            )
         db.execute("VACUUM")
         return int(db.execute("SELECT sum(pgsize) FROM dbstat WHERE name = 'events'").fetchone()[0])
 
@@ -125,13 +131,19 @@ class Scale:
             populate(store, count)
         if self._server:
             for db in (many_db, few_db):
-                db.execute("ANALYZE")  # as the server itself does, a minute after so many rows came in
+                db.execute(
+                    "ANALYZE"
+                )  # as the server itself does, a minute after so many rows came in
         ours, floor = by_turns(lambda: many.ensure("key 7"), lambda: few.ensure("key 7"), 200)
         found = [Row(f"ensure() of a key among {size:,}", f"among {FEW}", ours, floor, 1.5)]
         for order in ("born", "updated"):
             ours, floor = by_turns(second_page(many, order), second_page(few, order), 20)
-            found.append(Row(f"50 of {size:,} sessions, by {order!r}", f"of {FEW}", ours, floor, 1.5))
-            ours, floor = by_turns(second_page(many, order, "key "), second_page(few, order, "key "), 20)
+            found.append(
+                Row(f"50 of {size:,} sessions, by {order!r}", f"of {FEW}", ours, floor, 1.5)
+            )
+            ours, floor = by_turns(
+                second_page(many, order, "key "), second_page(few, order, "key "), 20
+            )
             what = f"50 of {size:,} whose keys begin alike, by {order!r}"
             found.append(Row(what, f"of {FEW}", ours, floor, 1.5))
         return found
@@ -140,11 +152,18 @@ class Scale:
         store, db = self._opened()
         agent = store.start()
         agent.extend(batch(size))
-        outline, rows = (OUTLINE_POSTGRES, ROWS_POSTGRES) if self._server else (OUTLINE_SQLITE, ROWS_SQLITE)
+        outline, rows = (
+            (OUTLINE_POSTGRES, ROWS_POSTGRES) if self._server else (OUTLINE_SQLITE, ROWS_SQLITE)
+        )
         ours, floor = by_turns(agent.outline, lambda: db.execute(outline).fetchall(), 7)
-        found = [Row(f"outline() of {size:,} events", "a bare read of the columns", ours, floor, 1.5)]
+        found = [
+            Row(f"outline() of {size:,} events", "a bare read of the columns", ours, floor, 1.5)
+        ]
         ours, floor = by_turns(store.verify, lambda: hash_rows(db.execute(rows)), 5)
-        return [*found, Row(f"verify() of {size:,} events", "a bare read with SHA-256", ours, floor, 3.0)]
+        return [
+            *found,
+            Row(f"verify() of {size:,} events", "a bare read with SHA-256", ours, floor, 3.0),
+        ]
 
     def idle_follower(self) -> Row:
         """How many statements a follower sends while nothing happens."""
@@ -214,7 +233,9 @@ def populate(store: backstory.Store, count: int) -> None:
 def sqlite_scale(folder: str, size: int = SIZE) -> list[Row]:
     """On SQLite."""
     numbers = itertools.count(1)
-    return Scale(lambda: os.path.join(folder, f"scale-{next(numbers)}.db"), server=False).table(size)
+    return Scale(lambda: os.path.join(folder, f"scale-{next(numbers)}.db"), server=False).table(
+        size
+    )
 
 
 def postgres_scale(folder: str, size: int = SIZE) -> list[Row]:

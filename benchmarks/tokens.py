@@ -45,7 +45,9 @@ def whole(recorded: Iterable[Exchange]) -> Iterator[Measured]:
         counted = _count(exchange) if exchange.is_bare else None
         if counted is not None and exchange.tokens:
             kinds = {part.what for part in counted.parts}
-            yield Measured(_family(exchange), _named(kinds), int(counted), exchange.tokens, counted.exact)
+            yield Measured(
+                _family(exchange), _named(kinds), int(counted), exchange.tokens, counted.exact
+            )
 
 
 def grown(recorded: Iterable[Exchange]) -> Iterator[Measured]:
@@ -53,7 +55,9 @@ def grown(recorded: Iterable[Exchange]) -> Iterator[Measured]:
     recordings: dict[Any, list[Exchange]] = defaultdict(list)
     for exchange in recorded:
         if exchange.tokens:
-            recordings[exchange.place, exchange.format, exchange.model, _settings(exchange)].append(exchange)
+            recordings[exchange.place, exchange.format, exchange.model, _settings(exchange)].append(
+                exchange
+            )
     for found in recordings.values():
         for index, longer in enumerate(found):
             for shorter in found[:index]:
@@ -66,7 +70,9 @@ def _growth(shorter: Exchange, longer: Exchange) -> Iterator[Measured]:
     charged = (longer.tokens or 0) - (shorter.tokens or 0)
     if before is not None and after is not None and charged > 0:
         kinds = {part.what for part in after.parts[len(before.parts) - 1 :]}
-        exact = not _has_schema(longer) and all(part.exact for part in after.parts[len(before.parts) - 1 :])
+        exact = not _has_schema(longer) and all(
+            part.exact for part in after.parts[len(before.parts) - 1 :]
+        )
         yield Measured(_family(longer), _named(kinds), int(after) - int(before), charged, exact)
 
 

@@ -65,13 +65,27 @@ def web_table(folder: str) -> list[Row]:
         seen = {name: look(browser, path) for name, path in paths.items()}
         idle = list(idle_rows(browser, paths[USUAL]))
     return [
-        *(row for name in SIZES if name != SMALL for row in step_rows(name, seen[name], seen[SMALL])),
+        *(
+            row
+            for name in SIZES
+            if name != SMALL
+            for row in step_rows(name, seen[name], seen[SMALL])
+        ),
         *(row for name in SIZES for row in count_rows(name, seen[name])),
         Row(f"first view, {USUAL}", "one KB", seen[USUAL].received, 1_000, 120, "B"),
         Row(f"heap, {LONG}", "one MB", seen[LONG].heap, 1_000_000, 8, "B"),
-        Row(f"heap after {JUMPS} jumps, {LONG}", "one MB", seen[LONG].heap_later, 1_000_000, 32, "B"),
+        Row(
+            f"heap after {JUMPS} jumps, {LONG}", "one MB", seen[LONG].heap_later, 1_000_000, 32, "B"
+        ),
         Row(f"heap, {HUGE}", "one MB", seen[HUGE].heap, 1_000_000, None, "B"),
-        Row(f"heap after {JUMPS} jumps, {HUGE}", "one MB", seen[HUGE].heap_later, 1_000_000, None, "B"),
+        Row(
+            f"heap after {JUMPS} jumps, {HUGE}",
+            "one MB",
+            seen[HUGE].heap_later,
+            1_000_000,
+            None,
+            "B",
+        ),
         *idle,
         *outline_rows(paths),
         *shipped_rows(),
@@ -95,7 +109,11 @@ def fill(store: backstory.Store, events: int, branches: int) -> None:
 def turn(dice: random.Random, n: int) -> Iterator[tuple[Any, ...]]:
     """A question, a tool, and an answer."""
     yield "user", "Please look at " + "the parser " * dice.randint(1, 9)
-    yield "tool_call", None, {"id": f"c{n}", "name": "grep", "arguments": {"x": "y" * dice.randint(1, 20)}}
+    yield (
+        "tool_call",
+        None,
+        {"id": f"c{n}", "name": "grep", "arguments": {"x": "y" * dice.randint(1, 20)}},
+    )
     yield "tool_result", "src/parser.py: line\n" * dice.randint(1, 9), {"id": f"c{n}"}
     yield "assistant", "It is **there**. " * dice.randint(1, 12)
 
@@ -107,7 +125,9 @@ def look(browser: Any, path: str) -> Seen:
         asked: list[str] = []
         sizes: list[int] = []
         page.on("request", lambda request: asked.append(request.url))
-        page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))
+        page.on(
+            "response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0)))
+        )
         opened = open_at(page, site, store.agent("main"))
         first, received = len(asked), sum(sizes)
         heap = page.evaluate(scripts.HEAP)
@@ -151,7 +171,9 @@ def open_at(page: Any, site: Any, agent: backstory.Agent) -> float:
 
 def steps(page: Any) -> tuple[float, float]:
     """Milliseconds of a step until it is drawn, and of the work for it: steps back from the head."""
-    page.evaluate(scripts.STEP, [STEPS // 4, 1])  # what is compiled on the first steps is not what they cost
+    page.evaluate(
+        scripts.STEP, [STEPS // 4, 1]
+    )  # what is compiled on the first steps is not what they cost
     metrics = page.context.new_cdp_session(page)
     metrics.send("Performance.enable")
     rounds = [_stepped(page, metrics) for _ in range(ROUNDS)]
@@ -182,7 +204,9 @@ def count_rows(name: str, one: Seen) -> Iterator[Row]:
     """What is counted on every store."""
     yield Row(f"requests of the first view, {name}", "one", one.requests, 1, 20, "")
     yield Row(f"elements, {name}", "one", one.elements, 1, 1_500, "")
-    yield Row(f"requests of {INSIDE} steps within loaded text, {name}", "one", one.step_requests, 1, 0, "")
+    yield Row(
+        f"requests of {INSIDE} steps within loaded text, {name}", "one", one.step_requests, 1, 0, ""
+    )
     yield Row(f"requests in flight in a drag, a pane, {name}", "one", one.in_flight, 1, 1, "")
     yield Row(f"rows drawn beside those in view, {name}", "one", one.drawn, 1, 12, "")
     yield Row(f"live ranges, {name}", "a move on the path, and one", one.ranges, 1, 1, "")
@@ -223,12 +247,23 @@ def outline_rows(paths: dict[str, str]) -> Iterator[Row]:
             main = store.agent("main")
             packed = gzip.compress(to_json(outline_json(store, main, 0)).encode(), 5)
             yield Row(
-                f"an outline, compressed, {name}", "one byte an event", len(packed), main.head, 2.5, "B"
+                f"an outline, compressed, {name}",
+                "one byte an event",
+                len(packed),
+                main.head,
+                2.5,
+                "B",
             )
     with backstory.open(paths[LONG], read_only=True) as store:
         main = store.agent("main")
         ours, floor = by_turns(lambda: outline_json(store, main, 0), lambda: main.outline(), 5)
-        yield Row(f"an outline with calls, failures and marks, {LONG}", "agent.outline()", ours, floor, None)
+        yield Row(
+            f"an outline with calls, failures and marks, {LONG}",
+            "agent.outline()",
+            ours,
+            floor,
+            None,
+        )
 
 
 def shipped_rows() -> Iterator[Row]:

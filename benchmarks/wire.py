@@ -35,7 +35,10 @@ def from_the_log(folder: str) -> list[Row]:
     agent = store.start()
     agent.extend(history(10_000))
     floor.insert_many(
-        [(1, kind, text, data and orjson.dumps(data).decode(), 0) for kind, text, data in history(10_000)]
+        [
+            (1, kind, text, data and orjson.dumps(data).decode(), 0)
+            for kind, text, data in history(10_000)
+        ]
     )
 
     def ours(format: str = "openai") -> bytes:
@@ -47,7 +50,12 @@ def from_the_log(folder: str) -> list[Row]:
     assert ours() == plain(), "the loop and backstory have to say the same"
     what, against = "messages from the log to bytes", "a plain loop with orjson"
     return [
-        Row(f"10,000 {what}, {format}", against, *best_by_turns(lambda f=format: ours(f), plain, 25), limit)
+        Row(
+            f"10,000 {what}, {format}",
+            against,
+            *best_by_turns(lambda f=format: ours(f), plain, 25),
+            limit,
+        )
         for format, limit in LIMITS.items()
     ]
 
@@ -92,7 +100,11 @@ def history(count: int) -> list[Message]:
     """A legal history: a question, a thought with a call, its result, an answer."""
     messages: list[Message] = []
     for number in range(count // 5):
-        call = {"id": f"call_{number}", "name": "glob", "arguments": {"pattern": f"*.{number}", "depth": 3}}
+        call = {
+            "id": f"call_{number}",
+            "name": "glob",
+            "arguments": {"pattern": f"*.{number}", "depth": 3},
+        }
         messages += [
             ("user", f"Question {number}: {'what is there to be found? ' * 4}", None),
             ("assistant", "I shall look.", None),
@@ -102,7 +114,11 @@ def history(count: int) -> list[Message]:
                 f"a{number}.py\nb{number}.py\n{'c.py ' * 20}",
                 {"id": f"call_{number}", "name": "glob"},
             ),
-            ("assistant", f"Two files, {number} times. {'And a little more to say about that. ' * 4}", None),
+            (
+                "assistant",
+                f"Two files, {number} times. {'And a little more to say about that. ' * 4}",
+                None,
+            ),
         ]
     return messages
 

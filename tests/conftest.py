@@ -20,7 +20,9 @@ from tests import databases, postgres_server
 from tests.processes import hear_all_signals
 
 settings.register_profile(
-    "house", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    "house",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 # In CI the same examples come every time, so that a change is judged and not the dice; elsewhere new ones do.
 settings.register_profile("ci", settings.get_profile("house"), derandomize=True)
@@ -36,7 +38,9 @@ _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--without-browser", action="store_true", help="skip what needs a browser, loudly")
+    parser.addoption(
+        "--without-browser", action="store_true", help="skip what needs a browser, loudly"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -77,7 +81,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
             server = f"{db.info.parameter_status('server_version')} (given)"
     else:
         server = f"{postgres_server.version()} (started for the tests)"
-    return [f"stores: memory, SQLite {apsw.sqlite_lib_version()}, PostgreSQL {server}", f"Citus: {_citus()}"]
+    return [
+        f"stores: memory, SQLite {apsw.sqlite_lib_version()}, PostgreSQL {server}",
+        f"Citus: {_citus()}",
+    ]
 
 
 def _citus() -> str:
@@ -159,6 +166,10 @@ def folder(tmp_path):
     """A working folder with a few files."""
     folder = tmp_path / "work"
     folder.mkdir()
-    for name, text in (("a.py", "print('a')\n"), ("b.py", "print('b')\n"), ("notes.md", "# Notes\n")):
+    for name, text in (
+        ("a.py", "print('a')\n"),
+        ("b.py", "print('b')\n"),
+        ("notes.md", "# Notes\n"),
+    ):
         (folder / name).write_text(text)
     return folder

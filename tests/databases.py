@@ -9,9 +9,13 @@ import psycopg
 
 from tests import postgres_server
 
-CITUS = os.environ.get("BACKSTORY_TEST_CITUS")  # the coordinator of a cluster, for all PostgreSQL tests
+CITUS = os.environ.get(
+    "BACKSTORY_TEST_CITUS"
+)  # the coordinator of a cluster, for all PostgreSQL tests
 GIVEN = CITUS or os.environ.get("BACKSTORY_TEST_POSTGRES")
-FEW_SHARDS = 4  # a store has several tables, and each shard of each takes its time to make and to drop
+FEW_SHARDS = (
+    4  # a store has several tables, and each shard of each takes its time to make and to drop
+)
 keeper_port = 0  # where to ask for the server, if none is given: set by conftest.py
 emptied: list[str] = []  # databases that can be used again
 _numbers = itertools.count(1)
@@ -65,9 +69,13 @@ def extend(name: str) -> None:
     """Make the database of this name on all nodes one of the cluster."""
     for node in reversed(servers()):
         with psycopg.connect(url(name, node), autocommit=True) as db:
-            db.execute(f"CREATE EXTENSION citus; ALTER DATABASE {name} SET citus.shard_count = {FEW_SHARDS}")
+            db.execute(
+                f"CREATE EXTENSION citus; ALTER DATABASE {name} SET citus.shard_count = {FEW_SHARDS}"
+            )
             if node == server():
-                db.execute("SELECT citus_set_coordinator_host(%s, %s)", (db.info.host, db.info.port))
+                db.execute(
+                    "SELECT citus_set_coordinator_host(%s, %s)", (db.info.host, db.info.port)
+                )
                 for host, port in workers():
                     db.execute("SELECT citus_add_node(%s, %s)", (host, port))
 

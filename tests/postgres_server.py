@@ -133,7 +133,9 @@ def remove(folder: Path) -> None:
 def kill(folder: Path) -> None:
     """Kill the server and all its children at once, as a power cut would."""
     with suppress(OSError, ValueError, IndexError, psutil.NoSuchProcess):
-        postmaster = psutil.Process(int((folder / "data" / "postmaster.pid").read_text().split()[0]))
+        postmaster = psutil.Process(
+            int((folder / "data" / "postmaster.pid").read_text().split()[0])
+        )
         if str(folder / "data") in postmaster.cmdline():
             family = [postmaster, *postmaster.children(recursive=True)]
             for process in family:

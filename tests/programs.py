@@ -105,7 +105,11 @@ class Ended(NamedTuple):
 
 
 def run(
-    *arguments: str, given: str | bytes | None = "", cwd: Path, env: dict[str, str], cold: bool = False
+    *arguments: str,
+    given: str | bytes | None = "",
+    cwd: Path,
+    env: dict[str, str],
+    cold: bool = False,
 ) -> Ended:
     """Run `backstory` to its end, with a text on standard input, or with nothing there."""
     with _input(given) as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -133,7 +137,11 @@ def _server() -> socket.socket:
     with theirs:
         command = [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())]
         server = subprocess.Popen(
-            command, cwd=ROOT, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
+            command,
+            cwd=ROOT,
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
     atexit.register(server.wait)
     atexit.register(ours.close)  # which is called first

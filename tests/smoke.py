@@ -38,7 +38,9 @@ def main() -> None:
     assert run(["import", "all.jsonl", "--store", "other.db"]) == 0
     for file in ("history.db", "other.db", "copy.db"):
         with backstory.open(file) as store:
-            assert [message.content for message in store.agent("main").conversation()] == ["hello"], file
+            assert [message.content for message in store.agent("main").conversation()] == [
+                "hello"
+            ], file
             assert store.verify() == []
 
 

@@ -36,9 +36,29 @@ PURE = {"errors", "log", "wire"}
 PURE_PARTS = {
     f"transcripts/{name}"
     for name in (
-        *("transcript", "words", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
+        *(
+            "transcript",
+            "words",
+            "linear",
+            "entries",
+            "answers",
+            "forest",
+            "chain",
+            "masks",
+            "pictures",
+        ),
         *("past", "provenance", "escapes", "outcome", "checkpoints"),
-        *("format", "formats", "decode", "claude_code", "codex", "gemini", "opencode", "pi", "atif"),
+        *(
+            "format",
+            "formats",
+            "decode",
+            "claude_code",
+            "codex",
+            "gemini",
+            "opencode",
+            "pi",
+            "atif",
+        ),
         *("aider", "chatgpt", "claude_ai", "crush", "goose", "llm", "openai_chat", "swe_agent"),
     )
 }
@@ -70,7 +90,11 @@ def imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             if node.module in ("backstory", "backstory.transcripts"):
-                yield from (f"{node.module}.{name.name}" for name in node.names if name.name != "__version__")
+                yield from (
+                    f"{node.module}.{name.name}"
+                    for name in node.names
+                    if name.name != "__version__"
+                )
             else:
                 yield node.module
 
@@ -106,16 +130,22 @@ HARMLESS = {"os.register_at_fork", "threading.Lock"}  # they read and write noth
 
 def names_of(package, path):
     """The names that a module uses of a package."""
-    found = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute))
+    found = (
+        node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+    )
     return {ast.unparse(node) for node in found if ast.unparse(node.value) == package}
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if is_pure(p)], ids=lambda p: str(p.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if is_pure(p)], ids=lambda p: str(p.relative_to(SOURCE))
+)
 def test_a_pure_module_imports_only_pure_modules_and_does_no_io(path):
     for module in imports(path):
         package, *rest = module.split(".")
         if package == "backstory":
-            assert rest[0] in PURE or (layer(path) not in PURE and part("/".join(rest)) in PURE_PARTS)
+            assert rest[0] in PURE or (
+                layer(path) not in PURE and part("/".join(rest)) in PURE_PARTS
+            )
         assert package not in IMPURE_MODULES or set() < names_of(package, path) <= HARMLESS
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -125,7 +155,9 @@ def test_a_pure_module_imports_only_pure_modules_and_does_no_io(path):
 PUBLIC = {"backstory", "backstory.aio", "backstory.wire", "backstory.transcripts"}
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "adapters").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((SOURCE / "adapters").glob("*.py")), ids=lambda path: path.name
+)
 def test_an_adapter_imports_only_what_is_public(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "backstory":
@@ -157,7 +189,14 @@ def test_reading_a_store_imports_nothing_large_that_it_does_not_need(tmp_path):
     with backstory.open(path) as store:
         store.start().user("x")
     code = f"import backstory; store = backstory.open({str(path)!r}); store.resolve('@').agent.context()"
-    assert not {"tempfile", "random", "urllib.parse", "uuid", "logging", "backstory.wire"} & loaded_by(code)
+    assert not {
+        "tempfile",
+        "random",
+        "urllib.parse",
+        "uuid",
+        "logging",
+        "backstory.wire",
+    } & loaded_by(code)
 
 
 def loaded_by(code):

@@ -12,11 +12,15 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-ADAPTERS = ROOT / "docs" / "adapters"  # their pages are run in tests/adapters, where the frameworks are
+ADAPTERS = (
+    ROOT / "docs" / "adapters"
+)  # their pages are run in tests/adapters, where the frameworks are
 
 
 def code_of(page):
-    return "\n".join(body for language, body in FENCE.findall(page.read_text()) if language == "python")
+    return "\n".join(
+        body for language, body in FENCE.findall(page.read_text()) if language == "python"
+    )
 
 
 @pytest.mark.parametrize(

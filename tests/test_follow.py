@@ -116,7 +116,11 @@ def test_a_store_is_followed_with_all_its_agents_and_new_ones(store, agent):
         child.user("b")
         other = store.start("other", system="c")
         found = take(follower, 3)
-    assert [(owner, event.content) for owner, event in found] == [(agent, "a"), (child, "b"), (other, "c")]
+    assert [(owner, event.content) for owner, event in found] == [
+        (agent, "a"),
+        (child, "b"),
+        (other, "c"),
+    ]
 
 
 def test_a_store_is_followed_from_the_positions_that_were_seen(store, agent):
@@ -139,7 +143,9 @@ def test_an_import_with_old_times_is_followed_too(store, agent, new_url):
 
 
 def test_what_is_written_now_is_found_without_looking_at_all_agents(store, agent, monkeypatch):
-    monkeypatch.setattr("backstory.storage.follow.REST", math.inf)  # all are looked at once, and never again
+    monkeypatch.setattr(
+        "backstory.storage.follow.REST", math.inf
+    )  # all are looked at once, and never again
     with store.follow(timeout=PATIENCE) as follower:
         agent.user("a")
         assert next(follower)[1].content == "a"
@@ -171,7 +177,10 @@ def test_threads_that_write_are_followed_without_gap_or_double(store, agent):
 def test_other_processes_are_followed_without_gap_or_double(durable_url):
     with backstory.open(durable_url) as store:
         agent = store.start("main")
-        with agent.follow(timeout=PATIENCE) as follower, store.follow(timeout=PATIENCE) as everything:
+        with (
+            agent.follow(timeout=PATIENCE) as follower,
+            store.follow(timeout=PATIENCE) as everything,
+        ):
             writers = [process(durable_url, agent, 20) for _ in range(2)]
             assert [event.seq for event in take(follower, 40)] == list(range(1, 41))
             found = take(everything, 44)
@@ -291,7 +300,9 @@ def test_an_append_that_did_not_look_for_followers_is_not_missed_by_a_new_one(ne
             assert next(follower).content == "b"
 
 
-def test_an_append_that_looked_for_followers_long_ago_notifies_in_any_case(new_database, monkeypatch):
+def test_an_append_that_looked_for_followers_long_ago_notifies_in_any_case(
+    new_database, monkeypatch
+):
     """It may have waited for a lock, and a follower that came meanwhile did not wait for it."""
     monkeypatch.setattr(postgres_append, "LOOK_EVERY", 3600.0)
     monkeypatch.setattr(postgres_append, "SETTLED", -1.0)
@@ -329,7 +340,9 @@ def test_a_user_who_may_not_write_follows_by_polling(new_database):
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         agent = store.start("main")
         name = f"reader_{os.getpid()}"
-        db.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'r'; GRANT USAGE ON SCHEMA backstory TO {name}")
+        db.execute(
+            f"CREATE ROLE {name} LOGIN PASSWORD 'r'; GRANT USAGE ON SCHEMA backstory TO {name}"
+        )
         db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA backstory TO {name}")
         stack = ExitStack()
         try:

@@ -21,7 +21,10 @@ def test_an_agent_and_a_store_are_followed_with_async_for(url, run):
     async def main():
         async with backstory.aio.open(url) as store:
             agent = await store.start("main")
-            async with agent.follow(timeout=PATIENCE) as events, store.follow(timeout=PATIENCE) as pairs:
+            async with (
+                agent.follow(timeout=PATIENCE) as events,
+                store.follow(timeout=PATIENCE) as pairs,
+            ):
                 await agent.user("a")
                 await agent.user("b")
                 assert [(await anext(events)).content, (await anext(events)).content] == ["a", "b"]
@@ -67,7 +70,9 @@ def test_a_step_that_is_cancelled_loses_nothing(url):
                     with pytest.raises(asyncio.CancelledError):
                         await step
                     await agent.user(str(n))
-                assert [(await anext(events)).content for _ in range(20)] == [str(n) for n in range(20)]
+                assert [(await anext(events)).content for _ in range(20)] == [
+                    str(n) for n in range(20)
+                ]
 
     asyncio.run(main())
 
@@ -97,7 +102,9 @@ def test_followers_take_no_threads_from_other_calls(url):
             while not all(follower._follower for follower in followers):
                 await asyncio.sleep(0)
             await agent.user("a")
-            assert [event.content for event in await asyncio.gather(*steps)] == ["a"] * len(followers)
+            assert [event.content for event in await asyncio.gather(*steps)] == ["a"] * len(
+                followers
+            )
             for follower in followers:
                 await follower.close()
 

@@ -99,7 +99,9 @@ class Machine(RuleBasedStateMachine):
         contexts = plain.contexts(lineage)
         led_here = plain.moves(lineage)[len(lineage)]
         # What undo and redo wrote is not undone, and before the first event there is nothing to go back to.
-        moves = [e.seq for e in led_here if e.seq > 1 and not {"undo", "redo"} & (e.data or {}).keys()]
+        moves = [
+            e.seq for e in led_here if e.seq > 1 and not {"undo", "redo"} & (e.data or {}).keys()
+        ]
         if not moves:
             with pytest.raises(backstory.NotFound, match="nothing to undo"):
                 agent.undo()
@@ -171,7 +173,9 @@ class Machine(RuleBasedStateMachine):
         if known is None:
             self.wrote(agent, agent.append("user", text, key=key))
             return
-        says_it = (self.erased[known.created_at, key] if is_erased(known) else known.content) == text
+        says_it = (
+            self.erased[known.created_at, key] if is_erased(known) else known.content
+        ) == text
         try:
             assert agent.append("user", text, key=key) == known
             assert says_it
@@ -280,7 +284,9 @@ class Machine(RuleBasedStateMachine):
         lineage = self.lineages[agent.id]
         if lineage:
             event = data.draw(st.sampled_from(lineage))
-            moment = event.created_at + timedelta(microseconds=data.draw(st.sampled_from([-1, 0, 1])))
+            moment = event.created_at + timedelta(
+                microseconds=data.draw(st.sampled_from([-1, 0, 1]))
+            )
             at = sum(e.created_at <= moment for e in lineage)
             assert agent.context(at=moment) == backstory.Context(self.contexts(agent)[at], at)
 

@@ -81,7 +81,10 @@ def test_the_context_has_what_the_model_saw_and_no_marks_or_notes(store):
     agent.mark("here")
     agent.note("seen", {})
     agent.user("hi")
-    assert Histories(store).context("main").splitlines() == ["[1] system: Be brief.", "[4] user: hi"]
+    assert Histories(store).context("main").splitlines() == [
+        "[1] system: Be brief.",
+        "[4] user: hi",
+    ]
     assert Histories(store).context("main@2") == "[1] system: Be brief."
 
 

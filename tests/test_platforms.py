@@ -48,7 +48,12 @@ def like_windows(tmp_path):
         command = [sys.executable, "-c", LIKE_WINDOWS + code, *arguments]
         environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
         return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+            command,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
         )
 
     return run
@@ -67,7 +72,9 @@ def test_the_chat_says_where_it_runs_instead_of_failing_halfway(like_windows, ar
     assert not (tmp_path / "history.db").exists()
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="only Linux lists the open files here")
+@pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"), reason="only Linux lists the open files here"
+)
 def test_an_export_is_closed_before_it_gets_its_name(tmp_path, monkeypatch):
     from backstory.cli.main import run
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SECTION = (ROOT / "ARCHITECTURE.md").read_text().partition("## What is public")[2].partition("\n## ")[0]
+SECTION = (
+    (ROOT / "ARCHITECTURE.md").read_text().partition("## What is public")[2].partition("\n## ")[0]
+)
 PUBLIC = [
     name
     for row in re.findall(r"^\| (`.*?) \|", SECTION, re.MULTILINE)

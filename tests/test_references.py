@@ -91,6 +91,8 @@ def test_a_position_of_5000_digits_is_not_there(store, agent, sign):
 def test_what_is_before_the_beginning_is_named_as_it_was_written(store):
     agent = store.start("main")
     agent.user("hello")
-    with pytest.raises(backstory.PositionNotFound, match="no position -5: its lineage goes from 0 to 1"):
+    with pytest.raises(
+        backstory.PositionNotFound, match="no position -5: its lineage goes from 0 to 1"
+    ):
         store.resolve("main@-5")
     assert store.resolve("main@-1").at == 0

@@ -104,7 +104,9 @@ def test_eight_processes_pop_append_compact_delete_and_follow_one_store(durable_
         popped = [item for role, items in results if role == "pop" for item in items]
         assert sorted(popped) == sorted(f"item {n}" for n in range(40))
         written = [text for role, texts in results if role == "append" for text in texts]
-        originals = [e.content for e in log.events() if e.kind == "user" and "copy_of" not in (e.data or {})]
+        originals = [
+            e.content for e in log.events() if e.kind == "user" and "copy_of" not in (e.data or {})
+        ]
         assert sorted(text for text in originals if text in set(written)) == sorted(written)
         heads = {"queue": queue.head, "log": log.head}
         for pairs in seen:

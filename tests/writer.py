@@ -31,7 +31,9 @@ def main(url: str, agent_id: str, seed: str, count: str = "") -> None:
 def write(agent: backstory.Agent, choose: random.Random, text: str) -> list[backstory.Event]:
     match choose.randrange(6):
         case 0:
-            return agent.extend([("user", f"{text}.{part}", None) for part in range(choose.randrange(1, 40))])
+            return agent.extend(
+                [("user", f"{text}.{part}", None) for part in range(choose.randrange(1, 40))]
+            )
         case 1:
             return [agent.mark(text)]
         case 2 if agent.marks():

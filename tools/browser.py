@@ -44,7 +44,9 @@ def cache() -> Path:
     """Where what was brought is kept between runs."""
     import platformdirs
 
-    return Path(os.environ.get("BACKSTORY_TEST_CACHE") or platformdirs.user_cache_dir("backstory-tests"))
+    return Path(
+        os.environ.get("BACKSTORY_TEST_CACHE") or platformdirs.user_cache_dir("backstory-tests")
+    )
 
 
 def found() -> Browser:
@@ -96,7 +98,10 @@ def axe() -> str:
     path = cache() / f"axe-{AXE.version}.js"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with packed(AXE) as archive, tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as made:
+        with (
+            packed(AXE) as archive,
+            tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as made,
+        ):
             made.write(file(archive, "axe.min.js"))
         os.replace(made.name, path)
     return path.read_text()

@@ -137,7 +137,9 @@ def _built(program: Path, source: Path) -> bytes:
 def _smaller(script: bytes) -> bytes:
     """What esbuild has bundled, looked at more closely."""
     minifier = _program(TERSER, "dist/bundle.min.js")
-    ran = subprocess.run([node(), "-e", MINIFY, minifier], input=script, capture_output=True, check=False)
+    ran = subprocess.run(
+        [node(), "-e", MINIFY, minifier], input=script, capture_output=True, check=False
+    )
     if ran.returncode or not ran.stdout:
         raise SystemExit(ran.stderr.decode())
     return ran.stdout
@@ -156,8 +158,14 @@ def types() -> int:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "tsconfig.json"
         config.write_text(json.dumps(TYPES))
-        ran = subprocess.run([program, "-p", config], capture_output=True, text=True, check=False, cwd=WEB)
-    found = [line for line in ran.stdout.splitlines() if "error TS" in line and "page/vendor/" not in line]
+        ran = subprocess.run(
+            [program, "-p", config], capture_output=True, text=True, check=False, cwd=WEB
+        )
+    found = [
+        line
+        for line in ran.stdout.splitlines()
+        if "error TS" in line and "page/vendor/" not in line
+    ]
     print("\n".join(found) or "The scripts of the page have no errors of type.")
     return bool(found) or (ran.returncode != 0 and "error TS" not in ran.stdout)
 

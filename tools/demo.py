@@ -38,9 +38,12 @@ def _tell(store: Store) -> None:
     for turn in STORY["second"]:
         _turn(notes, turn)
     main = store.start("main", system=STORY["system"])
-    main.describe(title="Parser fails on empty input", tags=["demo"], cwd="~/projects/config", model=MODEL)
+    main.describe(
+        title="Parser fails on empty input", tags=["demo"], cwd="~/projects/config", model=MODEL
+    )
     tools = [
-        {"name": name, "description": f"Runs {name}.", "parameters": {"type": "object"}} for name in TOOLS
+        {"name": name, "description": f"Runs {name}.", "parameters": {"type": "object"}}
+        for name in TOOLS
     ]
     main.settings(model=MODEL, tools=tools)
     for place, turn in enumerate(STORY["main"]):
@@ -86,7 +89,9 @@ def _branch(main: Agent, turns: list[Turn]) -> None:
 
 def _times(store: Store, dice: random.Random) -> dict[tuple[str, int], datetime]:
     """When each event was written, by its agent and position; the last one a few minutes ago."""
-    written = [(event.created_at, agent.id, event) for agent in store.agents() for event in _own(agent)]
+    written = [
+        (event.created_at, agent.id, event) for agent in store.agents() for event in _own(agent)
+    ]
     mornings = {STORY["main"][place]["asked"] for place in MORNINGS}
     spent, found = timedelta(), {}
     for _, id, event in sorted(written, key=lambda one: one[0]):
@@ -113,7 +118,11 @@ def _copy(draft: Store, store: Store, times: dict[tuple[str, int], datetime]) ->
         for agent in sorted(draft.agents(), key=lambda one: (one.created_at, one.id)):
             own, birth = _own(agent), {}
             if agent.parent:
-                birth = {"parent": made[agent.parent], "at": agent.born_seq, "spawned": agent.spawned}
+                birth = {
+                    "parent": made[agent.parent],
+                    "at": agent.born_seq,
+                    "spawned": agent.spawned,
+                }
             first = times[agent.id, own[0].seq]
             new = intake.agent(f"demo {agent.id}", name=agent.name, created_at=first, **birth)
             made[agent.id] = new

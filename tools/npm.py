@@ -30,7 +30,11 @@ def packed(package: Package) -> Iterator[tarfile.TarFile]:
     with tempfile.TemporaryDirectory() as folder:
         wanted = f"{package.name}@{package.version}"
         ran = subprocess.run(
-            [*_npm(), "pack", "--silent", wanted], cwd=folder, capture_output=True, text=True, check=False
+            [*_npm(), "pack", "--silent", wanted],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         archives = list(Path(folder).glob("*.tgz"))
         if ran.returncode or not archives:

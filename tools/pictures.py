@@ -28,7 +28,9 @@ def main(folder: Path, url: str, ref: str) -> None:
     with backstory.open(url) as store, started() as browser, served(store, write=True) as site:
         for size, (width, height) in SIZES.items():
             for theme in ("light", "dark"):
-                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+                context = browser.new_context(
+                    viewport={"width": width, "height": height}, color_scheme=theme
+                )
                 page = context.new_page()
                 page.on("console", lambda message: print("console:", message.text))
                 page.on("pageerror", lambda error: print("error:", error))
@@ -65,7 +67,9 @@ def _all(page: Any, store: backstory.Store, ref: str, site: Any, name: Path) -> 
 def _views(store: backstory.Store, agent: backstory.Agent) -> dict[str, str]:
     """What stands behind the agent's address for each view."""
     answers = [event.seq for event in agent.events() if event.kind == "assistant"]
-    other = next((one for one in store.agents(session=agent.session)[1:] if one.id != agent.id), agent)
+    other = next(
+        (one for one in store.agents(session=agent.session)[1:] if one.id != agent.id), agent
+    )
     return {
         "context": "",
         "scrubbed": f"@{agent.head * 4 // 9}",

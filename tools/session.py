@@ -47,7 +47,12 @@ def main(target: Path) -> None:
             (folder / name).write_text(text)
         options = ("--store", str(Path(place) / "history.db"), "chat", "--base-url", server.url)
         terminal = Terminal(
-            *options, cwd=folder, env=environment(Path(place)), columns=COLUMNS, lines=LINES, cold=True
+            *options,
+            cwd=folder,
+            env=environment(Path(place)),
+            columns=COLUMNS,
+            lines=LINES,
+            cold=True,
         )
         try:
             _play(terminal)
@@ -85,7 +90,12 @@ def picture(screen: Any) -> str:
 
 
 def _style(cell: Any) -> Style:
-    flags = {"bold": cell.bold, "italic": cell.italics, "underline": cell.underscore, "reverse": cell.reverse}
+    flags = {
+        "bold": cell.bold,
+        "italic": cell.italics,
+        "underline": cell.underscore,
+        "reverse": cell.reverse,
+    }
     return Style(color=_color(cell.fg), bgcolor=_color(cell.bg), **flags)
 
 
@@ -94,7 +104,9 @@ def _color(name: str) -> Color | None:
     if name == "default":
         return None
     try:
-        return Color.parse(f"#{name}" if len(name) == 6 and name.lower() == name and _is_hex(name) else name)
+        return Color.parse(
+            f"#{name}" if len(name) == 6 and name.lower() == name and _is_hex(name) else name
+        )
     except ColorParseError:
         return Color.parse(name.replace("brown", "yellow").replace("bright", "bright_"))
 

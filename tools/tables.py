@@ -25,7 +25,9 @@ TURNS = 3_000_000  # bytes of made sessions
 
 def samples() -> Iterator[bytes]:
     """Results of tools, and answers with their calls, thoughts and signatures."""
-    for path in sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")]):
+    for path in sorted(
+        [*ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    ):
         yield from pieces(path.read_text(encoding="utf-8"))
     for record in session(TURNS):
         content = record.get("message", {}).get("content")

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 BEFORE_REGEX = set("(,=:[!&|?{};+\n")
 NAME = re.compile(r"[^\s/>=\"'$]+")
-AROUND = re.compile(r"^\s*\n\s*|\s*\n\s*$")  # blank space with a line break at an end of a text means nothing
+AROUND = re.compile(
+    r"^\s*\n\s*|\s*\n\s*$"
+)  # blank space with a line break at an end of a text means nothing
 
 
 class Code(NamedTuple):
@@ -62,7 +64,9 @@ def _skipped(source: str, at: int, before: str) -> int:
         char == "/" and (not before or before[-1] in BEFORE_REGEX or before.endswith("return"))
     ):
         found = re.compile(
-            r"(?:\\.|\[(?:\\.|[^\]])*\]|[^\\/])*/" if char == "/" else rf"(?:\\.|[^\\{char}])*{char}"
+            r"(?:\\.|\[(?:\\.|[^\]])*\]|[^\\/])*/"
+            if char == "/"
+            else rf"(?:\\.|[^\\{char}])*{char}"
         )
         match = found.match(source, at + 1)
         assert match, source[at : at + 40]
@@ -87,7 +91,11 @@ def _parts(source: str, at: int) -> tuple[list[Part], int]:
 
 def _literal(parts: list[Part]) -> str:
     """A template that is no markup, as it was."""
-    return "`" + "".join(part if isinstance(part, str) else f"${{{part.text}}}" for part in parts) + "`"
+    return (
+        "`"
+        + "".join(part if isinstance(part, str) else f"${{{part.text}}}" for part in parts)
+        + "`"
+    )
 
 
 def _call(parts: list[Part]) -> str:
@@ -151,7 +159,9 @@ class _Markup:
             said = trimmed.sub("", piece) if trimmed and piece != "\0" else piece
             if said:
                 found.append(
-                    f"({self._codes.pop(0)})" if piece == "\0" else json.dumps(said, ensure_ascii=False)
+                    f"({self._codes.pop(0)})"
+                    if piece == "\0"
+                    else json.dumps(said, ensure_ascii=False)
                 )
         return found
 

@@ -60,9 +60,13 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--jobs", type=_some_of([*JOBS, "postgres"]), help=f"some of {', '.join([*JOBS, 'postgres'])}"
+        "--jobs",
+        type=_some_of([*JOBS, "postgres"]),
+        help=f"some of {', '.join([*JOBS, 'postgres'])}",
     )
-    parser.add_argument("--peers", type=_some_of(list(EMBEDDED)), help=f"some of {', '.join(EMBEDDED)}")
+    parser.add_argument(
+        "--peers", type=_some_of(list(EMBEDDED)), help=f"some of {', '.join(EMBEDDED)}"
+    )
     parser.add_argument(
         "--sizes",
         type=int,
@@ -74,7 +78,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--histories", metavar="FOLDER", help="keep the long histories there for the next run"
     )
-    parser.add_argument("--page", action="store_true", help="write the numbers, the picture and the pages")
+    parser.add_argument(
+        "--page", action="store_true", help="write the numbers, the picture and the pages"
+    )
     parser.add_argument(
         "--draw",
         action="store_true",
@@ -129,7 +135,9 @@ def _measure(arguments: argparse.Namespace, finished: list[str]) -> None:
     results = {**_before(arguments), "peers": peers, **_circumstances(everyone)}
     _check(everyone)
     with tempfile.TemporaryDirectory(dir=FOLDER, prefix=PREFIX) as folder:
-        measurement = Measurement(folder, peers, arguments.sizes or len(MESSAGES), arguments.histories)
+        measurement = Measurement(
+            folder, peers, arguments.sizes or len(MESSAGES), arguments.histories
+        )
         try:
             for number, job in enumerate(jobs, 1):
                 say(f"{number} of {len(jobs)}: {job}")
@@ -207,7 +215,9 @@ def _write_page() -> None:
     rewrite(environments.PROJECT / "benchmarks" / "README.md", FOR_MAINTAINERS, results)
     python = environments.python(("matplotlib",))
     subprocess.run(
-        [python, "-m", "benchmarks.peers.plot", NUMBERS, PICTURES], check=True, cwd=environments.PROJECT
+        [python, "-m", "benchmarks.peers.plot", NUMBERS, PICTURES],
+        check=True,
+        cwd=environments.PROJECT,
     )
 
 

@@ -103,7 +103,10 @@ def _earlier(kept: Peer, texts: list[str]) -> Iterator[str]:
             yield f"append to a fork: {len(kept.restore(fork))} messages instead of 12"
         yield from _differ("fork, the parent", texts, kept, kept.restore("talk"))
         yield from _differ(
-            "fork at the end", texts, kept, kept.restore(kept.fork("talk", kept.point("talk", 20), "end"))
+            "fork at the end",
+            texts,
+            kept,
+            kept.restore(kept.fork("talk", kept.point("talk", 20), "end")),
         )
     except NotOffered as reason:
         print(f"  fork: {reason}")
@@ -230,7 +233,9 @@ def _ask(kind: type[Peer], endpoint: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         kept = kind(folder)
         try:
-            print(f"  {len(asked(kept, endpoint))} of {len(list(cut()))} interrupted histories are accepted")
+            print(
+                f"  {len(asked(kept, endpoint))} of {len(list(cut()))} interrupted histories are accepted"
+            )
         except NotOffered as reason:
             print(f"  ask: {reason}")
         kept.close()

@@ -52,7 +52,9 @@ def _coding_turn(source: random.Random, number: int) -> Iterator[Message]:
     for step in range(source.randint(2, 6)):
         call = f"call_{number}_{step}"
         tool = source.choice(["read_file", "grep", "bash"])
-        yield Message("tool_call", json.dumps({"path": f"src/{text_of(source, 20)}.py"}), call, tool)
+        yield Message(
+            "tool_call", json.dumps({"path": f"src/{text_of(source, 20)}.py"}), call, tool
+        )
         yield Message("tool_result", code_of(source, int(1000 * 50 ** source.random())), call, tool)
     yield Message("assistant", text_of(source, source.randint(500, 3000)))
 
@@ -60,7 +62,11 @@ def _coding_turn(source: random.Random, number: int) -> Iterator[Message]:
 def together(turn: Turn) -> list[list[Message]]:
     """The messages one by one, but the calls that the model made at once as one group."""
     groups = itertools.groupby(turn, key=lambda message: message.kind == "tool_call")
-    return [part for calls, group in groups for part in ([list(group)] if calls else [[m] for m in group])]
+    return [
+        part
+        for calls, group in groups
+        for part in ([list(group)] if calls else [[m] for m in group])
+    ]
 
 
 def cut() -> Iterator[tuple[str, Turn]]:
@@ -82,7 +88,10 @@ def cut() -> Iterator[tuple[str, Turn]]:
         "a result without its call": [hello, result_a, done],
     }
     for name, turn in histories.items():
-        yield name, [m if m.kind == "tool_call" else m._replace(text=f"{m.text} ({name})") for m in turn]
+        yield (
+            name,
+            [m if m.kind == "tool_call" else m._replace(text=f"{m.text} ({name})") for m in turn],
+        )
 
 
 def code_of(source: random.Random, length: int) -> str:

@@ -39,7 +39,8 @@ def python(needs: tuple[str, ...]) -> str:
         say(f"installing {', '.join(needs)}")
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         subprocess.run(
-            [found, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needs], check=True
+            [found, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *needs],
+            check=True,
         )
         (folder / ".ready").touch()
     return found
@@ -50,7 +51,9 @@ def home(needs: tuple[str, ...]) -> Path:
     if not needs:
         return PROJECT / ".venv"
     first = package(needs)
-    others = {entry.needs for entry in PEERS.values() if entry.needs and package(entry.needs) == first}
+    others = {
+        entry.needs for entry in PEERS.values() if entry.needs and package(entry.needs) == first
+    }
     if others - {needs}:
         raise SystemExit(
             f"peers.py: all peers with {first} first share an environment, so give them the same needs"
@@ -63,10 +66,10 @@ def versions(names: list[str]) -> list[str]:
     found = []
     for needs in dict.fromkeys(PEERS[name].needs for name in names if PEERS[name].needs):
         packages = [package((need,)) for need in needs]
-        code = (
-            f"import importlib.metadata as m; print(*[p + ' ' + m.version(p) for p in {packages}], sep=';')"
-        )
-        said = subprocess.run([python(needs), "-c", code], capture_output=True, text=True, check=True).stdout
+        code = f"import importlib.metadata as m; print(*[p + ' ' + m.version(p) for p in {packages}], sep=';')"
+        said = subprocess.run(
+            [python(needs), "-c", code], capture_output=True, text=True, check=True
+        ).stdout
         found += said.strip().split(";")
     return list(dict.fromkeys(found))
 
@@ -80,7 +83,14 @@ def started(name: str, job: str, place: str, size: int, **more: Any) -> "subproc
     """A task's process, with pipes to all its ends."""
     task = {"peer": name, "job": job, "place": place, "size": size, **more}
     return subprocess.Popen(
-        [python(PEERS[name].needs), "-W", "ignore", "-m", "benchmarks.peers.worker", json.dumps(task)],
+        [
+            python(PEERS[name].needs),
+            "-W",
+            "ignore",
+            "-m",
+            "benchmarks.peers.worker",
+            json.dumps(task),
+        ],
         cwd=PROJECT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -27,7 +27,13 @@ class Figure(NamedTuple):
 FIGURES = (
     Figure("1 · append a turn to 10,000 messages, durably", "append", "10000", "ms", how="append"),
     Figure(
-        "2 · restore 10,000 messages, warm", "restore", "10000", "ms", how="restore", wanted=2.5, floor=1.5
+        "2 · restore 10,000 messages, warm",
+        "restore",
+        "10000",
+        "ms",
+        how="restore",
+        wanted=2.5,
+        floor=1.5,
     ),
     Figure(
         "2 · restore cold: open, and read from disk",
@@ -48,16 +54,51 @@ FIGURES = (
         floor=1.5,
     ),
     Figure("2 · restore as a provider's request, warm", "request", "10000", "ms", how="request"),
-    Figure("3 · restore 1,000 live messages of 100,000, ten rewinds", "dead", "100000", "ms", how="restore"),
+    Figure(
+        "3 · restore 1,000 live messages of 100,000, ten rewinds",
+        "dead",
+        "100000",
+        "ms",
+        how="restore",
+    ),
     Figure("4 · fork 10,000 messages at the end", "fork", "10000", "ms", how="fork", wanted=50),
     Figure("4 · bytes for that fork", "fork", "10000", "bytes", "B", how="fork", wanted=50),
     Figure("4 · fork in the middle", "fork", "10000", "middle_ms", how="fork", wanted=50),
-    Figure("4 · bytes for a fork in the middle", "fork", "10000", "middle_bytes", "B", how="fork", wanted=50),
+    Figure(
+        "4 · bytes for a fork in the middle",
+        "fork",
+        "10000",
+        "middle_bytes",
+        "B",
+        how="fork",
+        wanted=50,
+    ),
     Figure("4 · forks made", "fork", "10000", "times", ""),
     Figure("5 · go back by 20 of 10,000 messages", "rewind", "10000", "ms", how="rewind"),
-    Figure("6 · bytes on disk per byte of text, 200 turns", "disk", "200", "per_byte", "×", how="append"),
-    Figure("6 · bytes on disk per byte of text, 2,000 turns", "disk", "2000", "per_byte", "×", how="append"),
-    Figure("7 · read the state at message 5,000 of 10,000", "as-of", "10000", "ms", how="as_of", wanted=50),
+    Figure(
+        "6 · bytes on disk per byte of text, 200 turns",
+        "disk",
+        "200",
+        "per_byte",
+        "×",
+        how="append",
+    ),
+    Figure(
+        "6 · bytes on disk per byte of text, 2,000 turns",
+        "disk",
+        "2000",
+        "per_byte",
+        "×",
+        how="append",
+    ),
+    Figure(
+        "7 · read the state at message 5,000 of 10,000",
+        "as-of",
+        "10000",
+        "ms",
+        how="as_of",
+        wanted=50,
+    ),
     Figure("7 · is that still right after a rewind?", "as-of", "10000", "after a rewind", ""),
     Figure("8 · eight processes append: time per turn", "together", "8", "ms", how="append"),
     Figure("8 · turns written", "together", "8", "acknowledged", ""),
@@ -65,7 +106,9 @@ FIGURES = (
     Figure("8 · written turns missing from a restore", "together", "8", "lost", ""),
     Figure("9 · turns written before five `kill -9`", "kill", "5", "acknowledged", ""),
     Figure("9 · of these, lost", "kill", "5", "lost", ""),
-    Figure("10 · interrupted histories that can be sent, of 10", "cut", "0", "taken", "", how="ask"),
+    Figure(
+        "10 · interrupted histories that can be sent, of 10", "cut", "0", "taken", "", how="ask"
+    ),
     Figure("10 · their messages that reach the model, of 21", "cut", "0", "seen", ""),
     Figure("coding agent · restore 100 turns", "coding-restore", "100", "ms", how="restore"),
     Figure(
@@ -79,7 +122,18 @@ FIGURES = (
 )
 REASONS = ("not_offered", "failed")
 """What stands in place of numbers; who did not do a small size was not asked for a larger one."""
-TIMED = ("append", "restore", "cold", "request", "dead", "fork", "rewind", "disk", "as-of", "together")
+TIMED = (
+    "append",
+    "restore",
+    "cold",
+    "request",
+    "dead",
+    "fork",
+    "rewind",
+    "disk",
+    "as-of",
+    "together",
+)
 """The jobs whose cost is drawn over the size."""
 
 
@@ -125,7 +179,9 @@ def best(results: dict[str, Any], figure: Figure, peers: list[str]) -> tuple[flo
 def rivals(results: dict[str, Any]) -> list[str]:
     """The others that persist, the floor left out."""
     return [
-        peer for peer in results["peers"] if peer not in (OURS, FLOOR) and results["how"][peer]["persists"]
+        peer
+        for peer in results["peers"]
+        if peer not in (OURS, FLOOR) and results["how"][peer]["persists"]
     ]
 
 
@@ -137,7 +193,9 @@ def cost(job: str, numbers: Numbers) -> float | None:
 
 def line(jobs: dict[str, Any], job: str, peer: str) -> list[tuple[int, float]]:
     """The points of one line of the picture."""
-    points = ((int(size), cost(job, numbers)) for size, numbers in jobs.get(job, {}).get(peer, {}).items())
+    points = (
+        (int(size), cost(job, numbers)) for size, numbers in jobs.get(job, {}).get(peer, {}).items()
+    )
     return [(size, found) for size, found in points if found]
 
 
@@ -147,7 +205,9 @@ def slope(points: list[tuple[int, float]]) -> float | None:
         return None
     xs, ys = ([math.log(point[axis]) for point in points] for axis in (0, 1))
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
-    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
+    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum(
+        (a - x) ** 2 for a in xs
+    )
 
 
 def written(found: float | str | None, unit: str) -> str:
@@ -180,7 +240,10 @@ def targets(results: dict[str, Any]) -> list[Target]:
     """Each target with what was measured: the best of the others that persist, the floor, `pgbench`."""
     found = []
     for figure in (figure for figure in FIGURES if figure.unit):
-        nearest, floor = best(results, figure, rivals(results)), ratio(results["jobs"], figure, FLOOR)
+        nearest, floor = (
+            best(results, figure, rivals(results)),
+            ratio(results["jobs"], figure, FLOOR),
+        )
         if nearest:
             found.append(Target(figure.title, nearest[1], figure.wanted, nearest[0]))
         if figure.floor and floor:
@@ -188,5 +251,7 @@ def targets(results: dict[str, Any]) -> list[Target]:
     appends = results.get("postgres", {}).get("postgres-append", {})
     for clients, numbers in appends.get("backstory-postgres", {}).items():
         share = numbers.get("a_second", 0) / appends["pgbench"][clients]["a_second"]
-        found.append(Target(f"PostgreSQL, appends per second, clients: {clients}", "pgbench", 0.6, share))
+        found.append(
+            Target(f"PostgreSQL, appends per second, clients: {clients}", "pgbench", 0.6, share)
+        )
     return found

@@ -59,7 +59,9 @@ def _messages(count: int, seed: int) -> Turn:
 def append(kind: type[Peer], place: str, size: int) -> Numbers:
     """One more turn, durably, again and again."""
     kept = kind(place)
-    most = min(max(99, size // 10), 1_000)  # enough to see the store at work, little beside the history
+    most = min(
+        max(99, size // 10), 1_000
+    )  # enough to see the store at work, little beside the history
     turns = iter([kept.native(turn) for turn in chat(most + 1, 7)])
     taken = samples(lambda: kept.append(SESSION, next(turns)), most=most)
     kept.close()
@@ -123,7 +125,9 @@ def request(kind: type[Peer], place: str, size: int) -> Numbers:
 
 def fork(kind: type[Peer], place: str, size: int) -> Numbers:
     """Forks at the end and in the middle: a thousand of 10,000 messages, elsewhere twenty; time and bytes."""
-    end, middle = (_forks(kind, place, where, at) for where, at in (("end", size), ("middle", size // 2)))
+    end, middle = (
+        _forks(kind, place, where, at) for where, at in (("end", size), ("middle", size // 2))
+    )
     return {**end, **{f"middle_{key}": number for key, number in middle.items()}}
 
 
@@ -193,7 +197,9 @@ def as_of(kind: type[Peer], place: str, size: int) -> Numbers:
     with suppress(NotOffered):
         kept.rewind(SESSION, kept.point(SESSION, REWOUND_TO))
         kept.append(SESSION, kept.native(_messages(20, 6)))
-        numbers["after a rewind"] = "right" if kept.texts(kept.as_of(SESSION, point)) == texts else "wrong"
+        numbers["after a rewind"] = (
+            "right" if kept.texts(kept.as_of(SESSION, point)) == texts else "wrong"
+        )
     kept.close()
     return numbers
 
@@ -214,7 +220,9 @@ def write(kind: type[Peer], place: str, size: int, mark: str) -> Numbers:
     """
     kept = kind(place)
     said = chat(size, 9) if size else cycle(chat(1_000, 9))
-    turns: Iterable[Any] = (kept.native(marked(turn, f"{mark}-{number}")) for number, turn in enumerate(said))
+    turns: Iterable[Any] = (
+        kept.native(marked(turn, f"{mark}-{number}")) for number, turn in enumerate(said)
+    )
     if size:
         turns = list(turns)  # made before the clock starts
     _wait()
@@ -297,4 +305,8 @@ def expect(messages: int, texts: Sequence[str]) -> None:
 
 def bytes_in(folder: str) -> int:
     """What a folder takes on disk."""
-    return sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(folder) for name in names)
+    return sum(
+        os.path.getsize(os.path.join(at, name))
+        for at, _, names in os.walk(folder)
+        for name in names
+    )

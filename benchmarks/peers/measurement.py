@@ -38,7 +38,9 @@ WRITTEN, KILLS = 500, 5
 TOO_LONG = 20
 """Seconds, the making of the history included: a peer that took longer is not asked for the next size."""
 MORE_ROUNDS, CLOSE = 2, 12
-QUOTED = {(job, 10_000) for job in ("append", "restore", "cold", "request", "as-of")} | {("dead", 100_000)}
+QUOTED = {(job, 10_000) for job in ("append", "restore", "cold", "request", "as-of")} | {
+    ("dead", 100_000)
+}
 """Figures that will be quoted: who is within so many times the quickest is measured again, by turns."""
 REASONS = {"failed", "not_offered"}
 
@@ -47,7 +49,9 @@ JOBS = {
     "restore": Job("restore", MESSAGES, history="fill"),
     "cold": Job("open and restore, cold", MESSAGES, history="fill"),
     "request": Job("restore as a provider's request", MESSAGES[:3], history="fill"),
-    "dead": Job("restore 1,000 live messages after ten rewinds", (2_000, *MESSAGES[2:]), "written", "life"),
+    "dead": Job(
+        "restore 1,000 live messages after ten rewinds", (2_000, *MESSAGES[2:]), "written", "life"
+    ),
     "fork": Job("fork", MESSAGES[:3], history="fill"),
     "rewind": Job("rewind by 20 messages", MESSAGES[:3], history="fill"),
     "disk": Job("size on disk", (20, 200, 2_000), "turns"),
@@ -71,11 +75,15 @@ class NotMade(Exception):
 class Measurement:
     """One run: a folder on the disk to measure in, and the histories that were made for it."""
 
-    def __init__(self, folder: str, peers: list[str], sizes: int, histories: str | None = None) -> None:
+    def __init__(
+        self, folder: str, peers: list[str], sizes: int, histories: str | None = None
+    ) -> None:
         self.folder = folder
         self.peers = peers
         self.sizes = sizes
-        self.persists = {name: environments.run(name, "describe", "", 0)["persists"] for name in peers}
+        self.persists = {
+            name: environments.run(name, "describe", "", 0)["persists"] for name in peers
+        }
         self.keeps = histories is not None
         # Making a history is never timed: in memory it does not wait for the disk.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -100,11 +108,15 @@ class Measurement:
                     continue
                 found[peer][str(size)] = self.numbers(name, peer, size)
                 took[peer] = time.perf_counter() - start
-                say(f"  {job.title}, {size:,} {job.unit}, {peer}: {shortly(found[peer][str(size)])}")
+                say(
+                    f"  {job.title}, {size:,} {job.unit}, {peer}: {shortly(found[peer][str(size)])}"
+                )
             if (name, size) in QUOTED:
                 self.again(name, size, found)
             for peer in (
-                peer for peer, seconds in took.items() if seconds > TOO_LONG and size != job.sizes[-1]
+                peer
+                for peer, seconds in took.items()
+                if seconds > TOO_LONG and size != job.sizes[-1]
             ):
                 following = str(job.sizes[job.sizes.index(size) + 1])
                 found[peer][following] = {
@@ -153,7 +165,9 @@ class Measurement:
             numbers = environments.run(peer, "make", str(half_made), size, fixture=kind)
             if REASONS & numbers.keys():
                 shutil.rmtree(half_made)
-                raise NotMade({key: _not_made(reason) for key, reason in numbers.items() if key in REASONS})
+                raise NotMade(
+                    {key: _not_made(reason) for key, reason in numbers.items() if key in REASONS}
+                )
             half_made.rename(made)
         return made
 
@@ -173,7 +187,9 @@ class Measurement:
         if failed:
             return failed[0]
         acknowledged = [mark for numbers in ended for mark in numbers["acknowledged"]]
-        seconds = max(numbers["end"] for numbers in ended) - min(numbers["start"] for numbers in ended)
+        seconds = max(numbers["end"] for numbers in ended) - min(
+            numbers["start"] for numbers in ended
+        )
         errors = [error for numbers in ended for error in numbers["errors"]]
         return {
             "a_second": len(acknowledged) / seconds,
@@ -263,5 +279,7 @@ def _killed(writer: "subprocess.Popen[str]", source: random.Random) -> list[str]
         writer.kill()
         _, errors = writer.communicate()
     return [
-        line.split()[1] for line in errors.splitlines() if line.startswith("kept ") and len(line.split()) == 2
+        line.split()[1]
+        for line in errors.splitlines()
+        if line.startswith("kept ") and len(line.split()) == 2
     ]

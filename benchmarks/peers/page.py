@@ -31,7 +31,12 @@ SUMMARY = {
     *(("fork", "bytes"), ("rewind", "ms"), ("as-of", "ms"), ("together", "ms"), ("cut", "taken")),
 }
 """The figures of the first table: job and key."""
-COSTS = {"disk": ("bytes", "B"), "coding-disk": ("bytes", "B"), "kill": ("lost", ""), "cut": ("taken", "")}
+COSTS = {
+    "disk": ("bytes", "B"),
+    "coding-disk": ("bytes", "B"),
+    "kill": ("lost", ""),
+    "cut": ("taken", ""),
+}
 """What stands for a job that has no milliseconds."""
 LONGEST = 28  # characters of a cell on a terminal
 POSTGRES_HEAD = ["PostgreSQL", "", "1 client", "8 clients", "32 clients"]
@@ -92,12 +97,16 @@ def _terminal_rows(results: Results, job: str) -> list[list[str]]:
 
 
 def _at_size(job: str, size: int) -> Figure:
-    return Figure(f"{JOBS[job].title}, {size:,} {JOBS[job].unit}", job, str(size), *COSTS.get(job, ("ms",)))
+    return Figure(
+        f"{JOBS[job].title}, {size:,} {JOBS[job].unit}", job, str(size), *COSTS.get(job, ("ms",))
+    )
 
 
 def _sizes(results: Results) -> str:
     """The restores at every size."""
-    figures = (_at_size(job, size) for job in ("restore", "cold", "request") for size in JOBS[job].sizes)
+    figures = (
+        _at_size(job, size) for job in ("restore", "cold", "request") for size in JOBS[job].sizes
+    )
     return _markdown(_head(results), [_row(results, figure) for figure in figures])
 
 
@@ -111,7 +120,9 @@ def _summary(results: Results) -> str:
     rows = []
     for figure in (figure for figure in FIGURES if (figure.job, figure.key) in SUMMARY):
         nearest = _nearest(results, figure, libraries)
-        library = f"{_cell(results['jobs'], figure, nearest)}, {PEERS[nearest].title}" if nearest else "—"
+        library = (
+            f"{_cell(results['jobs'], figure, nearest)}, {PEERS[nearest].title}" if nearest else "—"
+        )
         by_hand = [_cell(results["jobs"], figure, peer) for peer in (OURS, BY_HAND, FLOOR)]
         rows.append([_short(figure), by_hand[0], library, *by_hand[1:]])
     return _markdown(["", "backstory", "best other library", "plain file", "bare table"], rows)
@@ -123,12 +134,17 @@ def _nearest(results: Results, figure: Figure, peers: list[str]) -> str | None:
         found = best(results, figure, peers)
         return found[1] if found else None
     counts = {peer: value(results["jobs"], figure, peer) for peer in peers}
-    return max((peer for peer in peers if isinstance(counts[peer], int)), key=counts.get, default=None)  # type: ignore[arg-type]
+    return max(
+        (peer for peer in peers if isinstance(counts[peer], int)), key=counts.get, default=None
+    )  # type: ignore[arg-type]
 
 
 def _peers(results: Results) -> str:
     """What each peer is, in its file's own words."""
-    rows = [[PEERS[peer].title, " ".join(results["how"][peer]["class"].split())] for peer in results["peers"]]
+    rows = [
+        [PEERS[peer].title, " ".join(results["how"][peer]["class"].split())]
+        for peer in results["peers"]
+    ]
     return _markdown(["", "what is measured, and how durable it is"], rows)
 
 
@@ -184,7 +200,12 @@ def _growth(results: Results) -> str:
     for job in TIMED:
         slopes = [slope(line(jobs, job, peer)) for peer in peers]
         if any(found is not None for found in slopes):
-            rows.append([f"{JOBS[job].title} (`{job}`)", *("—" if s is None else f"{s:.2f}" for s in slopes)])
+            rows.append(
+                [
+                    f"{JOBS[job].title} (`{job}`)",
+                    *("—" if s is None else f"{s:.2f}" for s in slopes),
+                ]
+            )
     return _markdown(["exponent of the growth", *(PEERS[p].title for p in peers)], rows)
 
 
@@ -211,7 +232,9 @@ def _a_second(numbers: dict[str, Any], floors: list[dict[str, Any]]) -> str:
     """A rate, and which share of each floor's it is."""
     if "a_second" not in numbers:
         return str(numbers.get("failed", "—"))
-    shares = [f"{numbers['a_second'] / floor['a_second']:.0%}" for floor in floors if "a_second" in floor]
+    shares = [
+        f"{numbers['a_second'] / floor['a_second']:.0%}" for floor in floors if "a_second" in floor
+    ]
     return f"{numbers['a_second']:,.0f} ({', '.join(shares)})"
 
 
@@ -247,4 +270,6 @@ def _times(found: float) -> str:
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines
+    )

@@ -32,7 +32,9 @@ class Entry(NamedTuple):
     def load(self) -> type[Peer]:
         """The class; its packages must be installed."""
         module, _, name = self.where.partition(":")
-        found: type[Peer] = getattr(importlib.import_module(f"benchmarks.peers.libraries.{module}"), name)
+        found: type[Peer] = getattr(
+            importlib.import_module(f"benchmarks.peers.libraries.{module}"), name
+        )
         return found
 
 
@@ -50,7 +52,9 @@ EMBEDDED = {
     "adk-sqlite": Entry("ADK SqliteSessionService", "adk:Sqlite", ADK),
     "adk-database": Entry("ADK DatabaseSessionService", "adk:Database", ADK),
     "llm": Entry("llm LogStore", "llm_log:LogStore", ("llm",)),
-    "pydantic-ai": Entry("pydantic-ai (in memory)", "pydantic_ai:InMemory", ("pydantic-ai-slim[openai]",)),
+    "pydantic-ai": Entry(
+        "pydantic-ai (in memory)", "pydantic_ai:InMemory", ("pydantic-ai-slim[openai]",)
+    ),
     "json-lines": Entry("JSON lines", "json_lines:JsonLines"),
     "bare": Entry("bare SQLite", "floor:BareTable"),
 }

@@ -22,7 +22,17 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 Points = list[tuple[int, float]]
 
-COLOURS = ("#6a35a8", "#a878d8", "#d95f02", "#eb9a3c", "#1b7a1b", "#59b359", "#8c564b", "#d6409f", "#0b93a8")
+COLOURS = (
+    "#6a35a8",
+    "#a878d8",
+    "#d95f02",
+    "#eb9a3c",
+    "#1b7a1b",
+    "#59b359",
+    "#8c564b",
+    "#d6409f",
+    "#0b93a8",
+)
 
 
 def draw(results: dict[str, Any], folder: Path) -> None:
@@ -41,19 +51,26 @@ def draw(results: dict[str, Any], folder: Path) -> None:
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.minorticks_off()
         _names(panel, drawn, colours)
-    figure.suptitle("Cost by size, with the slope of each line: 0 is constant, 1 is linear, 2 is quadratic")
+    figure.suptitle(
+        "Cost by size, with the slope of each line: 0 is constant, 1 is linear, 2 is quadratic"
+    )
     figure.savefig(folder / "growth.svg", metadata={"Date": None})
     figure.savefig(folder / "growth.png", dpi=100)
 
 
 def _line(panel: Any, peer: str, points: Points, colour: str) -> None:
     width, style = (3.0, "-") if peer == OURS else (1.4, "--" if peer == FLOOR else "-")
-    panel.plot(*zip(*points, strict=True), style, marker="o", markersize=3, color=colour, linewidth=width)
+    panel.plot(
+        *zip(*points, strict=True), style, marker="o", markersize=3, color=colour, linewidth=width
+    )
 
 
 def _names(panel: Any, drawn: dict[str, Points], colours: dict[str, str]) -> None:
     """Beside the panel, at the height of its end, each line's name and slope; none covers another."""
-    ends = {peer: panel.transLimits.transform((0, log10(points[-1][1])))[1] for peer, points in drawn.items()}
+    ends = {
+        peer: panel.transLimits.transform((0, log10(points[-1][1])))[1]
+        for peer, points in drawn.items()
+    }
     places = _spread(ends)
     for peer, points in drawn.items():
         found = slope(points)

@@ -37,9 +37,15 @@ def measured(peers: list[str], clients: tuple[int, ...] = (1, 8, 32)) -> dict[st
                 closely = [name for name in CLOSE if name in by_peer]
                 for name in [*by_peer, *closely * (ROUNDS - 1)]:
                     database = new_database(server)
-                    now = pgbench(database, count) if name == PGBENCH else rate(name, database, job, count)
+                    now = (
+                        pgbench(database, count)
+                        if name == PGBENCH
+                        else rate(name, database, job, count)
+                    )
                     before = by_peer[name].get(str(count), {})
-                    by_peer[name][str(count)] = max(now, before, key=lambda one: one.get("a_second", 0))
+                    by_peer[name][str(count)] = max(
+                        now, before, key=lambda one: one.get("a_second", 0)
+                    )
                     say(f"  {job}, {count} at once, {name}: {now}")
     return found
 
@@ -56,7 +62,9 @@ def rate(name: str, database: str, job: str, count: int) -> Numbers:
     ]
     ended = environments.all_at_once(processes)
     failed = [numbers for numbers in ended if "failed" in numbers]
-    return failed[0] if failed else {"a_second": sum(each["done"] / each["seconds"] for each in ended)}
+    return (
+        failed[0] if failed else {"a_second": sum(each["done"] / each["seconds"] for each in ended)}
+    )
 
 
 def pgbench(database: str, count: int) -> Numbers:
@@ -66,7 +74,17 @@ def pgbench(database: str, count: int) -> Numbers:
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as script:
         script.write(INSERT.format(text=chat(1)[0][0].text))
         script.flush()
-        options = ["-n", "-M", "prepared", "-c", str(count), "-j", str(min(count, 2)), "-T", str(SECONDS)]
+        options = [
+            "-n",
+            "-M",
+            "prepared",
+            "-c",
+            str(count),
+            "-j",
+            str(min(count, 2)),
+            "-T",
+            str(SECONDS),
+        ]
         command = [_pgbench(), *options, "-f", script.name, database]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return {"a_second": float(re.findall(r"tps = ([\d.]+)", said)[-1])}

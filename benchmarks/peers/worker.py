@@ -64,7 +64,9 @@ def _done(peer: str, **task: Any) -> jobs.Numbers:
     return {**numbers, "import_ms": imported}
 
 
-def _do(kind: type[Peer], job: str, place: str, size: int, fixture: str = "", **more: Any) -> jobs.Numbers:
+def _do(
+    kind: type[Peer], job: str, place: str, size: int, fixture: str = "", **more: Any
+) -> jobs.Numbers:
     if job == "describe":
         return _described(kind)
     if job == "contract":

@@ -113,7 +113,9 @@ class Agent(Identity):
         batch = answer_batch(response, format, model=model, request=request, at=self.head)
         return self.extend(batch, expected=expected)
 
-    def tool_call(self, name: str, arguments: Any = NO_ARGUMENTS, *, id: str | None = None) -> Event:
+    def tool_call(
+        self, name: str, arguments: Any = NO_ARGUMENTS, *, id: str | None = None
+    ) -> Event:
         """Write a tool call with the arguments that the model gave: an object, or any text. Without an id, it
         gets one."""
         call_id = f"call_{os.urandom(12).hex()}" if id is None else id
@@ -124,7 +126,9 @@ class Agent(Identity):
         data = {"id": call} if isinstance(call, str) else answered_call(call)
         return self.append("tool_result", output, data | ({"error": True} if error else {}))
 
-    def note(self, name: str, data: dict[str, Any] | None = None, *, key: str | None = None) -> Event:
+    def note(
+        self, name: str, data: dict[str, Any] | None = None, *, key: str | None = None
+    ) -> Event:
         """Write something that is not a message: it is part of the context, follows rewinds and forks, and is
         never sent to a model. Names that begin with "backstory." are reserved."""
         return self.append("note", own_note_name(name), data, key=key)
@@ -135,7 +139,9 @@ class Agent(Identity):
         change = self.conversation().settings.changed(**settings)
         return self.append("note", SETTINGS, change) if change else None
 
-    def mark(self, label: str | None = None, *, expected: int | None = None, by: str | None = None) -> Event:
+    def mark(
+        self, label: str | None = None, *, expected: int | None = None, by: str | None = None
+    ) -> Event:
         """Set a mark to come back to. `by`: who did it, kept in the event's data."""
         if label is not None and not isinstance(label, str):
             raise InvalidEvent(f"a mark's label must be a string, not {type(label).__name__}")
@@ -165,11 +171,15 @@ class Agent(Identity):
         position. The mark stays."""
         return self._move("rewind", self._targets.mark(to), expected, author(by))
 
-    def jump(self, to: int | str | datetime, *, expected: int | None = None, by: str | None = None) -> Event:
+    def jump(
+        self, to: int | str | datetime, *, expected: int | None = None, by: str | None = None
+    ) -> Event:
         """Go to the context of any earlier position, dead or alive."""
         return self._move("jump", self._targets.position(to), expected, author(by))
 
-    def undo(self, *, turn: bool = False, expected: int | None = None, by: str | None = None) -> Event:
+    def undo(
+        self, *, turn: bool = False, expected: int | None = None, by: str | None = None
+    ) -> Event:
         """Take back the last clear, rewind, jump or compaction; each further undo takes back the one before.
         With `turn`, a question with its answer counts as a move, too."""
         target = self._targets.turn if turn else self._targets.undo
@@ -243,18 +253,30 @@ class Agent(Identity):
     # --- branching ---
 
     def fork(
-        self, name: str | None = None, *, at: At = None, key: str | None = None, spawned: bool = False
+        self,
+        name: str | None = None,
+        *,
+        at: At = None,
+        key: str | None = None,
+        spawned: bool = False,
     ) -> "Agent":
         """A new agent that continues from a position, a mark's label or a time (default: the head). Nothing
         is copied. Raises KeyTaken if an agent has this key already. `spawned` makes it a sub-agent that
         inherits."""
         owner, position = self._log.owner(self._record, at)
-        birth = {"parent_pk": owner, "fork_seq": position, "born_seq": position, "spawned": bool(spawned)}
+        birth = {
+            "parent_pk": owner,
+            "fork_seq": position,
+            "born_seq": position,
+            "spawned": bool(spawned),
+        }
         return self._child(name, "fork", key, **birth)
 
     def spawn(self, name: str | None = None, *, key: str | None = None) -> "Agent":
         """A new agent below this one that inherits nothing."""
-        return self._child(name, "spawn", key, parent_pk=self._record.pk, born_seq=self.head, spawned=True)
+        return self._child(
+            name, "spawn", key, parent_pk=self._record.pk, born_seq=self.head, spawned=True
+        )
 
     def _child(self, name: str | None, otherwise: str, key: str | None, **birth: Any) -> "Agent":
         def create(id: str) -> Agent:
@@ -299,7 +321,9 @@ class Agent(Identity):
             self.head  # noqa: B018  raises if the agent was deleted in between
         return [event for event in found if event.kind in SPOKEN or event.kind == "note"]
 
-    def texts(self, at: At = None, *, notes: Iterable[str] = ()) -> list[tuple[str | None, str | None]]:
+    def texts(
+        self, at: At = None, *, notes: Iterable[str] = ()
+    ) -> list[tuple[str | None, str | None]]:
         """Only the content and the JSON text of the data of the same messages and notes, in half the time."""
         names = checked_note_names(notes)
         pieces = self._log.walk(self._record, at).pieces
@@ -358,7 +382,9 @@ class Agent(Identity):
     def follow(self, after: At = None, *, timeout: float | None = None) -> Follower[Event]:
         """The events after `after` (default: the head), as anyone commits them: an iterator that ends when it
         or the store is closed, or when nothing came for `timeout` seconds."""
-        return follow_agent(self._log, self._record, self._log.position(self._record, after), timeout)
+        return follow_agent(
+            self._log, self._record, self._log.position(self._record, after), timeout
+        )
 
     def diff(
         self,
@@ -388,7 +414,9 @@ class Agent(Identity):
         The ranges include clears and inert events; `explained` tells them apart."""
         return [(piece.low, piece.high) for piece in self._log.walk(self._record, at).pieces]
 
-    def explained(self, *, after: At = 0, until: At = None, at: At = None) -> list[tuple[Event, Explanation]]:
+    def explained(
+        self, *, after: At = 0, until: At = None, at: At = None
+    ) -> list[tuple[Event, Explanation]]:
         """Events after `after` up to `until`, each with the reason why it is or is not in the context."""
         return self._log.explained(self._record, after, until, at)
 

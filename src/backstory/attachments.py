@@ -30,7 +30,10 @@ IN_A_CONTAINER = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}  # after RIFF and
 
 
 def with_attachments(
-    content: str, images: Iterable[Attachment], files: Iterable[Attachment], data: dict[str, Any] | None
+    content: str,
+    images: Iterable[Attachment],
+    files: Iterable[Attachment],
+    data: dict[str, Any] | None,
 ) -> dict[str, Any] | None:
     """The data of a message with images and files."""
     blocks = [_block(one, images=True) for one in _given(images, "images")]
@@ -57,11 +60,15 @@ def _block(attachment: Attachment, *, images: bool) -> dict[str, Any]:
     if images and found.kind != "image":
         shown = found.name or found.url or "these bytes"
         raise Invalid(
-            f"{shown!r} is not an image ({found.type or 'unknown type'})", remedy="pass it in files="
+            f"{shown!r} is not an image ({found.type or 'unknown type'})",
+            remedy="pass it in files=",
         )
     fields = {"media_type": found.type, "data": found.data, "url": found.url, "text": found.text}
     fields["name"] = found.name
-    return {"type": found.kind, **{name: value for name, value in fields.items() if value is not None}}
+    return {
+        "type": found.kind,
+        **{name: value for name, value in fields.items() if value is not None},
+    }
 
 
 def _media(attachment: Attachment) -> Media:
@@ -72,12 +79,16 @@ def _media(attachment: Attachment) -> Media:
     if isinstance(attachment, bytes):
         return _held(attachment, None)
     if not isinstance(attachment, str | os.PathLike):
-        raise Invalid(f"{attachment!r:.60} is not an attachment", remedy="pass a path, bytes or a URL")
+        raise Invalid(
+            f"{attachment!r:.60} is not an attachment", remedy="pass a path, bytes or a URL"
+        )
     path = Path(attachment)
     try:
         return _held(path.read_bytes(), path.name)
     except (OSError, ValueError) as error:  # a path may have a NUL, or half of a surrogate pair
-        raise Invalid(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
+        raise Invalid(
+            f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
 def _held(data: bytes, name: str | None) -> Media:

@@ -22,15 +22,22 @@ class Side(NamedTuple):
     at: At
 
 
-def diff(log: Log, left: Side, right: Side, *, after: Change | None, limit: int | None) -> Comparison:
+def diff(
+    log: Log, left: Side, right: Side, *, after: Change | None, limit: int | None
+) -> Comparison:
     """What two contexts have in common, and how they differ: all of it, or one page."""
     limit = checked_limit(limit, "changes")
     if not isinstance(after, Change | None):
-        raise Invalid(f"after={after!r:.60} is not a change", remedy="pass the last one of the page before")
+        raise Invalid(
+            f"after={after!r:.60} is not a change", remedy="pass the last one of the page before"
+        )
     mine, theirs = (log.walk(side.agent, side.at).pieces for side in (left, right))
     shared = list(_shared(mine, theirs)) if left.agent.session == right.agent.session else []
     found = compare(
-        _spoken(log, left, mine, shared), _spoken(log, right, theirs, shared), after=after, limit=limit
+        _spoken(log, left, mine, shared),
+        _spoken(log, right, theirs, shared),
+        after=after,
+        limit=limit,
     )
     census = log.backend.census(left.agent, shared) if shared else []
     common = sum(one.events for one in census if one.kind in SPOKEN)
@@ -61,14 +68,20 @@ def _shared(mine: Sequence[Piece], theirs: Sequence[Piece]) -> Iterator[Piece]:
 def _spoken(log: Log, side: Side, pieces: Sequence[Piece], shared: Sequence[Piece]) -> list[Event]:
     """The messages of a context after the shared part."""
     last = shared[-1].high if shared else 0
-    rest = clipped(pieces[len(shared) - 1 if shared else 0 :], last + 1, pieces[-1].high) if pieces else []
+    rest = (
+        clipped(pieces[len(shared) - 1 if shared else 0 :], last + 1, pieces[-1].high)
+        if pieces
+        else []
+    )
     return [event for event in log.read(side.agent, rest) if event.kind in SPOKEN]
 
 
 class _Missing:
     """Why a context lacks events that another one of its session has."""
 
-    def __init__(self, log: Log, side: Side, live: Sequence[Piece], elsewhere: Sequence[Piece]) -> None:
+    def __init__(
+        self, log: Log, side: Side, live: Sequence[Piece], elsewhere: Sequence[Piece]
+    ) -> None:
         self._log, self._side, self._live, self._elsewhere = log, side, live, elsewhere
         self._lineage = log.backend.lineage(side.agent)
         self._left_by: dict[int, Event] = {}

@@ -113,7 +113,8 @@ class KeyTaken(Error):
     def of_event(cls, key: str, position: int) -> "KeyTaken":
         """The error for a new event whose key another one has that says something else."""
         return cls(
-            f"position {position} has the key {key!r:.80} and says something else", remedy="use another key"
+            f"position {position} has the key {key!r:.80} and says something else",
+            remedy="use another key",
         )
 
 

@@ -65,14 +65,18 @@ class _Batch(NamedTuple):
     drafts: Sequence[EncodedDraft]
     times: Sequence[int]
     expected: int | None
-    is_new: bool = False  # whoever hands it over knows that the lineage up to `expected` has none of its keys
+    is_new: bool = (
+        False  # whoever hands it over knows that the lineage up to `expected` has none of its keys
+    )
     repeated: Set[int] = frozenset()  # where the lineage has what the events may say again
 
     @property
     def is_simple(self) -> bool:
         """Whether no key comes twice, and nothing has to be read to see what an event continues."""
         keys = [key for _, _, _, key in self.drafts if key is not None]
-        return len(set(keys)) == len(keys) and "rewind" not in {kind for kind, _, _, _ in self.drafts}
+        return len(set(keys)) == len(keys) and "rewind" not in {
+            kind for kind, _, _, _ in self.drafts
+        }
 
 
 class _Prepared(NamedTuple):
@@ -97,13 +101,18 @@ class Intake:
         self._waiting: list[_Birth | _Batch | _Description] = []
         self._sources: list[SourceRecord] = []
         self._new: dict[str, Agent] = {}
-        self._ends: dict[str, End] = {}  # how the logs ended after the last commit, by the agents' ids
+        self._ends: dict[
+            str, End
+        ] = {}  # how the logs ended after the last commit, by the agents' ids
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             self.commit()
@@ -150,7 +159,11 @@ class Intake:
         return agent
 
     def extend(
-        self, agent: Agent, events: Iterable[Event | tuple[Any, ...]], *, expected: int | None = None
+        self,
+        agent: Agent,
+        events: Iterable[Event | tuple[Any, ...]],
+        *,
+        expected: int | None = None,
     ) -> None:
         """Add events after the agent's newest, as in `agent.extend`; a fifth item of a tuple is its time, a
         datetime. An event keeps its time, unless that is before the previous event's, which it then gets.
@@ -171,7 +184,12 @@ class Intake:
         self._waiting.append(_Description(own_agent(self._log, agent), about))
 
     def remember(
-        self, tool: str, id: str, *, agent: Agent | None = None, cursor: dict[str, Any] | None = None
+        self,
+        tool: str,
+        id: str,
+        *,
+        agent: Agent | None = None,
+        cursor: dict[str, Any] | None = None,
     ) -> None:
         """Record which agent a source became, or how far it was read. What is not given stays the same."""
         text = None if cursor is None else _cursor_text(cursor)
@@ -239,7 +257,9 @@ def hand_over(
 
 
 def _prepared(
-    backend: protocols.Backend, waiting: Iterable[_Birth | _Batch | _Description], known: Mapping[str, End]
+    backend: protocols.Backend,
+    waiting: Iterable[_Birth | _Batch | _Description],
+    known: Mapping[str, End],
 ) -> Iterator[_Prepared | None]:
     """The rows of the batches that can be made before anything is locked."""
     ends = dict(known)
@@ -251,7 +271,9 @@ def _prepared(
             case _Batch():
                 end = ends.pop(item.agent.id, None)
                 if end is not None and item.is_new and item.is_simple:
-                    ready = _ready(backend, backend, item.agent.snapshot, end, item.drafts, item.times)
+                    ready = _ready(
+                        backend, backend, item.agent.snapshot, end, item.drafts, item.times
+                    )
                     ends[item.agent.id] = ready.after
         yield ready
 
@@ -310,13 +332,19 @@ class _Commit:
             return  # someone else made it in the meantime
         parent_pk, fork_seq, born_seq = None, 0, 0
         if birth.parent is not None:
-            parent_pk, born_seq = self._birthplace(self._record(birth.parent), birth.at, birth.inherits)
+            parent_pk, born_seq = self._birthplace(
+                self._record(birth.parent), birth.at, birth.inherits
+            )
             fork_seq = born_seq if birth.inherits else 0
-        made = NewAgent(new.id, new.session, new.name, parent_pk, fork_seq, born_seq, new.spawned, new.key)
+        made = NewAgent(
+            new.id, new.session, new.name, parent_pk, fork_seq, born_seq, new.spawned, new.key
+        )
         try:
             self.records[new.id] = self._rows.add_agent(made, birth.created_us)
         except KeyTaken as error:
-            raise Conflict(f"someone else is importing {new.key!r:.80}", remedy="do it again") from error
+            raise Conflict(
+                f"someone else is importing {new.key!r:.80}", remedy="do it again"
+            ) from error
 
     def _birthplace(self, parent: AgentRecord, at: int | None, inherits: bool) -> tuple[Any, int]:
         position = parent.head if at is None else at
@@ -341,13 +369,17 @@ class _Commit:
         self._rows.add_packed(agent, ready.rows)
         self.written += len(ready.rows)
         self.ends[agent.id] = ready.after
-        self.records[agent.id] = agent._replace(head=ready.after.head, updated_us=ready.after.updated_us)
+        self.records[agent.id] = agent._replace(
+            head=ready.after.head, updated_us=ready.after.updated_us
+        )
 
     def _check_unerased(self, agent: AgentRecord, parts: Sequence[protocols.Piece]) -> None:
         """Refuse to write again what was erased since it was read: an erasure does not move the head."""
         if any(is_erased(event.data_json) for event in self._rows.read(agent, parts)):
             raise Conflict(
-                f"events of {agent.name!r} were erased in the meantime", remedy="do it again", head=agent.head
+                f"events of {agent.name!r} were erased in the meantime",
+                remedy="do it again",
+                head=agent.head,
             )
 
     def _new(
@@ -384,7 +416,9 @@ def _checked_id(id: Any) -> str:
 
 def _cursor_text(cursor: Any) -> str:
     if not isinstance(cursor, dict):
-        raise Invalid(f"the cursor of a source is an object, not {cursor!r:.60}", remedy="pass a dict")
+        raise Invalid(
+            f"the cursor of a source is an object, not {cursor!r:.60}", remedy="pass a dict"
+        )
     try:
         text = to_json(cursor)
         text.encode()

@@ -22,7 +22,9 @@ class Session(NamedTuple):
     events: int
     created_at: datetime
     updated_at: datetime
-    title: str | None = None  # from the `about` of its root, or of its oldest agent if the root was deleted
+    title: str | None = (
+        None  # from the `about` of its root, or of its oldest agent if the root was deleted
+    )
     tags: tuple[str, ...] = ()
     key: str | None = None
 
@@ -37,7 +39,9 @@ def sessions_of(records: Iterable[AgentRecord]) -> list[Session]:
 
 def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
     root = next((record for record in tree if record.id == id), None)
-    eldest = root or min(tree, key=attrgetter("created_us"))  # of what is left, if the root was deleted
+    eldest = root or min(
+        tree, key=attrgetter("created_us")
+    )  # of what is left, if the root was deleted
     title, tags = title_and_tags(eldest.about)
     return Session(
         id=id,
@@ -73,7 +77,9 @@ def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[
     found: dict[str, Session] = {}
     few, looked, enough = FEW, 0, 0
     while records := backend.agents(page):
-        _add_sessions(backend, records, wanted, found, from_top=last is None and wanted.until_us is None)
+        _add_sessions(
+            backend, records, wanted, found, from_top=last is None and wanted.until_us is None
+        )
         if len(found) == wanted.limit:
             break
         looked += len(records)
@@ -142,7 +148,8 @@ def _latest_among(
     found = [
         tree
         for tree in trees
-        if (since is None or tree[0].updated_us >= since) and (until is None or tree[0].updated_us < until)
+        if (since is None or tree[0].updated_us >= since)
+        and (until is None or tree[0].updated_us < until)
     ]
     return [session for tree in found[: wanted.limit] for session in sessions_of(tree)]
 

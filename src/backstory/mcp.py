@@ -63,8 +63,13 @@ class Histories:
     def search(self, query: str, limit: int = 20) -> str:
         """Find words in all conversations. Each line: REFERENCE, kind, and an excerpt."""
         hits = self._store.search(query, limit=_rows(limit))
-        titled = [f"{agent.id}\ttitle\t{_line(agent.about.get('title') or '')}" for agent in hits.titled]
-        lines = [f"{hit.agent.id}@{hit.event.seq}\t{hit.event.kind}\t{_line(hit.snippet)}" for hit in hits]
+        titled = [
+            f"{agent.id}\ttitle\t{_line(agent.about.get('title') or '')}" for agent in hits.titled
+        ]
+        lines = [
+            f"{hit.agent.id}@{hit.event.seq}\t{hit.event.kind}\t{_line(hit.snippet)}"
+            for hit in hits
+        ]
         return "\n".join(titled + lines) or "nothing was found"
 
     def sessions(self, limit: int = 20) -> str:
@@ -96,7 +101,9 @@ class Histories:
 
     def _resolved(self, reference: str) -> Reference:
         if not reference.strip():
-            raise Invalid("which conversation?", remedy="pass a name or an id, as sessions lists them")
+            raise Invalid(
+                "which conversation?", remedy="pass a name or an id, as sessions lists them"
+            )
         return self._store.resolve(reference)
 
 

@@ -65,12 +65,16 @@ def latest(store: Agents) -> Agent:
     """The agent that was written to last."""
     agents = store.agents(order="updated", limit=1)
     if not agents:
-        raise AgentNotFound(f"no agent in {store.url!r} yet", remedy=Remedy("{} makes one", "start"))
+        raise AgentNotFound(
+            f"no agent in {store.url!r} yet", remedy=Remedy("{} makes one", "start")
+        )
     return agents[0]
 
 
 def _at(agent: Agent, moment: str) -> Reference:
-    if re.fullmatch(r"-?[0-9]{20,}", moment):  # longer than any position, and perhaps than Python converts
+    if re.fullmatch(
+        r"-?[0-9]{20,}", moment
+    ):  # longer than any position, and perhaps than Python converts
         raise no_position(agent.name, int(moment[:20]), agent.head)
     if re.fullmatch(r"[0-9]+", moment):
         return Reference(agent, _checked(agent, int(moment)))

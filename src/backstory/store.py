@@ -55,7 +55,10 @@ class Store:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -76,7 +79,9 @@ class Store:
         """Close files and connections."""
         self._backend.close()
 
-    def start(self, name: str = "main", *, system: str | None = None, key: str | None = None) -> Agent:
+    def start(
+        self, name: str = "main", *, system: str | None = None, key: str | None = None
+    ) -> Agent:
         """Start a session and return its root agent, with a system message if one is given. Raises KeyTaken
         if an agent has this key already."""
         if system is not None:
@@ -106,7 +111,8 @@ class Store:
         _, found = keyed_agent(self._backend, key)
         if found is None:
             raise AgentNotFound(
-                f"no agent has the key {key!r:.80}", remedy=Remedy("{} makes one", "ensure", (key[:80],))
+                f"no agent has the key {key!r:.80}",
+                remedy=Remedy("{} makes one", "ensure", (key[:80],)),
             )
         return Agent(self._log, found)
 
@@ -115,7 +121,8 @@ class Store:
         tool knows by this id or its prefix, or that has this key or title."""
         if not isinstance(ref, str) or not ref.isprintable():
             raise AgentNotFound(
-                f"{ref!r} is not an agent", remedy="pass an id, an id prefix, a name or session/name"
+                f"{ref!r} is not an agent",
+                remedy="pass an id, an id prefix, a name or session/name",
             )
         found = matches(self._backend, ref)
         if not found:
@@ -153,7 +160,11 @@ class Store:
 
     def _session_of(self, ref: str) -> str:
         """The id of a session, given by its id, its name, or any of its agents."""
-        if isinstance(ref, str) and len(ref) == LONGEST_ID and (known := session_ids(self._backend, ref)):
+        if (
+            isinstance(ref, str)
+            and len(ref) == LONGEST_ID
+            and (known := session_ids(self._backend, ref))
+        ):
             return known[0]
         return self.agent(ref).session
 
@@ -178,7 +189,9 @@ class Store:
             return latest_sessions(self._backend, page, last_id or None)
         if after is not None:
             id = after.id if isinstance(after, Session) else self._session_of(after)
-            [last] = self._backend.agents(Wanted(prefix=id, deleted=True)) or [self.agent(id).snapshot]
+            [last] = self._backend.agents(Wanted(prefix=id, deleted=True)) or [
+                self.agent(id).snapshot
+            ]
             page = page._replace(after=last)
         return session_page(self._backend, page)
 
@@ -372,7 +385,9 @@ class Store:
 
         return distribute(self._backend, progress)
 
-    def verify(self, *, seal: Mapping[str, Any] | None = None, requests: bool = False) -> list[Finding]:
+    def verify(
+        self, *, seal: Mapping[str, Any] | None = None, requests: bool = False
+    ) -> list[Finding]:
         """Read everything and report what contradicts the rules, the digests or a `seal`. Returns an empty
         list for a sound store."""
         found = verify(self._backend, seal)

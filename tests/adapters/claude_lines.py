@@ -36,7 +36,13 @@ class Transcript:
         return [
             self.add(
                 "assistant",
-                {"id": id, "type": "message", "role": "assistant", "model": MODEL, "content": [block]},
+                {
+                    "id": id,
+                    "type": "message",
+                    "role": "assistant",
+                    "model": MODEL,
+                    "content": [block],
+                },
                 **more,
             )
             for block in blocks

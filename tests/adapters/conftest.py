@@ -40,8 +40,12 @@ def is_here(module: str) -> bool:
 
 missing = {files: module for files, module in NEEDS.items() if not is_here(module)}
 collect_ignore_glob = list(missing)
-wanted = os.environ.get("BACKSTORY_TEST_ADAPTERS")  # "all", or the name of an adapter: it must be installed
-lacking = {module for files, module in missing.items() if wanted == "all" or files == f"test_{wanted}*.py"}
+wanted = os.environ.get(
+    "BACKSTORY_TEST_ADAPTERS"
+)  # "all", or the name of an adapter: it must be installed
+lacking = {
+    module for files, module in missing.items() if wanted == "all" or files == f"test_{wanted}*.py"
+}
 if lacking:
     raise RuntimeError(f"not installed: {', '.join(sorted(lacking))}")
 
@@ -49,7 +53,9 @@ if lacking:
 def pytest_terminal_summary(terminalreporter) -> None:
     if missing:
         names = ", ".join(sorted(set(missing.values())))
-        terminalreporter.write_line(f"adapters not tested here, for want of {names}: make test-adapters")
+        terminalreporter.write_line(
+            f"adapters not tested here, for want of {names}: make test-adapters"
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -54,7 +54,9 @@ def test_unknown_existing_and_deleted_sessions(service, run):
 
 def test_state_belongs_to_the_app_the_user_or_the_session(service, run):
     one = run(
-        service.create_session(**IDS, session_id="one", state={"app:a": 1, "user:u": 2, "s": 3, "temp:t": 4})
+        service.create_session(
+            **IDS, session_id="one", state={"app:a": 1, "user:u": 2, "s": 3, "temp:t": 4}
+        )
     )
     assert one.state == {"app:a": 1, "user:u": 2, "s": 3}
     event = said("x", state_delta={"app:a": 5, "user:u": 6, "s": 7, "temp:t": 8})
@@ -75,7 +77,9 @@ def test_events_come_back_equal_and_the_last_one_dates_the_session(service, run)
     session = run(service.create_session(**IDS, session_id="s"))
     blob = types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type="image/png"))
     events = [
-        Event(author="user", content=types.Content(role="user", parts=[types.Part(text="look"), blob])),
+        Event(
+            author="user", content=types.Content(role="user", parts=[types.Part(text="look"), blob])
+        ),
         said("yes", author="calc", state_delta={"n": 1}),
         Event(author="calc", long_running_tool_ids={"a", "b"}),
         Event(author="calc", output_transcription=types.Transcription(text="words", finished=True)),
@@ -98,7 +102,9 @@ def test_a_part_of_the_events_is_read_by_number_and_time(service, run):
         run(service.append_event(session, event))
 
     def read(**config):
-        return texts(run(service.get_session(**IDS, session_id="s", config=GetSessionConfig(**config))))
+        return texts(
+            run(service.get_session(**IDS, session_id="s", config=GetSessionConfig(**config)))
+        )
 
     assert read(num_recent_events=0) == []
     assert read(num_recent_events=2) == ["4", "5"]
@@ -112,7 +118,9 @@ def test_of_two_stale_writers_one_wins_and_nothing_of_the_other_is_written(servi
     one, two = (run(service.get_session(**IDS, session_id="s")) for _ in range(2))
 
     async def both():
-        writes = [service.append_event(each, said("x", state_delta={"n": 1})) for each in (one, two)]
+        writes = [
+            service.append_event(each, said("x", state_delta={"n": 1})) for each in (one, two)
+        ]
         return await asyncio.gather(*writes, return_exceptions=True)
 
     outcomes = run(both())
@@ -138,7 +146,9 @@ def test_the_same_event_delivered_again_is_stored_once(service, run):
     before = session.model_copy(deep=True)
     for _ in range(2):
         run(service.append_event(session, event))
-    run(service.append_event(before, event))  # again, by someone who never heard that it was written
+    run(
+        service.append_event(before, event)
+    )  # again, by someone who never heard that it was written
     found = run(service.get_session(**IDS, session_id="s"))
     assert texts(found) == ["a"]
 
@@ -190,7 +200,11 @@ def test_many_sessions_are_listed_by_a_few_queries(tmp_path, run, monkeypatch):
 
     async def filled(count):
         for number in range(count):
-            ids = {"app_name": "app", "user_id": f"u{number % 3}", "session_id": f"s{count}-{number}"}
+            ids = {
+                "app_name": "app",
+                "user_id": f"u{number % 3}",
+                "session_id": f"s{count}-{number}",
+            }
             session = await service.create_session(**ids, state={"user:n": number, "own": number})
             await service.append_event(session, said(f"hello {number}"))
 
@@ -223,7 +237,10 @@ def test_many_sessions_are_listed_by_a_few_queries(tmp_path, run, monkeypatch):
     assert few[1] == many[1]
     agent = service.agent("app", "u0", "s3-0")
     agent.user("from elsewhere")
-    assert asked() == (23, many[1] + 2)  # the walk and the end of the one session that someone else wrote to
+    assert asked() == (
+        23,
+        many[1] + 2,
+    )  # the walk and the end of the one session that someone else wrote to
 
 
 LONG = "a/b@é " * 900
@@ -266,7 +283,9 @@ def test_a_mark_or_a_note_does_not_make_a_session_object_stale(service, run):
 
 def test_of_two_creations_at_once_one_wins(service, run):
     async def both():
-        creations = (service.create_session(**IDS, session_id="s", state={"app:n": 1}) for _ in range(2))
+        creations = (
+            service.create_session(**IDS, session_id="s", state={"app:n": 1}) for _ in range(2)
+        )
         return await asyncio.gather(*creations, return_exceptions=True)
 
     found = run(both())
@@ -305,13 +324,21 @@ def test_sessions_are_listed_with_the_last_one_written_to_at_the_end(service, ru
     async def listed():
         sessions = [await service.create_session(**IDS, session_id=id) for id in "abc"]
         for session, time in zip(sessions, (30, 10, 20), strict=True):
-            await service.append_event(session, said("hello").model_copy(update={"timestamp": time}))
+            await service.append_event(
+                session, said("hello").model_copy(update={"timestamp": time})
+            )
         return (await service.list_sessions(**IDS)).sessions
 
-    assert [(each.id, each.last_update_time) for each in run(listed())] == [("b", 10), ("c", 20), ("a", 30)]
+    assert [(each.id, each.last_update_time) for each in run(listed())] == [
+        ("b", 10),
+        ("c", 20),
+        ("a", 30),
+    ]
 
 
-def test_state_of_a_user_that_another_session_changes_meanwhile_makes_nothing_stale(service, run, meanwhile):
+def test_state_of_a_user_that_another_session_changes_meanwhile_makes_nothing_stale(
+    service, run, meanwhile
+):
     session, other = (run(service.create_session(**IDS, session_id=id)) for id in "ab")
     change = service.append_event(other, said("there", state_delta={"user:there": 1}))
     meanwhile(lambda: run(change), backstory.Store.write, backstory.Store)

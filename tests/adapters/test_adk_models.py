@@ -23,8 +23,12 @@ from backstory.adapters.adk_models import adk_events
 PARTS = {
     "text": [Part(text="words")],
     "several": [Part(text="words"), Part(text="more", thought=True, thought_signature=b"\x00s")],
-    "call": [Part(function_call=FunctionCall(id="c", name="f", args={"a": [1, 2.0, None, {"b": True}]}))],
-    "result": [Part(function_response=FunctionResponse(id="c", name="f", response={"result": "words"}))],
+    "call": [
+        Part(function_call=FunctionCall(id="c", name="f", args={"a": [1, 2.0, None, {"b": True}]}))
+    ],
+    "result": [
+        Part(function_response=FunctionResponse(id="c", name="f", response={"result": "words"}))
+    ],
     "bytes": [Part(inline_data=Blob(data=b"\xff\x00", mime_type="image/png"))],
     "nothing": [],
 }
@@ -41,7 +45,9 @@ OTHERS = {
 
 def event(parts, other, number):
     content = Content(role="model", parts=parts)
-    return Event(author="agent", invocation_id=f"i{number}", id=f"e{number}", content=content, **other)
+    return Event(
+        author="agent", invocation_id=f"i{number}", id=f"e{number}", content=content, **other
+    )
 
 
 def forms_of(events):
@@ -67,13 +73,17 @@ def test_events_of_every_shape_are_what_validating_gives(parts, other):
 
 def test_plain_events_are_built_and_what_json_changes_is_validated(shapes):
     adk_events(
-        forms_of([event(PARTS["text"], OTHERS["plain"], 1), event(PARTS["bytes"], OTHERS["plain"], 2)])
+        forms_of(
+            [event(PARTS["text"], OTHERS["plain"], 1), event(PARTS["bytes"], OTHERS["plain"], 2)]
+        )
     )
     assert [template is not None for template in shapes.values()] == [True, False]
 
 
 def test_events_that_were_built_share_nothing():
-    first, second, third = adk_events(forms_of([event(PARTS["text"], OTHERS["state"], n) for n in range(3)]))
+    first, second, third = adk_events(
+        forms_of([event(PARTS["text"], OTHERS["state"], n) for n in range(3)])
+    )
     second.actions.state_delta["new"] = 1
     second.content.parts.append(Part(text="more"))
     second.branch = "b"

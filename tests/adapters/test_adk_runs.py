@@ -20,7 +20,9 @@ class Model(BaseLlm):
     given: list = Field(default_factory=list)
 
     async def generate_content_async(self, llm_request, stream=False):
-        self.given.append([content.model_dump(exclude_none=True) for content in llm_request.contents])
+        self.given.append(
+            [content.model_dump(exclude_none=True) for content in llm_request.contents]
+        )
         last = llm_request.contents[-1].parts[-1]
         if last.text == "add":
             calls = [types.FunctionCall(name="add", args={"a": n, "b": n}) for n in (1, 2)]
@@ -31,7 +33,9 @@ class Model(BaseLlm):
                 types.Part(text="hm", thought=True, thought_signature=b"\x01seal"),
                 types.Part(text=said),
             ]
-        yield LlmResponse(content=types.Content(role="model", parts=parts), model_version="gemini-x")
+        yield LlmResponse(
+            content=types.Content(role="model", parts=parts), model_version="gemini-x"
+        )
 
 
 def add(a: int, b: int, tool_context) -> dict:
@@ -46,13 +50,17 @@ async def story(service):
     model = Model(given=[])
     agent = LlmAgent(name="calc", model=model, tools=[add])
     runner = Runner(app_name="app", agent=agent, session_service=service)
-    await service.create_session(**IDS, session_id="s", state={"begun": 1, "app:all": 2, "user:mine": 3})
+    await service.create_session(
+        **IDS, session_id="s", state={"begun": 1, "app:all": 2, "user:mine": 3}
+    )
     invocations = []
     for prompt in ("hello", "add", "a mistake"):
         content = types.Content(role="user", parts=[types.Part(text=prompt)])
         async for event in runner.run_async(user_id="me", session_id="s", new_message=content):
             invocations.append(event.invocation_id)
-    await runner.rewind_async(user_id="me", session_id="s", rewind_before_invocation_id=invocations[-1])
+    await runner.rewind_async(
+        user_id="me", session_id="s", rewind_before_invocation_id=invocations[-1]
+    )
     content = types.Content(role="user", parts=[types.Part(text="instead")])
     async for _ in runner.run_async(user_id="me", session_id="s", new_message=content):
         pass
@@ -90,7 +98,11 @@ def test_the_same_happens_as_with_the_service_in_memory(durable_url, run, sound)
     effective = BackstorySessionService(durable_url, effective=True)
     found = run(effective.get_session(**IDS, session_id="s"))
     assert 0 < len(found.events) < len(our_session.events)
-    kinds = [message.content for message in service.agent("app", "me", "s").conversation() if message.content]
+    kinds = [
+        message.content
+        for message in service.agent("app", "me", "s").conversation()
+        if message.content
+    ]
     assert "a mistake" not in kinds
     assert "instead" in kinds
     sound(service._history.store)

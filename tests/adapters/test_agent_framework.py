@@ -38,7 +38,10 @@ class Client(FunctionInvocationLayer, BaseChatClient):
         self.given.append([plain(message) for message in messages])
         last = messages[-1]
         if last.text == "add":
-            calls = [Content.from_function_call(f"c{n}", "add", arguments={"a": n, "b": n}) for n in (1, 2)]
+            calls = [
+                Content.from_function_call(f"c{n}", "add", arguments={"a": n, "b": n})
+                for n in (1, 2)
+            ]
             return ChatResponse(messages=[Message("assistant", calls)], response_id="r")
         said = last.text or " and ".join(content.result for content in last.contents)
         return ChatResponse(messages=[Message("assistant", [f"it is {said}"])], response_id="r")
@@ -93,15 +96,20 @@ def test_the_model_is_given_the_same_as_with_the_provider_in_memory(history, run
 def test_messages_come_back_equal(history, run):
     messages = [
         Message("system", ["Be brief."]),
-        Message("user", ["look", Content.from_uri("https://example.org/a.png", media_type="image/png")]),
         Message(
-            "assistant", ["yes", Content.from_function_call("c", "f", arguments='{"a": ')], message_id="m"
+            "user", ["look", Content.from_uri("https://example.org/a.png", media_type="image/png")]
+        ),
+        Message(
+            "assistant",
+            ["yes", Content.from_function_call("c", "f", arguments='{"a": ')],
+            message_id="m",
         ),
         Message("tool", [Content.from_function_result("c", result={"deep": [1, None]})]),
         Message("assistant", [Content.from_text_reasoning(text="hm")]),
         Message("user", [], additional_properties={"x": 1}),
         Message(
-            "assistant", [Content.from_function_approval_request("a", Content.from_function_call("c2", "g"))]
+            "assistant",
+            [Content.from_function_approval_request("a", Content.from_function_call("c2", "g"))],
         ),
     ]
     run(history.save_messages("s", messages))
@@ -124,14 +132,22 @@ def test_a_transcript_handed_in_again_adds_only_what_is_new(history, run):
 def test_without_a_session_it_is_the_default_one_and_ids_are_any_text(history, run):
     for id in (None, "a/b", "x" * 3_000):
         run(history.save_messages(id, [Message("user", [str(id)])]))
-    assert texts(run(history.get_messages(None))) == texts(run(history.get_messages("default"))) == ["None"]
+    assert (
+        texts(run(history.get_messages(None)))
+        == texts(run(history.get_messages("default")))
+        == ["None"]
+    )
     assert texts(run(history.get_messages("a/b"))) == ["a/b"]
     assert run(history.get_messages("nobody")) == []
 
 
 def test_excluded_messages_can_be_skipped(durable_url, run):
     history = BackstoryHistory(durable_url, skip_excluded=True, store_outputs=False)
-    run(history.save_messages("s", [Message("user", ["a"], additional_properties={"_excluded": True})]))
+    run(
+        history.save_messages(
+            "s", [Message("user", ["a"], additional_properties={"_excluded": True})]
+        )
+    )
     assert run(history.get_messages("s")) == []
     assert history.store_outputs is False
     history.close()
@@ -142,7 +158,12 @@ def test_a_crash_between_call_and_result_leaves_a_session_that_goes_on(history, 
     run(history.save_messages("s", [Message("user", ["add"]), Message("assistant", [call])]))
     run(history.save_messages("s", [Message("user", ["hello?"])]))
     body = history.agent("s").conversation().to("openai")
-    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool", "user"]
+    assert [message["role"] for message in body["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+    ]
 
 
 def test_what_others_wrote_a_rewind_and_a_fork(history, run):
@@ -175,7 +196,10 @@ def test_two_processes_lose_nothing(durable_url, two_writers, run, sound):
 
 
 def test_a_transcript_that_someone_else_saves_meanwhile_is_there_once(history, run, meanwhile):
-    messages = [Message("user", ["hello"], message_id="1"), Message("assistant", ["hi"], message_id="2")]
+    messages = [
+        Message("user", ["hello"], message_id="1"),
+        Message("assistant", ["hi"], message_id="2"),
+    ]
     meanwhile(lambda: run(history.save_messages("s", messages)))
     run(history.save_messages("s", messages))
     assert texts(run(history.get_messages("s"))) == ["hello", "hi"]
@@ -194,9 +218,18 @@ def test_a_cancelled_save_is_seen_through(history, run):
 
 
 def test_messages_are_the_same_by_their_ids_or_by_what_they_say(history, run):
-    run(history.save_messages("s", [Message("user", ["a"]), Message("assistant", ["b"], message_id="1")]))
+    run(
+        history.save_messages(
+            "s", [Message("user", ["a"]), Message("assistant", ["b"], message_id="1")]
+        )
+    )
     marked = Message("assistant", ["b"], message_id="1", additional_properties={"_excluded": True})
-    transcript = [Message("system", ["rules"]), Message("user", ["a"]), marked, Message("user", ["c"])]
+    transcript = [
+        Message("system", ["rules"]),
+        Message("user", ["a"]),
+        marked,
+        Message("user", ["c"]),
+    ]
     run(history.save_messages("s", transcript))
     assert texts(run(history.get_messages("s"))) == ["a", "b", "c"]
 

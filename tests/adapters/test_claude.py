@@ -60,7 +60,11 @@ def opened(durable_url):
 
 def test_the_kit_passes_on_every_backend(new_url, run):
     for backend in ("memory", "sqlite"):
-        run(run_session_store_conformance(lambda backend=backend: BackstorySessionStore(new_url(backend))))
+        run(
+            run_session_store_conformance(
+                lambda backend=backend: BackstorySessionStore(new_url(backend))
+            )
+        )
 
 
 def test_the_kit_passes_on_postgres(empty_database, run):
@@ -80,7 +84,12 @@ def test_lines_come_back_exactly_and_are_messages(store, run):
     run(store.append(KEY, lines))
     assert json.dumps(run(store.load(KEY))) == json.dumps(lines)
     body = store.agent(KEY).conversation().to("anthropic", model=MODEL)
-    assert [message["role"] for message in body["messages"]][:4] == ["user", "assistant", "user", "assistant"]
+    assert [message["role"] for message in body["messages"]][:4] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert body["messages"][1]["content"] == [
         thinking("Hm."),
         text("I will look."),
@@ -124,7 +133,9 @@ def test_nothing_appended_makes_no_session(store, run):
 def test_two_processes_append_whole_batches(durable_url, two_writers, run, sound):
     two_writers("claude", durable_url)
     with backstory.open(durable_url) as opened:
-        lines = run(BackstorySessionStore(opened).load({"project_key": "p", "session_id": "shared"}))
+        lines = run(
+            BackstorySessionStore(opened).load({"project_key": "p", "session_id": "shared"})
+        )
         written = [line["message"]["content"].rsplit(" ", 1)[0] for line in lines]
         assert len(written) == 200
         assert written[::2] == written[1::2]
@@ -147,7 +158,11 @@ def test_it_works_under_trio(tmp_path):
         store = BackstorySessionStore(tmp_path / "h.db")
         lines = story().lines
         await store.append(KEY, lines)
-        found = await store.load(KEY), await store.list_sessions("proj"), await store.list_subkeys(KEY)
+        found = (
+            await store.load(KEY),
+            await store.list_sessions("proj"),
+            await store.list_subkeys(KEY),
+        )
         store.close()
         return lines, found
 
@@ -198,7 +213,10 @@ def test_a_fork_is_one_row_and_its_lines_have_its_own_session(store, run):
     assert [line["uuid"] for line in found] == [line["uuid"] for line in lines.lines[:5]]
     assert {line["sessionId"] for line in found} == {"other"}
     assert (branch.parent, store.agent(KEY).head) == (store.agent(KEY).id, events)
-    assert sorted(each["session_id"] for each in run(store.list_sessions("proj"))) == ["other", "sess"]
+    assert sorted(each["session_id"] for each in run(store.list_sessions("proj"))) == [
+        "other",
+        "sess",
+    ]
     run(store.delete(KEY))
     assert run(store.load(key)) == found
     with pytest.raises(ValueError, match="uuid"):
@@ -234,7 +252,9 @@ def test_what_the_model_sees_of_a_mirrored_history_is_what_an_import_gives(tmp_p
     random = Random(seed)
     name, lines = TOOL.write(Story(random, **TOOL.options))
     imported = log(one(read(write_lines(tmp_path / name, lines))[0]))
-    live = backstory.replay(Event.of(each.seq, each.kind, each.content, each.data) for each in imported)
+    live = backstory.replay(
+        Event.of(each.seq, each.kind, each.content, each.data) for each in imported
+    )
     store = BackstorySessionStore(":memory:")
     rest = lines
     while rest:
@@ -271,7 +291,12 @@ def test_the_helpers_of_the_sdk_work_on_it(tmp_path, store, run, monkeypatch):
 
     info, messages, forked, listed, resumed, left = run(helpers())
     assert (info.custom_title, info.tag) == ("Renamed", "mine")
-    assert [message.type for message in messages] == ["user", *["assistant"] * 3, "user", "assistant"]
+    assert [message.type for message in messages] == [
+        "user",
+        *["assistant"] * 3,
+        "user",
+        "assistant",
+    ]
     assert {each.session_id for each in listed} == {session, forked.session_id}
     assert [each.session_id for each in left] == [forked.session_id]
     files = list(Path(resumed.config_dir).rglob("*.jsonl"))

@@ -27,9 +27,9 @@ def test_ids_of_any_length_are_listed_as_they_are(store, run, name):
         run(store.append(each, lines))
     [listed] = run(store.list_sessions(key["project_key"]))
     assert listed["session_id"] == key["session_id"]
-    assert [each["session_id"] for each in run(store.list_session_summaries(key["project_key"]))] == [
-        key["session_id"]
-    ]
+    assert [
+        each["session_id"] for each in run(store.list_session_summaries(key["project_key"]))
+    ] == [key["session_id"]]
     assert run(store.list_subkeys(main)) == [key["subpath"]]
     run(store.delete(main))
     assert (run(store.load(main)), run(store.load(key))) == (None, None)
@@ -56,8 +56,12 @@ def test_a_session_that_was_just_compacted_is_still_summed_up(store, run):
     lines = story()
     run(store.append(KEY, lines.lines))
     before = run(store.list_session_summaries("proj"))
-    boundary = lines.add("system", parent=None, subtype="compact_boundary", content="Conversation compacted")
-    run(store.append(KEY, [boundary]))  # it says nothing new, but the summary is not in the context any more
+    boundary = lines.add(
+        "system", parent=None, subtype="compact_boundary", content="Conversation compacted"
+    )
+    run(
+        store.append(KEY, [boundary])
+    )  # it says nothing new, but the summary is not in the context any more
     [after] = run(store.list_session_summaries("proj"))
     assert after["data"] == before[0]["data"]
 
@@ -96,5 +100,9 @@ def test_a_line_that_is_too_deep_for_an_event_is_carried_as_text(store, durable_
     with backstory.open(durable_url) as opened, backstory.open(":memory:") as other:
         [agent] = opened.agents()
         other.start().extend(agent.events())  # checks all of it again
-        as_text = ["text" in event.data["item"] for event in agent.events() if "item" in (event.data or {})]
-    assert any(as_text) == (levels + 5 > 97)  # a call's input is the fifth level; three are around a line
+        as_text = [
+            "text" in event.data["item"] for event in agent.events() if "item" in (event.data or {})
+        ]
+    assert any(as_text) == (
+        levels + 5 > 97
+    )  # a call's input is the fifth level; three are around a line

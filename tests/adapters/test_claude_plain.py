@@ -12,7 +12,17 @@ from tests.adapters.claude_lines import KEY, Transcript, text, thinking, use
 
 LONG = "what somebody said, long enough for a hole "
 TEXTS = (
-    *(LONG, LONG * 40, "short", "", " ", "zażółć " * 20, "nul \0" * 20, "\ud800" * 50, '"quotes" \\ ' * 10),
+    *(
+        LONG,
+        LONG * 40,
+        "short",
+        "",
+        " ",
+        "zażółć " * 20,
+        "nul \0" * 20,
+        "\ud800" * 50,
+        '"quotes" \\ ' * 10,
+    ),
     *('"$backstory":' * 10, '{"$backstory":"content"}' * 4, "costs $5 " * 10, "\u2028" * 50),
 )
 
@@ -26,7 +36,14 @@ def nested(levels):
 
 ODD: tuple[dict[str, Any], ...] = (
     *({}, {"x": {"$backstory": "content"}}, {"again": LONG}, {"again": [LONG * 40]}, {"n": 2**70}),
-    *({"n": 1e400}, {"native": {}}, {"message": None}, {"type": ["user"]}, {"uuid": 5}, {"uuid": ""}),
+    *(
+        {"n": 1e400},
+        {"native": {}},
+        {"message": None},
+        {"type": ["user"]},
+        {"uuid": 5},
+        {"uuid": ""},
+    ),
     *({"deep": nested(60)}, {"deep": nested(120)}, {"n": float("nan")}),
 )
 
@@ -37,11 +54,15 @@ def lines_that_say(words):
     lines.says(words)
     lines.says([text(words)])
     lines.says([text(words), text("more")])
-    lines.answers(text(words), thinking(words), use("toolu_1", command=words), {"type": "odd", "text": words})
+    lines.answers(
+        text(words), thinking(words), use("toolu_1", command=words), {"type": "odd", "text": words}
+    )
     lines.answers(use("toolu_2", one=1, two=True, three=[words], four={"a": words}))
     lines.answers(use("toolu_3"), use("", command=words), use("toolu_4", within=nested(60)))
     lines.answers(use("toolu_5", within=nested(98)))
-    lines.answers(text(words) | {"citations": [{"cited": words}]}, text(words) | {"citations": None})
+    lines.answers(
+        text(words) | {"citations": [{"cited": words}]}, text(words) | {"citations": None}
+    )
     lines.results("toolu_1", words)
     lines.results("toolu_1", [text(words)])
     lines.results(None, words)

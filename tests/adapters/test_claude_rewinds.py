@@ -125,7 +125,10 @@ def test_claude_goes_on_behind_what_a_person_said_after_a_rewind(store, run):
     agent.assistant("By hand, too.")
     *_, asked, answered = run(store.load(KEY))
     begun = [message.content for message in agent.conversation()][:-2]
-    for jumps, parent, said in ((0, answered, ["By hand.", "By hand, too."]), (1, asked, ["By hand."])):
+    for jumps, parent, said in (
+        (0, answered, ["By hand.", "By hand, too."]),
+        (1, asked, ["By hand."]),
+    ):
         more = Transcript()
         more.add("file-history-snapshot", parent=None)
         more.says("Go on.", parent=parent["uuid"])

@@ -13,7 +13,9 @@ from backstory.adapters.items import all_items, carried, note, people_text, read
 from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name, whole_path
 from backstory.adapters.stores import History, ids_of
 
-texts = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates and NUL included
+texts = st.text(
+    st.characters(exclude_categories=()), max_size=8
+)  # lone surrogates and NUL included
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -69,7 +71,9 @@ def test_what_json_or_a_database_cannot_hold_comes_back_too(item):
 
 def test_an_item_of_several_events_is_one_item():
     batch = carried(
-        "mine", {"all": 1}, [("assistant", "words", None), ("tool_call", None, {"id": "1", "name": "f"})]
+        "mine",
+        {"all": 1},
+        [("assistant", "words", None), ("tool_call", None, {"id": "1", "name": "f"})],
     )
     assert read(stored(batch)) == [{"all": 1}]
 
@@ -94,7 +98,11 @@ def test_the_form_of_a_provider_stands_in_the_event_once():
 
 def test_what_the_event_says_anyway_is_stored_once_and_comes_back():
     long = "a long text " * 20
-    item = {"role": "assistant", "content": [{"type": "text", "text": long}], "args": {"path": long}}
+    item = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": long}],
+        "args": {"path": long},
+    }
     for provider in (None, "openai-responses"):
         batch = carried("mine", item, [("assistant", long, None)], provider=provider)
         assert json.dumps(batch).count("a long text") == 20
@@ -116,7 +124,9 @@ def test_what_is_only_equal_to_what_the_event_says_comes_back_as_it_was():
     long = "a long text " * 20
     call = {"id": "1", "name": "f", "arguments": {"n": True, "text": long}}
     item = {"input": {"n": 1, "text": long}}
-    assert json.dumps(read(stored(carried("mine", item, [("tool_call", None, call)])))) == json.dumps([item])
+    assert json.dumps(
+        read(stored(carried("mine", item, [("tool_call", None, call)])))
+    ) == json.dumps([item])
 
 
 @pytest.mark.parametrize("begin", ["", ",", ":", "]", "}", "{", '"', '\\"', "\\"])
@@ -126,7 +136,11 @@ def test_a_hole_is_only_where_the_text_is_a_value(begin, provider):
     for item in (
         {"x": [long, {"y": long}], long: 1, "z": "what they said: " + long},
         {"x": f'"{long}', "y": f'{long}"', "z": f'"{long}"', "w": long},
-        ["a:", *[1, 2] * 12, ",b"],  # with a comma before it, that text stands between these strings
+        [
+            "a:",
+            *[1, 2] * 12,
+            ",b",
+        ],  # with a comma before it, that text stands between these strings
         [":", long, "{", {"}": long}, f'{{"{long}'],
         long,
     ):
@@ -140,7 +154,9 @@ def test_no_text_is_mistaken_for_the_end_of_another(said, other):
     call = {"id": "1", "name": "f", "arguments": {said: other}}
     item["given"] = [call["arguments"], json.dumps(call["arguments"], separators=(",", ":"))]
     for kind, content, data in (("user", said, None), ("tool_call", None, call)):
-        assert json.dumps(read(stored(carried("mine", item, [(kind, content, data)])))) == json.dumps([item])
+        assert json.dumps(
+            read(stored(carried("mine", item, [(kind, content, data)])))
+        ) == json.dumps([item])
 
 
 def test_an_item_that_looks_like_a_hole_comes_back():
@@ -294,15 +310,22 @@ def test_how_keys_begin_does_not_depend_on_what_follows():
 @pytest.mark.parametrize("id", ["", "a/b", "\ud800", "x" * 5_000, "é" * 5_000])
 def test_the_ids_of_an_agent_are_known_where_its_key_has_their_hashes(id):
     history = History(":memory:")
-    agent = history.told(history.ensured(agent_key("mine", "p", id), id), whole_path("mine", "p", id))
+    agent = history.told(
+        history.ensured(agent_key("mine", "p", id), id), whole_path("mine", "p", id)
+    )
     assert ids_of(agent) == ["p", id]
-    assert [ids_of(each) for each in history.store.agents(prefix=key_prefix("mine", "p"))] == [["p", id]]
+    assert [ids_of(each) for each in history.store.agents(prefix=key_prefix("mine", "p"))] == [
+        ["p", id]
+    ]
 
 
 @pytest.mark.parametrize("said", ["words " * 10, "few"])
 def test_an_event_whose_native_form_has_several_items_carries_the_first(said):
     [made] = carried(
-        "mine", {"role": "user", "content": said}, [("user", said, None)], provider="openai-responses"
+        "mine",
+        {"role": "user", "content": said},
+        [("user", said, None)],
+        provider="openai-responses",
     )
     data = made.data
     data["native"]["wire"].append({"role": "user", "content": "another"})

@@ -56,14 +56,24 @@ def graph(saver):
     def model(state):
         last = state["messages"][-1]
         if isinstance(last, ToolMessage):
-            return {"messages": [AIMessage(f"it is {last.content}", id=f"a{len(state['messages'])}")]}
-        calls = [{"name": "add", "args": {"n": n}, "id": f"c{len(state['messages'])}-{n}"} for n in (1, 2)]
-        return {"messages": [AIMessage("", tool_calls=calls, id=f"a{len(state['messages'])}")], "total": 1}
+            return {
+                "messages": [AIMessage(f"it is {last.content}", id=f"a{len(state['messages'])}")]
+            }
+        calls = [
+            {"name": "add", "args": {"n": n}, "id": f"c{len(state['messages'])}-{n}"}
+            for n in (1, 2)
+        ]
+        return {
+            "messages": [AIMessage("", tool_calls=calls, id=f"a{len(state['messages'])}")],
+            "total": 1,
+        }
 
     def tools(state):
         asked = interrupt("may I?") if "delete" in state["messages"][-2].content else "yes"
         found = [
-            ToolMessage(f"{asked} {call['args']['n']}", tool_call_id=call["id"], id=f"r-{call['id']}")
+            ToolMessage(
+                f"{asked} {call['args']['n']}", tool_call_id=call["id"], id=f"r-{call['id']}"
+            )
             for call in state["messages"][-1].tool_calls
         ]
         return {"messages": found, "seen": {"set": {1, 2}, "bytes": b"\x00"}}
@@ -100,7 +110,13 @@ def story(saver, reopened):
     found.append(running.get_state(config).values)
     found.append(running.get_state(states[0].config).values)
     found += [
-        (state.values, state.next, state.metadata["source"], state.metadata["step"], len(state.tasks))
+        (
+            state.values,
+            state.next,
+            state.metadata["source"],
+            state.metadata["step"],
+            len(state.tasks),
+        )
         for state in running.get_state_history(config)
     ]
     return found

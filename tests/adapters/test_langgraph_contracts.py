@@ -35,7 +35,9 @@ def put(saver, id, parent=None, *, messages=(), thread="t", **values):
     checkpoint = empty_checkpoint() | {"id": id}
     checkpoint["channel_values"] = values | ({"messages": list(messages)} if messages else {})
     checkpoint["channel_versions"] = dict.fromkeys(checkpoint["channel_values"], 1)
-    named = {"thread_id": thread, "checkpoint_ns": ""} | ({"checkpoint_id": parent} if parent else {})
+    named = {"thread_id": thread, "checkpoint_ns": ""} | (
+        {"checkpoint_id": parent} if parent else {}
+    )
     return saver.put({"configurable": named}, checkpoint, {"source": "loop", "step": 1}, {})
 
 
@@ -69,7 +71,10 @@ def test_of_ordinary_writes_the_first_stays_and_of_special_ones_the_last(saver):
     for value in ("first", "second"):
         saver.put_writes(at, [("a", value)], "task")
         saver.put_writes(at, [("__error__", value)], "task")
-    assert saver.get_tuple(THREAD).pending_writes == [("task", "__error__", "second"), ("task", "a", "first")]
+    assert saver.get_tuple(THREAD).pending_writes == [
+        ("task", "__error__", "second"),
+        ("task", "a", "first"),
+    ]
 
 
 def test_writes_are_in_the_order_of_path_task_and_number(saver):
@@ -110,7 +115,10 @@ def test_a_conversation_is_written_once(saver):
 def test_thread_ids_may_be_numbers_and_without_a_namespace_it_is_the_empty_one(saver):
     put(saver, "1", thread=42, x=1)
     assert values(saver, thread="42") == {"x": 1}
-    assert saver.get_tuple({"configurable": {"thread_id": 42}}).config["configurable"]["checkpoint_ns"] == ""
+    assert (
+        saver.get_tuple({"configurable": {"thread_id": 42}}).config["configurable"]["checkpoint_ns"]
+        == ""
+    )
 
 
 def test_all_threads_are_listed_without_a_config(saver):
@@ -197,7 +205,9 @@ def test_values_of_any_type_come_back(saver):
     put(saver, "1", **given)
     found = values(saver)
     assert found == given
-    assert {key: type(value) for key, value in found.items()} == {k: type(v) for k, v in given.items()}
+    assert {key: type(value) for key, value in found.items()} == {
+        k: type(v) for k, v in given.items()
+    }
 
 
 def test_messages_of_every_kind_are_messages_for_everything_else(saver, sound):
@@ -235,7 +245,9 @@ def test_messages_of_every_kind_are_messages_for_everything_else(saver, sound):
 def test_what_others_wrote_is_in_the_newest_state_and_what_was_rewound_is_not(saver):
     def answer(state):
         return {
-            "messages": [AIMessage(f"{len(state['messages'])} messages", id=f"a{len(state['messages'])}")]
+            "messages": [
+                AIMessage(f"{len(state['messages'])} messages", id=f"a{len(state['messages'])}")
+            ]
         }
 
     builder = StateGraph(MessagesState)
@@ -270,7 +282,9 @@ def test_two_processes_on_one_thread_lose_nothing(durable_url, two_writers, soun
     with backstory.open(durable_url) as store:
         saver = BackstorySaver(store)
         shared = {"thread_id": "shared"}
-        found = [each.checkpoint["channel_values"]["n"] for each in saver.list({"configurable": shared})]
+        found = [
+            each.checkpoint["channel_values"]["n"] for each in saver.list({"configurable": shared})
+        ]
         assert sorted(found) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
         one = saver.get_tuple({"configurable": shared | {"checkpoint_id": "one-007"}})
         assert one.pending_writes == [("task", "w", 7)]
@@ -311,7 +325,9 @@ def test_cancelling_a_put_sees_it_through(saver, run):
 def test_versions_are_whole_numbers_and_text_versions_go_on(saver):
     assert saver.get_next_version(None, None) == 1
     assert saver.get_next_version(3, None) == 4
-    assert saver.get_next_version("00000000000000000000000000000002.0.5", None).startswith("0" * 31 + "3.")
+    assert saver.get_next_version("00000000000000000000000000000002.0.5", None).startswith(
+        "0" * 31 + "3."
+    )
 
 
 LONG = "a/b@é " * 900
@@ -326,7 +342,9 @@ def test_a_thread_id_of_any_length_is_listed_copied_and_deleted(saver):
     saver.copy_thread(LONG, LONG + "copy")
     saver.delete_thread(LONG)
     assert saver.get_tuple(named) is None
-    assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {LONG + "copy"}
+    assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {
+        LONG + "copy"
+    }
 
 
 def test_task_ids_of_any_length_are_told_apart(saver):

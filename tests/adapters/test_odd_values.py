@@ -70,7 +70,12 @@ def check_the_agents_sdk(store, run, name, value):
         {"role": value, "content": [{"type": "input_text", "text": value}]},
         {"type": value, "call_id": value},
         {"type": "function_call", "call_id": value, "name": value, "arguments": value},
-        {"type": "function_call", "call_id": "c", "name": "f", "arguments": json.dumps({"a": value})},
+        {
+            "type": "function_call",
+            "call_id": "c",
+            "name": "f",
+            "arguments": json.dumps({"a": value}),
+        },
         {"type": "function_call_output", "call_id": value, "output": value},
         {"type": "shell_call", "call_id": value, "action": {"commands": value}},
         {"type": "reasoning", "id": value, "summary": value, "encrypted_content": value},
@@ -93,7 +98,12 @@ def check_claude(store, run, name, value):
     result = {"type": "tool_result", "tool_use_id": value, "content": value}
     messages = [
         {"role": "user", "content": value},
-        {"id": value, "role": "assistant", "model": value, "content": [{"type": "text", "text": value}]},
+        {
+            "id": value,
+            "role": "assistant",
+            "model": value,
+            "content": [{"type": "text", "text": value}],
+        },
         {"id": "m", "role": "assistant", "model": "claude-x", "content": [call]},
         {"role": "user", "content": [result]},
         value,
@@ -143,9 +153,13 @@ def check_langgraph(store, run, name, value):
         extra: object
 
     said = [
-        AIMessage("x", id="1", additional_kwargs={"v": value}, response_metadata={"model_name": value}),
         AIMessage(
-            "", id="2", tool_calls=[{"name": "f", "args": {"a": value}, "id": "c", "type": "tool_call"}]
+            "x", id="1", additional_kwargs={"v": value}, response_metadata={"model_name": value}
+        ),
+        AIMessage(
+            "",
+            id="2",
+            tool_calls=[{"name": "f", "args": {"a": value}, "id": "c", "type": "tool_call"}],
         ),
         ToolMessage("r", id="3", tool_call_id="c", artifact=value),
         HumanMessage(value if isinstance(value, str) else "x", id="4"),
@@ -164,7 +178,9 @@ def check_adk(store, run, name, value):
     async def go():
         service = BackstorySessionService(store)
         named = {"app_name": "app", "user_id": name, "session_id": "s"}
-        session = await service.create_session(**named, state={"k": value, "app:k": value, "user:k": value})
+        session = await service.create_session(
+            **named, state={"k": value, "app:k": value, "user:k": value}
+        )
         call = FunctionCall(id="c", name="f", args={"a": value})
         result = FunctionResponse(id="c", name="f", response={"a": value})
         text = value if isinstance(value, str) else "x"
@@ -174,7 +190,9 @@ def check_adk(store, run, name, value):
             content = Content(role="model", parts=parts)
             actions = EventActions(state_delta={"n": [value]})
             id = f"{number}{text}"
-            await service.append_event(session, Event(id=id, author="a", content=content, actions=actions))
+            await service.append_event(
+                session, Event(id=id, author="a", content=content, actions=actions)
+            )
         return session, await service.get_session(**named)
 
     session, found = run(go())
@@ -196,12 +214,17 @@ def check_agent_framework(store, run, name, value):
             {"type": "function_call", "call_id": value, "name": value},
         ]
     messages = [
-        Message.from_dict({"role": "assistant", "contents": [each], "additional_properties": {"v": value}})
+        Message.from_dict(
+            {"role": "assistant", "contents": [each], "additional_properties": {"v": value}}
+        )
         for each in contents
     ]
     history = BackstoryHistory(store)
     run(history.save_messages(name, messages))
-    same([each.to_dict() for each in run(history.get_messages(name))], [each.to_dict() for each in messages])
+    same(
+        [each.to_dict() for each in run(history.get_messages(name))],
+        [each.to_dict() for each in messages],
+    )
 
 
 def check_strands(store, run, name, value):
@@ -257,7 +280,12 @@ def check_ids(store, run, id):
     assert run(session.fork(f"{id}+").fork(f"{id}++").get_items()) == [hello]
 
     lines = [
-        {"type": "user", "uuid": "u", "parentUuid": None, "message": {"role": "user", "content": "hello"}}
+        {
+            "type": "user",
+            "uuid": "u",
+            "parentUuid": None,
+            "message": {"role": "user", "content": "hello"},
+        }
     ]
     sessions = BackstorySessionStore(store)
     key = {"project_key": id, "session_id": id}
@@ -265,7 +293,11 @@ def check_ids(store, run, id):
     sessions.fork(key, f"{id}+")
     sessions.fork(key | {"session_id": f"{id}+"}, f"{id}++")
     assert run(sessions.load(key | {"session_id": f"{id}++"})) == lines
-    assert {each["session_id"] for each in run(sessions.list_sessions(id))} == {id, f"{id}+", f"{id}++"}
+    assert {each["session_id"] for each in run(sessions.list_sessions(id))} == {
+        id,
+        f"{id}+",
+        f"{id}++",
+    }
 
     repository = BackstoryRepository(store)
     repository.create_session(Session(session_id=id, session_type="AGENT"))
@@ -287,9 +319,17 @@ def check_ids(store, run, id):
 
 @pytest.mark.parametrize("position", [1, 2, 3])
 def test_nothing_of_an_erased_item_is_left_in_its_other_events(store, run, position):
-    parts = [TextPart("secret one"), ToolCallPart("f", {"q": "secret two"}, "c"), TextPart("secret three")]
+    parts = [
+        TextPart("secret one"),
+        ToolCallPart("f", {"q": "secret two"}, "c"),
+        TextPart("secret three"),
+    ]
     history = BackstoryConversations(store).history("mine")
-    run(history.save([ModelResponse(parts=parts), ModelRequest(parts=[ToolReturnPart("f", "found", "c")])]))
+    run(
+        history.save(
+            [ModelResponse(parts=parts), ModelRequest(parts=[ToolReturnPart("f", "found", "c")])]
+        )
+    )
     agent = history.agent
     assert [event.seq for event in agent.erase([position], why="secrets")] == [1, 2, 3]
     left = "".join(f"{event.content}{event.data_json}" for event in agent.events())
@@ -301,13 +341,20 @@ def test_nothing_of_an_erased_item_is_left_in_its_other_events(store, run, posit
 def test_a_closed_adapter_reads_nothing_more(store, run):
     lines = [{"type": "user", "uuid": "u", "message": {"role": "user", "content": "hello"}}]
     sessions, key = BackstorySessionStore(store), {"project_key": "p", "session_id": "s"}
-    service, ids = BackstorySessionService(store), {"app_name": "a", "user_id": "u", "session_id": "s"}
+    service, ids = (
+        BackstorySessionService(store),
+        {"app_name": "a", "user_id": "u", "session_id": "s"},
+    )
     history, saver = BackstoryHistory(store), BackstorySaver(store)
     conversations, repository = BackstoryConversations(store), BackstoryRepository(store)
     run(sessions.append(key, lines))
     run(service.create_session(**ids))
     run(history.save_messages("s", [Message.from_dict({"role": "user", "contents": ["hello"]})]))
-    saver.agent("s"), conversations.agent("s"), repository.agent("s", "a")  # are at hand from here on
+    (
+        saver.agent("s"),
+        conversations.agent("s"),
+        repository.agent("s", "a"),
+    )  # are at hand from here on
     for adapter in (sessions, service, history, saver, conversations, repository):
         adapter.close()
     for read in (
@@ -323,7 +370,10 @@ def test_a_closed_adapter_reads_nothing_more(store, run):
 
 
 def test_a_closed_adapter_refuses_even_to_save_nothing(run, tmp_path):
-    history, conversations = BackstoryHistory(tmp_path / "a.db"), BackstoryConversations(tmp_path / "b.db")
+    history, conversations = (
+        BackstoryHistory(tmp_path / "a.db"),
+        BackstoryConversations(tmp_path / "b.db"),
+    )
     notes = conversations.history("mine")
     history.close(), conversations.close()
     for nothing in (lambda: history.save_messages("s", []), lambda: notes.save([])):

@@ -107,7 +107,9 @@ def test_it_is_what_the_sdk_calls_a_session():
 
 
 def test_settings_may_be_a_dict_without_unknown_fields():
-    assert BackstorySession("s", session_settings={"limit": 2}).session_settings == SessionSettings(limit=2)
+    assert BackstorySession("s", session_settings={"limit": 2}).session_settings == SessionSettings(
+        limit=2
+    )
     with pytest.raises((TypeError, ValueError)):
         BackstorySession("s", session_settings={"limits": 2})
 
@@ -133,7 +135,9 @@ def test_all_items_come_back_from_a_database_after_reopening(durable_url, run, s
 
 def test_items_are_messages_for_everything_else(run):
     session = BackstorySession("s")
-    run(session.add_items([*users("1 + 2?"), REASONING, CALL, OUTPUT, MESSAGE, SHELL, SHELL_OUTPUT]))
+    run(
+        session.add_items([*users("1 + 2?"), REASONING, CALL, OUTPUT, MESSAGE, SHELL, SHELL_OUTPUT])
+    )
     kinds = [(message.kind, message.content) for message in session.agent.conversation()]
     assert kinds == [
         ("user", "1 + 2?"),
@@ -215,7 +219,11 @@ def test_clear_and_pop_are_moves_and_the_log_keeps_everything(session, run):
     assert run(session.get_items()) == []
     run(session.add_items(users("c")))
     assert texts(run(session.get_items())) == ["c"]
-    assert [event.content for event in session.agent.events() if event.kind == "user"] == ["a", "b", "c"]
+    assert [event.content for event in session.agent.events() if event.kind == "user"] == [
+        "a",
+        "b",
+        "c",
+    ]
     session.agent.undo()
     assert texts(run(session.get_items())) == ["a"]
 
@@ -241,7 +249,12 @@ def test_a_closed_session_refuses_everything(run):
     session = BackstorySession("s")
     run(session.add_items(users("a")))
     session.close()
-    calls = (session.get_items, session.pop_item, session.clear_session, lambda: session.add_items([]))
+    calls = (
+        session.get_items,
+        session.pop_item,
+        session.clear_session,
+        lambda: session.add_items([]),
+    )
     for call in (*calls, lambda: session.add_items(users("b"))):
         with pytest.raises(RuntimeError):
             run(call())
@@ -276,11 +289,15 @@ def test_reading_a_session_that_is_not_there_makes_none(durable_url, run):
         assert store.agents() == []
 
 
-def test_batches_of_two_processes_stay_together_and_the_store_is_sound(durable_url, two_writers, run, sound):
+def test_batches_of_two_processes_stay_together_and_the_store_is_sound(
+    durable_url, two_writers, run, sound
+):
     two_writers("openai_agents", durable_url)
     with backstory.open(durable_url) as store:
         session = BackstorySession("shared", store)
-        written = [event.content.rsplit(" ", 1) for event in session.agent.events() if event.kind == "user"]
+        written = [
+            event.content.rsplit(" ", 1) for event in session.agent.events() if event.kind == "user"
+        ]
         assert len(written) == 200
         assert all(one[0] == two[0] for one, two in zip(written[::2], written[1::2], strict=True))
         assert len(run(session.get_items())) == 190
@@ -364,7 +381,9 @@ def test_the_newest_items_are_replaced_in_one_step_unless_someone_wrote(session,
 @compacting_in_one_step
 def test_the_first_items_are_pruned_with_the_replacement(session, run):
     run(session.add_items(users("old", "older", "a", "old", "b")))
-    snapshot = run(session._get_compaction_snapshot(1, prune_prefix=lambda item: "old" in item["content"]))
+    snapshot = run(
+        session._get_compaction_snapshot(1, prune_prefix=lambda item: "old" in item["content"])
+    )
     assert texts(run(session.get_items())) == ["old", "older", "a", "old", "b"]
     assert run(snapshot.replace_suffix(0, users("B"))) is True
     assert texts(run(session.get_items())) == ["a", "old", "B"]
@@ -376,7 +395,9 @@ def test_the_encrypting_wrapper_works_around_it_and_nothing_is_in_the_clear(sess
     wrapped = EncryptedSession("user-42", session, encryption_key="a secret that is long enough")
     run(wrapped.add_items(users("the treasure")))
     assert texts(run(wrapped.get_items())) == ["the treasure"]
-    assert all("treasure" not in f"{event.content}{event.data_json}" for event in session.agent.events())
+    assert all(
+        "treasure" not in f"{event.content}{event.data_json}" for event in session.agent.events()
+    )
     assert texts([run(wrapped.pop_item())]) == ["the treasure"]
 
 
@@ -387,7 +408,9 @@ def test_a_session_opens_an_agent_that_something_else_began(run):
         assert run(session.get_items()) == users("Hello?")
 
 
-@pytest.mark.parametrize("items", ["text", [1], [b"x"], [None], [{"role": "user", "content": "a"}, "b"]])
+@pytest.mark.parametrize(
+    "items", ["text", [1], [b"x"], [None], [{"role": "user", "content": "a"}, "b"]]
+)
 def test_what_is_not_an_item_writes_nothing(session, run, items):
     with pytest.raises(TypeError):
         run(session.add_items(items))

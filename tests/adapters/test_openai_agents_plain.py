@@ -24,10 +24,30 @@ def test_the_plainest_items_become_what_the_format_reads(text, id):
     for item in (
         {"role": "user", "content": text},
         {"type": "function_call_output", "call_id": id, "output": text},
-        {"type": "message", "role": "assistant", "content": [part], "id": id, "status": "completed"},
-        {"type": "message", "role": "assistant", "content": [part | {"annotations": [], "logprobs": None}]},
-        *({"type": "function_call", "call_id": id, "name": "f", "arguments": given} for given in ARGUMENTS),
-        {"type": "function_call", "call_id": id, "name": text, "arguments": "{}", "id": "fc", "status": "x"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [part],
+            "id": id,
+            "status": "completed",
+        },
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [part | {"annotations": [], "logprobs": None}],
+        },
+        *(
+            {"type": "function_call", "call_id": id, "name": "f", "arguments": given}
+            for given in ARGUMENTS
+        ),
+        {
+            "type": "function_call",
+            "call_id": id,
+            "name": text,
+            "arguments": "{}",
+            "id": "fc",
+            "status": "x",
+        },
         {
             "type": "function_call",
             "call_id": id,
@@ -55,9 +75,21 @@ def test_half_of_a_surrogate_pair_does_not_lose_the_batch(run, text):
 
 def test_the_plainest_items_are_not_read_by_the_format(monkeypatch):
     monkeypatch.setattr("backstory.adapters.openai_agents.drafts", None)
-    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}', "id": "fc"}
+    call = {
+        "type": "function_call",
+        "call_id": "c",
+        "name": "f",
+        "arguments": '{"a": 1}',
+        "id": "fc",
+    }
     said = {"type": "output_text", "text": "Words.", "annotations": [], "logprobs": []}
-    answer = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [said]}
+    answer = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [said],
+    }
     output = {"type": "function_call_output", "call_id": "c", "output": "1"}
     question = {"role": "user", "content": "Words?"}
     assert [draft.kind for draft in checked(written([question, call, output, answer]))] == [
@@ -92,7 +124,13 @@ def test_an_item_with_anything_but_texts_is_not_a_plain_one(odd):
 def test_an_item_may_be_changed_while_it_is_written():
     part = {"type": "output_text", "text": "Hello.", "annotations": []}
     answer = {"type": "message", "role": "assistant", "content": [part]}
-    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}", "status": "in_progress"}
+    call = {
+        "type": "function_call",
+        "call_id": "c1",
+        "name": "f",
+        "arguments": "{}",
+        "status": "in_progress",
+    }
     user, output = {"role": "user", "content": "Hi."}, {**OUTPUT, "call_id": "c1", "output": "1"}
     batch = written([user, answer, call, output])
     before = deepcopy(batch)

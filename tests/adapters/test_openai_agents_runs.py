@@ -36,7 +36,9 @@ def add(a: int, b: int) -> str:
 
 @input_guardrail(run_in_parallel=False)
 async def no_secrets(context, agent, given):
-    return GuardrailFunctionOutput(output_info=None, tripwire_triggered="secret" in json.dumps(given[-1]))
+    return GuardrailFunctionOutput(
+        output_info=None, tripwire_triggered="secret" in json.dumps(given[-1])
+    )
 
 
 def thought(id):
@@ -86,7 +88,9 @@ async def story(session):
     return [call.input for call in model.calls], await session.get_items()
 
 
-def test_the_model_is_given_the_same_as_with_the_sdks_own_session(durable_url, tmp_path, run, sound):
+def test_the_model_is_given_the_same_as_with_the_sdks_own_session(
+    durable_url, tmp_path, run, sound
+):
     theirs = run(story(SQLiteSession("s", tmp_path / "theirs.db")))
     with backstory.open(durable_url) as store:
         session = BackstorySession("s", store)
@@ -124,7 +128,8 @@ def test_a_write_that_fails_once_loses_nothing(run):
 
     session = Failing("s")
     agent = Agent(
-        name="a", model=ScriptedModel([[assistant_message("Hi.")], [assistant_message("Hi again.")]])
+        name="a",
+        model=ScriptedModel([[assistant_message("Hi.")], [assistant_message("Hi again.")]]),
     )
     with pytest.raises(backstory.StorageError):
         run(Runner.run(agent, "Hello!", session=session, run_config=QUIET))

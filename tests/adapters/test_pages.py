@@ -19,7 +19,9 @@ def needs(page):
 
 
 def code_of(page):
-    return "\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+    return "\n".join(
+        re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    )
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if code_of(p)], ids=lambda page: page.stem)
@@ -31,7 +33,9 @@ def test_the_python_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatc
     exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.stem not in SEVERAL], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.stem not in SEVERAL], ids=lambda page: page.stem
+)
 def test_a_page_begins_with_what_is_kept_and_what_is_deleted(page):
     beginning = " ".join(page.read_text()[:400].split())
     assert "log keeps" in beginning

@@ -47,7 +47,13 @@ def by_agents_sdk(store, run):
         {"role": "user", "content": ASKED},
         {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"q":"Rome"}'},
         {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
-        {"type": "message", "role": "assistant", "content": [said], "id": "m", "status": "completed"},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [said],
+            "id": "m",
+            "status": "completed",
+        },
     ]
     run(session.add_items(items))
     return session.agent
@@ -60,10 +66,17 @@ def by_claude(store, run):
         ("user", {"content": ASKED}),
         ("assistant", {"id": "a", "model": "claude-x", "content": [call]}),
         ("user", {"content": [result]}),
-        ("assistant", {"id": "b", "model": "claude-x", "content": [{"type": "text", "text": ANSWERED}]}),
+        (
+            "assistant",
+            {"id": "b", "model": "claude-x", "content": [{"type": "text", "text": ANSWERED}]},
+        ),
     ]
     sessions = BackstorySessionStore(store)
-    run(sessions.append(CLAUDE, [claude_line(n, role, **message) for n, (role, message) in enumerate(lines)]))
+    run(
+        sessions.append(
+            CLAUDE, [claude_line(n, role, **message) for n, (role, message) in enumerate(lines)]
+        )
+    )
     return sessions.agent(CLAUDE)
 
 
@@ -86,7 +99,11 @@ def by_pydantic_ai(store, run):
 
 def by_langgraph(store, run):
     call = {"name": "look", "args": {"q": "Rome"}, "id": "c1", "type": "tool_call"}
-    said = [AIMessage("", tool_calls=[call]), ToolMessage("sunny", tool_call_id="c1"), AIMessage(ANSWERED)]
+    said = [
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("sunny", tool_call_id="c1"),
+        AIMessage(ANSWERED),
+    ]
     asked(BackstorySaver(store), ASKED, said)
     return BackstorySaver(store).agent("s")
 
@@ -108,7 +125,11 @@ def by_adk(store, run):
     service = BackstorySessionService(store)
     parts = [
         ("user", "user", Part(text=ASKED)),
-        ("app", "model", Part(function_call=FunctionCall(id="c1", name="look", args={"q": "Rome"}))),
+        (
+            "app",
+            "model",
+            Part(function_call=FunctionCall(id="c1", name="look", args={"q": "Rome"})),
+        ),
         (
             "app",
             "user",
@@ -155,7 +176,13 @@ def by_strands(store, run):
     ]
     repository = BackstoryRepository(store)
     manager = RepositorySessionManager("s", session_repository=repository)
-    Agent(agent_id="a", model=Scripted(), session_manager=manager, messages=messages, callback_handler=None)
+    Agent(
+        agent_id="a",
+        model=Scripted(),
+        session_manager=manager,
+        messages=messages,
+        callback_handler=None,
+    )
     return repository.agent("s", "a")
 
 
@@ -219,8 +246,24 @@ def in_strands(store, run, agent):
     return model.given[0], new
 
 
-WRITERS = (by_agents_sdk, by_claude, by_pydantic_ai, by_langgraph, by_adk, by_agent_framework, by_strands)
-READERS = (in_agents_sdk, in_claude, in_pydantic_ai, in_langgraph, in_adk, in_agent_framework, in_strands)
+WRITERS = (
+    by_agents_sdk,
+    by_claude,
+    by_pydantic_ai,
+    by_langgraph,
+    by_adk,
+    by_agent_framework,
+    by_strands,
+)
+READERS = (
+    in_agents_sdk,
+    in_claude,
+    in_pydantic_ai,
+    in_langgraph,
+    in_adk,
+    in_agent_framework,
+    in_strands,
+)
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda function: function.__name__)
@@ -271,7 +314,8 @@ def test_calls_and_results_of_one_turn_are_one_message_as_providers_want_it(run,
         shown = repr(seen)
         assert base64.b64encode(PICTURE).decode() in shown or repr(PICTURE)[2:-1] in shown
         places = [
-            shown.index(words) for words in ("will look", "'c1'", "'c2'", "sunny", "no such place", ANSWERED)
+            shown.index(words)
+            for words in ("will look", "'c1'", "'c2'", "sunny", "no such place", ANSWERED)
         ]
         assert places == sorted(places)
         sound(store)
@@ -296,7 +340,9 @@ def test_what_was_erased_is_not_shown_as_an_empty_message(run, sound, reader):
 # A file that only the service has that it was given to.
 STORED = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
 LOOK = {"type": "text", "text": ASKED}
-NO_DOCUMENT, NO_IMAGE = (f"({what} that cannot be shown here)" for what in ("a document", "an image"))
+NO_DOCUMENT, NO_IMAGE = (
+    f"({what} that cannot be shown here)" for what in ("a document", "an image")
+)
 
 
 @pytest.mark.parametrize("said", [[STORED], [LOOK, STORED]], ids=["alone", "beside text"])
@@ -372,7 +418,9 @@ def test_a_limit_never_cuts_answers_that_calls_before_them_make_one_turn(run, li
 def test_a_conversation_goes_on_behind_a_turn_of_someone_else(run):
     with backstory.open(":memory:") as store:
         conversations = BackstoryConversations(store)
-        begun = Conversation(conversation_id="c", messages=[ModelRequest(parts=[UserPromptPart("Hello")])])
+        begun = Conversation(
+            conversation_id="c", messages=[ModelRequest(parts=[UserPromptPart("Hello")])]
+        )
         run(conversations.save(begun))
         agent = conversations.agent("c")
         agent.tool_call("look", {}, id="c1")

@@ -42,7 +42,9 @@ def answered(*parts):
 
 
 def talk(*texts):
-    messages = [asked(text) if n % 2 == 0 else answered(TextPart(text)) for n, text in enumerate(texts)]
+    messages = [
+        asked(text) if n % 2 == 0 else answered(TextPart(text)) for n, text in enumerate(texts)
+    ]
     return Conversation(messages=messages, conversation_id="c")
 
 
@@ -64,7 +66,11 @@ def test_a_save_stores_only_what_is_new(store, run):
     conversation.messages.append(asked("c"))
     assert len(run(store.save(conversation))) == 1
     assert words(run(store.load("c"))) == ["a", "b", "c"]
-    assert [event.content for event in store.agent("c").events() if event.kind != "note"] == ["a", "b", "c"]
+    assert [event.content for event in store.agent("c").events() if event.kind != "note"] == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_a_stale_save_a_second_creation_and_an_unknown_head_conflict(store, run):
@@ -113,7 +119,10 @@ def test_conversations_are_listed_by_their_last_save(store, run):
     again = run(store.load("one"))
     again.messages.append(asked("more"))
     run(store.save(again))
-    assert [each.conversation_id for each in run(store.list_conversations(limit=2))] == ["one", "three"]
+    assert [each.conversation_id for each in run(store.list_conversations(limit=2))] == [
+        "one",
+        "three",
+    ]
 
 
 def test_a_fork_shares_and_survives_the_deletion_of_its_source(store, run):
@@ -132,9 +141,15 @@ def test_a_fork_shares_and_survives_the_deletion_of_its_source(store, run):
 def test_every_part_comes_back_equal(store, run):
     image = BinaryContent(b"\x89PNG", media_type="image/png")
     messages = [
-        ModelRequest(parts=[SystemPromptPart("Be brief.", timestamp=NOW)], timestamp=NOW, instructions="hm"),
         ModelRequest(
-            parts=[UserPromptPart(["look", ImageUrl("https://example.org/a.png"), image], timestamp=NOW)]
+            parts=[SystemPromptPart("Be brief.", timestamp=NOW)], timestamp=NOW, instructions="hm"
+        ),
+        ModelRequest(
+            parts=[
+                UserPromptPart(
+                    ["look", ImageUrl("https://example.org/a.png"), image], timestamp=NOW
+                )
+            ]
         ),
         answered(
             ThinkingPart("so", signature="c2VhbA==", provider_name="anthropic"),
@@ -154,7 +169,9 @@ def test_every_part_comes_back_equal(store, run):
     ]
     run(store.save(Conversation(conversation_id="c", messages=list(messages))))
     loaded = run(store.load("c")).messages
-    as_json = ModelMessagesTypeAdapter.dump_python(messages, mode="json")  # what it keeps of a file's type
+    as_json = ModelMessagesTypeAdapter.dump_python(
+        messages, mode="json"
+    )  # what it keeps of a file's type
     assert loaded == ModelMessagesTypeAdapter.validate_python(as_json)
     agent = store.agent("c")
     assert [message.kind for message in agent.conversation()] == [
@@ -246,7 +263,9 @@ def test_an_entry_may_have_any_id(store, run, id):
 def test_an_id_that_looks_like_ours_is_read_branched_from_and_forked(store, run, id):
     def write(conversation, entry_id, parent, expected):
         entry = ConversationEntry(id=entry_id, parent_id=parent, message=asked(entry_id))
-        record = ConversationRecord(conversation_id=conversation, head_id=entry_id, revision=entry_id)
+        record = ConversationRecord(
+            conversation_id=conversation, head_id=entry_id, revision=entry_id
+        )
         run(store.write_record(record, new_entries=[entry], expected_revision=expected))
         return [each.id for each in run(store.read_history(entry_id))]
 
@@ -279,7 +298,9 @@ def test_an_id_that_is_no_text_writes_nothing(store, run, id, said):
     assert store._history.store.agents() == []
 
 
-@pytest.mark.parametrize("place", ["x:1", "{id}:0", "{id}:2", "{id}:", "{id}:x", "{id}:" + "9" * 5_000])
+@pytest.mark.parametrize(
+    "place", ["x:1", "{id}:0", "{id}:2", "{id}:", "{id}:x", "{id}:" + "9" * 5_000]
+)
 def test_an_unknown_entry_of_others_is_a_lookup_error(store, run, place):
     agent = store.agent("c")
     agent.user("Hello")
@@ -317,7 +338,9 @@ def test_a_thousand_messages_are_loaded_by_as_many_queries_as_four(tmp_path, run
         run(store.save(conversation))
         calls = []
         connection = SqliteBackend._connection
-        monkeypatch.setattr(SqliteBackend, "_connection", lambda self: calls.append(1) or connection(self))
+        monkeypatch.setattr(
+            SqliteBackend, "_connection", lambda self: calls.append(1) or connection(self)
+        )
         found = run(store.load(id))
         monkeypatch.setattr(SqliteBackend, "_connection", connection)
         assert found.messages == conversation.messages

@@ -32,15 +32,21 @@ def agent():
             return ModelResponse(parts=[TextPart(f"done: {last.content}")])
         match last.content:
             case "add":
-                calls = [ToolCallPart("add", {"a": n, "b": n}, tool_call_id=f"c{n}") for n in (1, 2)]
+                calls = [
+                    ToolCallPart("add", {"a": n, "b": n}, tool_call_id=f"c{n}") for n in (1, 2)
+                ]
                 return ModelResponse(parts=[ThinkingPart("hm"), *calls])
             case "delete":
-                return ModelResponse(parts=[ToolCallPart("delete", {"name": "b.py"}, tool_call_id="d1")])
+                return ModelResponse(
+                    parts=[ToolCallPart("delete", {"name": "b.py"}, tool_call_id="d1")]
+                )
             case "retry":
                 return ModelResponse(parts=[ToolCallPart("fail", {}, tool_call_id="r1")])
         return ModelResponse(parts=[TextPart(f"you said {last.content}")])
 
-    made = Agent(FunctionModel(model), output_type=[str, DeferredToolRequests], system_prompt="Be brief.")
+    made = Agent(
+        FunctionModel(model), output_type=[str, DeferredToolRequests], system_prompt="Be brief."
+    )
     made.tool_plain(lambda a, b: {"sum": a + b}, name="add")
     made.tool_plain(lambda name: f"deleted {name}", name="delete", requires_approval=True)
 
@@ -104,7 +110,11 @@ def plain(value):
             return "time"
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
-        values = {name: getattr(value, name) for name in names if name not in ("run_id", "usage", "metadata")}
+        values = {
+            name: getattr(value, name)
+            for name in names
+            if name not in ("run_id", "usage", "metadata")
+        }
         return {type(value).__name__: plain(values)}
     return value
 

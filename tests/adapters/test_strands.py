@@ -34,14 +34,20 @@ class Scripted(Model):
         yield {}
 
     async def stream(self, messages, tool_specs=None, system_prompt=None, **kwargs):
-        self.given.append([{"role": each["role"], "content": list(each["content"])} for each in messages])
+        self.given.append(
+            [{"role": each["role"], "content": list(each["content"])} for each in messages]
+        )
         last = messages[-1]["content"][-1]
         yield {"messageStart": {"role": "assistant"}}
         if last.get("text") == "add":
             for n in (1, 2):
                 start = {"toolUse": {"name": "add", "toolUseId": f"t{len(messages)}-{n}"}}
                 yield {"contentBlockStart": {"start": start}}
-                yield {"contentBlockDelta": {"delta": {"toolUse": {"input": f'{{"a": {n}, "b": {n}}}'}}}}
+                yield {
+                    "contentBlockDelta": {
+                        "delta": {"toolUse": {"input": f'{{"a": {n}, "b": {n}}}'}}
+                    }
+                }
                 yield {"contentBlockStop": {}}
             yield {"messageStop": {"stopReason": "tool_use"}}
             return
@@ -77,18 +83,25 @@ def repository(durable_url):
 
 def begun(repository, *texts):
     repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
-    repository.create_agent("s", SessionAgent(agent_id="a", state={"n": 1}, conversation_manager_state={}))
+    repository.create_agent(
+        "s", SessionAgent(agent_id="a", state={"n": 1}, conversation_manager_state={})
+    )
     for n, text in enumerate(texts):
         repository.create_message("s", "a", message(n, text))
     return repository
 
 
 def message(n, text, **more):
-    return SessionMessage(message={"role": "user", "content": [{"text": text}]}, message_id=n, **more)
+    return SessionMessage(
+        message={"role": "user", "content": [{"text": text}]}, message_id=n, **more
+    )
 
 
 def texts(repository, **page):
-    return [each.to_message()["content"][0]["text"] for each in repository.list_messages("s", "a", **page)]
+    return [
+        each.to_message()["content"][0]["text"]
+        for each in repository.list_messages("s", "a", **page)
+    ]
 
 
 def without_metadata(messages):
@@ -110,7 +123,9 @@ def test_what_is_not_there_is_none_and_what_is_there_twice_is_an_error(repositor
     assert repository.read_agent("s", "a") is None
     assert repository.read_message("s", "a", 0) is None
     with pytest.raises(SessionException):
-        repository.create_agent("s", SessionAgent(agent_id="a", state={}, conversation_manager_state={}))
+        repository.create_agent(
+            "s", SessionAgent(agent_id="a", state={}, conversation_manager_state={})
+        )
     with pytest.raises(SessionException):
         repository.list_messages("s", "a")
     begun(repository)
@@ -126,7 +141,10 @@ def test_what_is_not_there_is_none_and_what_is_there_twice_is_an_error(repositor
 def test_messages_come_back_equal_and_in_pages(repository):
     begun(repository, *"abcde")
     blob = SessionMessage(
-        message={"role": "user", "content": [{"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}]},
+        message={
+            "role": "user",
+            "content": [{"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}],
+        },
         message_id=5,
     )
     repository.create_message("s", "a", blob)
@@ -155,7 +173,9 @@ def test_a_redaction_hides_and_keeps_the_rest(repository):
     changed.state = {"n": 5}
     repository.update_agent("s", changed)
     hidden = repository.read_message("s", "a", 1)
-    redacted = message(1, "the secret", redact_message={"role": "user", "content": [{"text": "(redacted)"}]})
+    redacted = message(
+        1, "the secret", redact_message={"role": "user", "content": [{"text": "(redacted)"}]}
+    )
     repository.update_message("s", "a", redacted)
     assert repository.read_message("s", "a", 1).created_at == hidden.created_at
     assert texts(repository) == ["a", "(redacted)", "c"]
@@ -176,7 +196,9 @@ def test_a_redaction_keeps_what_someone_else_says_meanwhile(repository, meanwhil
 def test_an_agent_keeps_the_time_at_which_it_was_created(repository):
     begun(repository)
     before = repository.read_agent("s", "a")
-    after = SessionAgent(agent_id="a", state={"k": 1}, conversation_manager_state={}, created_at="later")
+    after = SessionAgent(
+        agent_id="a", state={"k": 1}, conversation_manager_state={}, created_at="later"
+    )
     repository.update_agent("s", after)
     found = repository.read_agent("s", "a")
     assert (found.created_at, found.state) == (before.created_at, {"k": 1})
@@ -283,7 +305,9 @@ def test_what_strands_would_not_pass_is_refused_and_writes_nothing(method, value
     with backstory.open(":memory:") as store:
         repository = BackstoryRepository(store)
         repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
-        repository.create_agent("s", SessionAgent(agent_id="a", state={}, conversation_manager_state={}))
+        repository.create_agent(
+            "s", SessionAgent(agent_id="a", state={}, conversation_manager_state={})
+        )
         before = [agent.snapshot for agent in store.agents()]
         with pytest.raises(TypeError):
             getattr(repository, method)(*WRITES[method], value)
@@ -292,7 +316,9 @@ def test_what_strands_would_not_pass_is_refused_and_writes_nothing(method, value
 
 def test_a_message_without_content_is_kept_as_it_is(repository):
     repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
-    repository.create_agent("s", SessionAgent(agent_id="a", state={}, conversation_manager_state={}))
+    repository.create_agent(
+        "s", SessionAgent(agent_id="a", state={}, conversation_manager_state={})
+    )
     message = SessionMessage({"role": "user"}, 0)
     repository.create_message("s", "a", message)
     assert repository.read_message("s", "a", 0) == message

@@ -15,7 +15,10 @@ def said_by_someone(format, *content):
 TEXT, STORED = {"type": "text", "text": "Look"}, {"type": "file", "file": {"file_id": "file-1"}}
 PIXEL = "data:image/png;base64,AAAA"
 PICTURE = {"type": "image_url", "image_url": {"url": PIXEL}}
-READ_ALOUD = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Hello"}}
+READ_ALOUD = {
+    "type": "document",
+    "source": {"type": "text", "media_type": "text/plain", "data": "Hello"},
+}
 AT_URL = {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}
 
 
@@ -35,7 +38,15 @@ NO_DOCUMENT = "(a document that cannot be shown here)"
         (said_by_someone("anthropic", READ_ALOUD), ["<document>\nHello\n</document>"]),
         (said_by_someone("anthropic", AT_URL), [NO_DOCUMENT]),
     ],
-    ids=["stored", "stored beside text", "uploaded", "beside text", "new", "document", "document at a url"],
+    ids=[
+        "stored",
+        "stored beside text",
+        "uploaded",
+        "beside text",
+        "new",
+        "document",
+        "document at a url",
+    ],
 )
 def test_what_cannot_be_shown_is_said_in_words(event, pieces):
     assert files(event) == [(None, text) for text in pieces]
@@ -82,7 +93,11 @@ def given_by_a_tool(*content):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [([GIVEN], NO_IMAGE), ([TEXT, GIVEN], f"Look\n\n{NO_IMAGE}"), ([TEXT, KEPT], f"Look\n\n{NO_IMAGE}")],
+    [
+        ([GIVEN], NO_IMAGE),
+        ([TEXT, GIVEN], f"Look\n\n{NO_IMAGE}"),
+        ([TEXT, KEPT], f"Look\n\n{NO_IMAGE}"),
+    ],
     ids=["image", "text and image", "text and a stored image"],
 )
 def test_a_result_that_is_more_than_text_says_so(content, words):
@@ -140,4 +155,7 @@ def test_what_openai_has_no_form_for_goes_to_those_who_have():
 
 @pytest.mark.parametrize("texts", [[""], ["a"], ["a", "b"]], ids=str)
 def test_what_is_only_text_stays_the_text_of_the_event(texts):
-    assert files(said_by_someone("openai", *({"type": "text", "text": text} for text in texts))) is None
+    assert (
+        files(said_by_someone("openai", *({"type": "text", "text": text} for text in texts)))
+        is None
+    )

@@ -37,7 +37,9 @@ async def claude(url: str, name: str) -> None:
         batch = []
         for part in ("a", "b"):
             message = {"role": "user", "content": f"{name} {n} {part}"}
-            batch.append({"type": "user", "uuid": str(uuid4()), "parentUuid": parent, "message": message})
+            batch.append(
+                {"type": "user", "uuid": str(uuid4()), "parentUuid": parent, "message": message}
+            )
             parent = batch[-1]["uuid"]
         await store.append({"project_key": "p", "session_id": "shared"}, batch)
     store.close()
@@ -94,7 +96,9 @@ async def adk(url: str, name: str) -> None:
         await service.create_session(**ids)
     for n in range(OPERATIONS):
         content = types.Content(role="user", parts=[types.Part(text=f"{name} {n}")])
-        event = Event(author="user", content=content, actions=EventActions(state_delta={f"user:{name}": n}))
+        event = Event(
+            author="user", content=content, actions=EventActions(state_delta={f"user:{name}": n})
+        )
         while True:
             session = await service.get_session(**ids)
             try:

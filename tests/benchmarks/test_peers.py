@@ -35,7 +35,9 @@ def test_every_cut_history_of_ours_is_taken_and_none_of_a_plain_file(tmp_path):
 def test_every_peer_has_its_file():
     for entry in PEERS.values():
         module, _, kind = entry.where.partition(":")
-        source = (environments.PROJECT / "benchmarks" / "peers" / "libraries" / f"{module}.py").read_text()
+        source = (
+            environments.PROJECT / "benchmarks" / "peers" / "libraries" / f"{module}.py"
+        ).read_text()
         assert f"class {kind}(" in source
 
 
@@ -68,7 +70,9 @@ def test_the_small_sizes_of_every_job_run_through(tmp_path, monkeypatch):
     finally:
         measurement.close()
     for name, by_peer in found.items():
-        assert all("failed" not in numbers for sizes in by_peer.values() for numbers in sizes.values()), name
+        assert all(
+            "failed" not in numbers for sizes in by_peer.values() for numbers in sizes.values()
+        ), name
     kill, at_once = found["kill"]["backstory"]["2"], found["together"]["backstory"]["1"]
     assert (kill["lost"], at_once["lost"], at_once["errors"]) == (0, 0, 0)
     assert kill["acknowledged"] > 0
@@ -83,7 +87,9 @@ def test_a_slope_is_the_exponent():
 
 
 def test_what_is_not_offered_has_a_reason_and_no_ratio():
-    jobs = {"fork": {"backstory": {"10000": {"ms": 2.0}}, "sdk": {"100": {"not_offered": "no fork"}}}}
+    jobs = {
+        "fork": {"backstory": {"10000": {"ms": 2.0}}, "sdk": {"100": {"not_offered": "no fork"}}}
+    }
     figure = next(figure for figure in FIGURES if figure.job == "fork")
     assert value(jobs, figure, "sdk") == "no fork"
     assert ratio(jobs, figure, "sdk") is None
@@ -120,7 +126,12 @@ def test_a_terminal_gets_what_was_measured_and_nothing_else():
     postgres, jobs = numbers.pop("postgres"), numbers.pop("jobs")
     both = page.text_table({**numbers, "jobs": jobs, "postgres": postgres})
     alone = page.text_table({**numbers, "postgres": postgres})
-    assert re.split(r"  +", alone.splitlines()[0]) == ["PostgreSQL", "1 client", "8 clients", "32 clients"]
+    assert re.split(r"  +", alone.splitlines()[0]) == [
+        "PostgreSQL",
+        "1 client",
+        "8 clients",
+        "32 clients",
+    ]
     assert both.endswith(f"\n\n{alone}")
     assert len({len(line) for line in alone.splitlines()}) == 1
     one_job = page.text_table({**numbers, "jobs": {"kill": jobs["kill"]}})
@@ -155,7 +166,9 @@ def test_the_nearest_is_named_beside_what_was_expected():
     results = {
         "peers": ["backstory", "sdk", "llm", "bare"],
         "how": {name: {"persists": name != "llm"} for name in ("sdk", "llm", "bare")},
-        "jobs": {"restore": {"backstory": of(2.0), "sdk": of(6.0), "llm": of(1.0), "bare": of(1.0)}},
+        "jobs": {
+            "restore": {"backstory": of(2.0), "sdk": of(6.0), "llm": of(1.0), "bare": of(1.0)}
+        },
     }
     warm = [target for target in targets(results) if "warm" in target.what]
     assert [(each.against, each.found, each.is_reached) for each in warm] == [

@@ -271,7 +271,12 @@ class TestEnvironments:
         "wait", [environments.all_at_once, lambda processes: environments._ended(processes[0])]
     )
     def test_an_interrupted_wait_ends_the_processes(self, wait):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+        }
         process = subprocess.Popen([sys.executable, "-S", "-c", SLEEPER], **pipes)
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
 
@@ -290,7 +295,9 @@ class TestEnvironments:
 
     @pytest.mark.parametrize(("job", "more"), [("write", {}), ("rate", {"what": "append"})])
     def test_a_writer_whose_parent_is_gone_ends(self, tmp_path, job, more):
-        with environments.started("json-lines", job, str(tmp_path), 60, mark="m", **more) as process:
+        with environments.started(
+            "json-lines", job, str(tmp_path), 60, mark="m", **more
+        ) as process:
             environments.ready(process)
             _, errors = process.communicate(timeout=PATIENCE)  # closes its standard input
         assert process.returncode == 1
@@ -301,7 +308,9 @@ class TestEnvironments:
             raise ValueError("all is lost\nhere is a long story\nof how")
 
         monkeypatch.setitem(worker.JOBS, "disk", fails)
-        monkeypatch.setattr(sys, "argv", ["it", '{"peer": "bare", "job": "disk", "place": "", "size": 1}'])
+        monkeypatch.setattr(
+            sys, "argv", ["it", '{"peer": "bare", "job": "disk", "place": "", "size": 1}']
+        )
         worker.main()
         assert json.loads(capsys.readouterr().out) == {"failed": "ValueError: all is lost"}
         assert worker.shortly(AssertionError()) == "AssertionError"

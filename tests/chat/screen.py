@@ -22,11 +22,15 @@ from tests import programs
 from tests.processes import PATIENCE, wait_until
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-SIZE = ("columns", "lines")  # readline sets them in a worker of pytest-xdist, and the chat would believe them
+SIZE = (
+    "columns",
+    "lines",
+)  # readline sets them in a worker of pytest-xdist, and the chat would believe them
 CLEAN = {
     name: value
     for name, value in os.environ.items()
-    if name.lower() not in PROXIES + SIZE and not name.startswith(("BACKSTORY_", "OPENAI_", "ANTHROPIC_"))
+    if name.lower() not in PROXIES + SIZE
+    and not name.startswith(("BACKSTORY_", "OPENAI_", "ANTHROPIC_"))
 }
 
 
@@ -85,7 +89,13 @@ class Terminal:
     """A program on a screen of so many columns."""
 
     def __init__(
-        self, *arguments: str, cwd: Path, env: dict[str, str], columns: int = 80, lines: int = 40, **more: Any
+        self,
+        *arguments: str,
+        cwd: Path,
+        env: dict[str, str],
+        columns: int = 80,
+        lines: int = 40,
+        **more: Any,
     ) -> None:
         self._master, slave = pty.openpty()
         self._resize(columns, lines)
@@ -93,7 +103,9 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self._news = threading.Condition()
         self.raw = b""
-        self._child = programs.start(*arguments, files=(slave, slave, slave), cwd=cwd, env=env, **more)
+        self._child = programs.start(
+            *arguments, files=(slave, slave, slave), cwd=cwd, env=env, **more
+        )
         os.close(slave)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -144,7 +156,9 @@ class Terminal:
 
     def ready(self) -> str:
         """Wait until the person can type: the last line is the editor's."""
-        return self.wait(lambda text: self.is_open() and STATUS.search(text.rstrip().rpartition("\n")[2]))
+        return self.wait(
+            lambda text: self.is_open() and STATUS.search(text.rstrip().rpartition("\n")[2])
+        )
 
     def wait_for_bytes(self, size: int) -> None:
         """Wait until the program has said so much, or the person can type."""

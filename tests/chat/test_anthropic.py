@@ -9,7 +9,9 @@ from tests.wire.rules import violations
 
 @pytest.mark.slow
 def test_tools_and_thinking_go_there_and_back_and_survive_a_restart(start, reopened):
-    first = anthropic_events(THINKS, says("Looking."), calls("t1", '{"pattern": "*.py"}'), ended="tool_use")
+    first = anthropic_events(
+        THINKS, says("Looking."), calls("t1", '{"pattern": "*.py"}'), ended="tool_use"
+    )
     with event_server(
         first, anthropic_events(says("Two of them.")), anthropic_events(says("Still two."))
     ) as server:
@@ -25,7 +27,11 @@ def test_tools_and_thinking_go_there_and_back_and_survive_a_restart(start, reope
         assert [violations(body, "anthropic") for body in server.bodies] == [[]] * 3
         thought, text, call = server.bodies[-1]["messages"][1]["content"]
         assert (thought["thinking"], thought["signature"]) == ("Hm.", "c2ln")
-        assert (text["text"], call["name"], call["input"]) == ("Looking.", "glob", {"pattern": "*.py"})
+        assert (text["text"], call["name"], call["input"]) == (
+            "Looking.",
+            "glob",
+            {"pattern": "*.py"},
+        )
     assert [event.kind for event in reopened().context().messages if event.kind != "note"] == [
         "system", "user", "assistant", "tool_call", "tool_result", "assistant", "user", "assistant",
     ]  # fmt: skip

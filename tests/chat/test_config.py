@@ -9,9 +9,17 @@ from backstory.chat.config import configuration
     ("text", "line", "problem"),
     [
         ("consent = 3", 1, "[consent] is not a table"),
-        ('\n[consent]\nallow = ["bash: ls"]\ndeny = [3]', 4, "3 in deny of [consent] is not a rule"),
+        (
+            '\n[consent]\nallow = ["bash: ls"]\ndeny = [3]',
+            4,
+            "3 in deny of [consent] is not a rule",
+        ),
         ("[consent]\nallowed = []", 2, "[consent] has allowed"),
-        ('model = "x"\n[params]\ntop_p = 1\ntemprature = 3', 4, "there is no parameter 'temprature'"),
+        (
+            'model = "x"\n[params]\ntop_p = 1\ntemprature = 3',
+            4,
+            "there is no parameter 'temprature'",
+        ),
         ("params = 3", 1, "params is 3"),
         (
             '[mcp.a]\ncommand = "x"\n\n[mcp.b]\nurl = 3',

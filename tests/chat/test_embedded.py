@@ -103,7 +103,9 @@ def test_a_question_a_mark_a_rewind_a_kill_and_the_context_is_right(start, reope
 def test_ctrl_c_stops_even_the_first_answer_and_a_signal_ends_the_process(start, reopened, model):
     terminal = start(None, env={VARIABLE: str(model)})
     terminal.send("Progress me a long story about the sea.")
-    terminal.wait(lambda text: re.search(r"^\w.*\n+. \d+ s, Ctrl-C stops", text, re.MULTILINE))  # it speaks
+    terminal.wait(
+        lambda text: re.search(r"^\w.*\n+. \d+ s, Ctrl-C stops", text, re.MULTILINE)
+    )  # it speaks
     terminal.type("\x03")
     terminal.wait(lambda _: reopened().context().messages[-1].kind == "assistant")
     kept = reopened().context().messages[-1]
@@ -128,7 +130,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_the_process_of_the_model_ends_with_its_caller_even_if_that_is_killed(model):
     command = [sys.executable, "-c", ENDS_WITH_ITS_CALLER, str(model)]
     pid = int(subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE).stdout)
-    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    wait_until(
+        lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    )
 
 
 def test_while_the_model_loads_the_seconds_are_counted(start, model):
@@ -157,7 +161,9 @@ def cached(tmp_path, monkeypatch):
     return tmp_path / "model.gguf", fetched
 
 
-@pytest.mark.parametrize(("content", "times"), [(b"right", 0), (b"zeros", 1), (b"short", 1), (b"longer", 1)])
+@pytest.mark.parametrize(
+    ("content", "times"), [(b"right", 0), (b"zeros", 1), (b"short", 1), (b"longer", 1)]
+)
 def test_a_file_in_the_cache_is_used_only_if_its_hash_is_right(cached, content, times):
     path, fetched = cached
     path.write_bytes(content)

@@ -116,7 +116,11 @@ def test_most_of_twelve_simple_questions_get_the_right_call(model):
     calls = [answered(model, question).calls for question, _, _ in CALLS]
     assert all(len(made) == 1 for made in calls)
     got = [(made[0].name, next(iter(made[0].arguments.values()))) for made in calls]
-    right = [call for call, (_, tool, argument) in zip(got, CALLS, strict=True) if call == (tool, argument)]
+    right = [
+        call
+        for call, (_, tool, argument) in zip(got, CALLS, strict=True)
+        if call == (tool, argument)
+    ]
     assert len(right) >= RIGHT, got
 
 

@@ -36,7 +36,16 @@ def printed(*things, width=200):
 )
 def test_everything_that_was_said_is_drawn(text):
     shown = printed(Prose(text))
-    for word in ("List<String>", "vec<T>", "<div>", "</div>", "comment", "x.png", "somewhere", "&lt;b&gt;"):
+    for word in (
+        "List<String>",
+        "vec<T>",
+        "<div>",
+        "</div>",
+        "comment",
+        "x.png",
+        "somewhere",
+        "&lt;b&gt;",
+    ):
         assert (word in shown) == (word in text), word
 
 
@@ -50,7 +59,9 @@ def test_no_entity_smuggles_what_steers_a_terminal(text):
 
 def interrupted(agent):
     lines = printed(*drawn(agent.context().messages)).splitlines()
-    return [lines[i - 1].strip() for i, line in enumerate(lines) if "no result was recorded" in line]
+    return [
+        lines[i - 1].strip() for i, line in enumerate(lines) if "no result was recorded" in line
+    ]
 
 
 def test_a_call_without_a_result_says_so_even_if_its_id_was_used_before():

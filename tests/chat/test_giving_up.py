@@ -22,7 +22,12 @@ def terminal():
     chat = Chat(store, store.start("main"), Actor())
     consent = Consent(console, input, input, yes=False)
     return Terminal(
-        chat, console, consent, choose=Actor, run_command=lambda store, words: None, leaving=Shutdown()
+        chat,
+        console,
+        consent,
+        choose=Actor,
+        run_command=lambda store, words: None,
+        leaving=Shutdown(),
     )
 
 
@@ -72,7 +77,9 @@ def test_what_a_command_said_is_to_be_read_if_the_store_does_not_take_it(with_sh
     assert "this could not be recorded" in shown
 
 
-def test_a_stop_just_after_a_command_was_written_does_not_say_that_it_was_not(with_shell, monkeypatch):
+def test_a_stop_just_after_a_command_was_written_does_not_say_that_it_was_not(
+    with_shell, monkeypatch
+):
     user = type(with_shell.chat.agent).user
 
     def written(*arguments, **options):

@@ -81,7 +81,10 @@ def edited_while():
     output = io.StringIO()
 
     def edited_while(beside):
-        with open(slave) as terminal, create_app_session(Vt100Input(terminal), PlainTextOutput(output)):
+        with (
+            open(slave) as terminal,
+            create_app_session(Vt100Input(terminal), PlainTextOutput(output)),
+        ):
             editor = Editor([], lambda _: [], lambda _: [], lambda: "status")
 
             def when_open():
@@ -165,7 +168,9 @@ def test_a_second_ctrl_c_in_an_empty_editor_leaves(start):
         assert terminal.ended() == 0
 
 
-def test_an_exclamation_mark_runs_a_command_that_the_model_reads_with_the_next_prompt(start, reopened):
+def test_an_exclamation_mark_runs_a_command_that_the_model_reads_with_the_next_prompt(
+    start, reopened
+):
     with scripted(Say("Two files."), Say("None.")) as server:
         terminal = start(server)
         terminal.send("!ls *.py; for n in 1 2 3; do echo line $n; done; exit 4")
@@ -212,7 +217,10 @@ def test_a_pasted_image_goes_along_and_a_path_with_blanks_is_completed(start, fo
         terminal.wait('What is @"my photo.png" on it?')
         terminal.enter()
         terminal.answered("A dot.")
-        assert [part["type"] for part in server.last["messages"][-1]["content"]] == ["text", "image_url"]
+        assert [part["type"] for part in server.last["messages"][-1]["content"]] == [
+            "text",
+            "image_url",
+        ]
         terminal.type("And @my\t")
         terminal.wait('> And @"my photo.png"')
         terminal.enter()

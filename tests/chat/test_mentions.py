@@ -27,14 +27,18 @@ def test_the_text_of_a_file_goes_along_and_the_typed_text_is_kept(agent, folder)
     assert (event.data or {})["attached"] == ["a.py"]
 
 
-@pytest.mark.parametrize("text", ["mail me@a.py", "@nothing.py", "@", "plain", "@" + "x" * 5000, "@a\0b"])
+@pytest.mark.parametrize(
+    "text", ["mail me@a.py", "@nothing.py", "@", "plain", "@" + "x" * 5000, "@a\0b"]
+)
 def test_what_names_no_file_stays_as_it_is(folder, text):
     assert mentions.read(text, folder) == (text, [], [], None)
 
 
 def test_a_name_with_blanks_is_quoted_and_a_file_that_is_named_twice_goes_once(agent, folder):
     (folder / "my notes.md").write_text("hello")
-    event = mentions.write(agent, mentions.read('Compare @"my notes.md" with @"my notes.md"!', folder))
+    event = mentions.write(
+        agent, mentions.read('Compare @"my notes.md" with @"my notes.md"!', folder)
+    )
     assert (event.content or "").count("<file") == 1
 
 
@@ -105,4 +109,6 @@ def test_a_part_of_a_name_finds_files_further_below(folder):
 def test_the_pasted_path_of_an_image_becomes_a_mention(folder, pasted, typed):
     for name in ("photo.png", "my photo.png"):
         (folder / name).write_bytes(PNG)
-    assert mentions.pasted_files(pasted.format(folder=folder), folder) == typed.format(folder=folder)
+    assert mentions.pasted_files(pasted.format(folder=folder), folder) == typed.format(
+        folder=folder
+    )

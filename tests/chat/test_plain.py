@@ -39,7 +39,10 @@ def test_a_question_in_a_pipe_is_answered_recorded_and_remembered(run, reopened)
         assert (first.stdout, first.returncode) == ("One: notes.md.\n", 0)
         second = run("ask", "Still there?", *connected(server))
         assert (second.stdout, second.returncode) == ("Yes.\n", 0)
-        assert [text for role, text in server.said() if role == "user"] == ["Which notes?", "Still there?"]
+        assert [text for role, text in server.said() if role == "user"] == [
+            "Which notes?",
+            "Still there?",
+        ]
         assert ("tool", "notes.md") in server.said()
         assert server.refused == []
     assert [e.kind for e in reopened().context().messages if e.kind != "note"] == [
@@ -78,8 +81,12 @@ def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
 
 
 @pytest.mark.parametrize(("options", "sent"), [((), ["two"]), (("--keep",), ["one", "two"])])
-def test_a_question_without_an_answer_is_not_in_the_next_request_unless_it_is_kept(run, options, sent):
-    with scripted(Refuse(500, "oh", (("Retry-After", "0"),)), *[Refuse(400, "no")], Say("Fine.")) as server:
+def test_a_question_without_an_answer_is_not_in_the_next_request_unless_it_is_kept(
+    run, options, sent
+):
+    with scripted(
+        Refuse(500, "oh", (("Retry-After", "0"),)), *[Refuse(400, "no")], Say("Fine.")
+    ) as server:
         assert run("ask", "one", *options, *connected(server)).returncode == 1
         assert run("ask", "two", *connected(server)).returncode == 0
         assert [text for role, text in server.said() if role == "user"] == sent
@@ -129,7 +136,9 @@ def test_ask_without_standard_input_asks_the_question_alone(tmp_path, folder, ad
     with scripted(Say("A.")) as server:
         line = shlex.join([*BACKSTORY, "--store", address, "ask", "Hello?", *connected(server)])
         env = environment(tmp_path)
-        done = subprocess.run(["bash", "-c", f"{line} {stdin}"], cwd=folder, env=env, capture_output=True)
+        done = subprocess.run(
+            ["bash", "-c", f"{line} {stdin}"], cwd=folder, env=env, capture_output=True
+        )
         assert (done.stdout, done.stderr) == (b"A.\n", b"")
         assert server.said()[-1] == ("user", "Hello?")
 
@@ -213,7 +222,11 @@ def test_a_system_prompt_for_an_agent_that_has_one_is_told_to_be_of_no_use(run, 
 
 def test_the_store_in_the_data_folder_is_nobody_else_s_business(tmp_path, folder):
     with scripted(Say("A", held=True)) as server:
-        command = [sys.executable, "-c", "import os; os.umask(0); from backstory.cli import main; main()"]
+        command = [
+            sys.executable,
+            "-c",
+            "import os; os.umask(0); from backstory.cli import main; main()",
+        ]
         env = environment(tmp_path)
         arguments = ["ask", "Hello", *connected(server)]
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
@@ -222,7 +235,11 @@ def test_the_store_in_the_data_folder_is_nobody_else_s_business(tmp_path, folder
             data = tmp_path / "data" / "backstory"
             assert stat.S_IMODE(data.stat().st_mode) == 0o700
             files = sorted(data.iterdir())
-            assert [file.name for file in files] == ["history.db", "history.db-shm", "history.db-wal"]
+            assert [file.name for file in files] == [
+                "history.db",
+                "history.db-shm",
+                "history.db-wal",
+            ]
             assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 3
             process.kill()
 

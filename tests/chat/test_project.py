@@ -40,7 +40,9 @@ def test_a_session_that_knows_no_folder_belongs_to_all_until_a_chat_goes_on_in_i
     assert project.latest_agent(store, tmp_path.parent) is None
 
 
-def test_what_another_tool_began_is_continued_only_by_name_until_the_chat_wrote_to_it(store, tmp_path):
+def test_what_another_tool_began_is_continued_only_by_name_until_the_chat_wrote_to_it(
+    store, tmp_path
+):
     agent = store.start("imported", system="s")
     agent.describe(cwd=str(tmp_path), source="claude-code")
     assert project.latest_agent(store, tmp_path) is None
@@ -138,7 +140,11 @@ def test_a_list_of_sessions_shows_titles_or_first_prompts_and_is_filtered_by_wor
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_each_line_of_the_picker_fits_the_screen_with_age_and_size(store, tmp_path, width):
-    for title in ("A short one", "A very long title that goes on and on " * 5, "日本語のとても長い題名" * 8):
+    for title in (
+        "A short one",
+        "A very long title that goes on and on " * 5,
+        "日本語のとても長い題名" * 8,
+    ):
         agent = store.start("main", system="s")
         agent.describe(title=title, cwd=str(tmp_path))
     menu = SessionMenu(project.session_rows(store, tmp_path))
@@ -155,4 +161,7 @@ def test_a_session_in_which_nobody_said_anything_is_not_offered(tmp_path):
         used.agent.user("Hello")
         named = store.start("named")
         named.describe(title="For later")
-        assert [row.title for row in project.session_rows(store, tmp_path)] == ["For later", "Hello"]
+        assert [row.title for row in project.session_rows(store, tmp_path)] == [
+            "For later",
+            "Hello",
+        ]

@@ -90,4 +90,6 @@ def test_a_table_that_is_wrong_says_what_is_wrong(table, says):
 
 
 def test_rules_of_two_files_are_one():
-    assert Rules(deny=(Rule("bash"),)) | Rules(allow=(Rule("x"),)) == Rules((Rule("x"),), (), (Rule("bash"),))
+    assert Rules(deny=(Rule("bash"),)) | Rules(allow=(Rule("x"),)) == Rules(
+        (Rule("x"),), (), (Rule("bash"),)
+    )

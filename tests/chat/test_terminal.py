@@ -42,7 +42,9 @@ def test_parallel_calls_an_unknown_tool_and_broken_arguments(start, reopened):
         terminal = start(server)
         terminal.send("Look around")
         terminal.answered("All done.")
-        results = {m["tool_call_id"]: m["content"] for m in server.last["messages"] if m["role"] == "tool"}
+        results = {
+            m["tool_call_id"]: m["content"] for m in server.last["messages"] if m["role"] == "tool"
+        }
         assert results["call_1"] == "a.py\nb.py"
         assert results["call_2"] == "# Notes\n"
         assert "no tool 'fly'" in results["call_3"]

@@ -10,7 +10,9 @@ def said(server):
 
 def test_compact_sums_up_and_undo_takes_it_back(start, reopened):
     turns = [Say(f"Answer {number}.") for number in range(1, 5)]
-    with scripted(*turns, Say("They asked four things."), Say("Answer 5."), Say("Answer 6.")) as server:
+    with scripted(
+        *turns, Say("They asked four things."), Say("Answer 5."), Say("Answer 6.")
+    ) as server:
         terminal = start(server, columns=120)
         for number in range(1, 5):
             terminal.send(f"question {number}")
@@ -49,7 +51,15 @@ def test_a_context_that_is_nearly_full_is_compacted_before_the_next_prompt(start
 
 def test_a_context_that_is_too_long_for_the_model_is_compacted_and_asked_again_once(start):
     too_long = Refuse(400, "maximum context length")
-    script = (Say("Hi."), too_long, Say("They greeted."), Say("Better."), too_long, Say("Both."), too_long)
+    script = (
+        Say("Hi."),
+        too_long,
+        Say("They greeted."),
+        Say("Better."),
+        too_long,
+        Say("Both."),
+        too_long,
+    )
     with scripted(*script) as server:
         terminal = start(server, columns=120)
         terminal.send("Hello")

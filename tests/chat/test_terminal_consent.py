@@ -111,7 +111,9 @@ def test_of_several_calls_each_question_shows_its_own(start, folder):
 
 def test_a_change_is_shown_with_its_line_numbers_and_the_lines_around_it(start, folder):
     (folder / "f.txt").write_text("".join(f"line {number}\n" for number in range(1, 41)))
-    with scripted(call("edit_file", path="f.txt", old="line 30", new="line thirty"), Say("Done.")) as server:
+    with scripted(
+        call("edit_file", path="f.txt", old="line 30", new="line thirty"), Say("Done.")
+    ) as server:
         terminal = start(server)
         terminal.send("Go")
         assert asked(terminal, "edit_file") == [
@@ -152,7 +154,10 @@ def test_a_file_is_compared_with_the_old_one_and_a_long_one_shown_whole_if_asked
         assert "… 39 lines not shown" in lines
         terminal.type("v")
         terminal.wait(lambda text: text.rstrip().endswith("[e]xplain"))
-        lines = [line.strip() for line in terminal.text.split("Allow write_file? view all")[1].split("\n")]
+        lines = [
+            line.strip()
+            for line in terminal.text.split("Allow write_file? view all")[1].split("\n")
+        ]
         assert all(f"{number + 2} + new line {number}" in lines for number in range(60))
         terminal.type("y")
         terminal.answered("Done.")
@@ -199,11 +204,15 @@ def test_always_is_for_what_is_like_it_and_what_allowed_a_call_is_recorded(start
     assert results[-1].content == "not run: the user said no: too much at once"
 
 
-def test_rules_of_the_person_and_of_the_project_decide_and_broken_files_are_not_used(start, folder, tmp_path):
+def test_rules_of_the_person_and_of_the_project_decide_and_broken_files_are_not_used(
+    start, folder, tmp_path
+):
     (tmp_path / "config" / "backstory").mkdir(parents=True)
     person = tmp_path / "config" / "backstory" / "chat.toml"
     person.write_text('[consent]\nallow = ["bash: touch"]\n')
-    (folder / ".backstory.toml").write_text('[consent]\nallow = ["bash: ls"]\ndeny = ["bash: touch evil"]\n')
+    (folder / ".backstory.toml").write_text(
+        '[consent]\nallow = ["bash: ls"]\ndeny = ["bash: touch evil"]\n'
+    )
     answers = (call("bash", command="touch good"), call("bash", command="touch evil"), Say("Done."))
     with scripted(*answers, Say("Hi.")) as server:
         terminal = start(server, columns=120)

@@ -49,7 +49,8 @@ def test_the_tokens_of_the_context_sum_to_the_number_below_the_editor(start):
         terminal.wait("in all about")
         shown = terminal.ready()
         lines = [
-            int(number) for number in re.findall(r"^ +\d+ (?:system|user|assistant) +(\d+)  ", shown, re.M)
+            int(number)
+            for number in re.findall(r"^ +\d+ (?:system|user|assistant) +(\d+)  ", shown, re.M)
         ]
         kinds = [int(number) for number in re.findall(r"(?::|with) (\d+) tokens?$", shown, re.M)]
         [frame] = map(int, re.findall(r"around them: (\d+) tokens", shown))
@@ -125,7 +126,9 @@ def test_a_narrow_status_line_cuts_the_name_and_keeps_the_numbers(start, address
         assert re.search(r"^a very.*… · scripted-1 · \d+ tokens · ⚑ here$", last.split("\n")[-1])
 
 
-def test_what_is_pasted_is_one_prompt_and_the_external_editor_can_change_it(start, folder, tmp_path):
+def test_what_is_pasted_is_one_prompt_and_the_external_editor_can_change_it(
+    start, folder, tmp_path
+):
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\necho "from the editor" >> "$1"\n')
     editor.chmod(0o755)
@@ -135,7 +138,9 @@ def test_what_is_pasted_is_one_prompt_and_the_external_editor_can_change_it(star
         terminal.type("\x1b[200~first line\nsecond line\x1b[201~")
         terminal.wait("second line")
         terminal.type("\x18\x05")
-        terminal.wait(lambda text: edited(text).endswith("from the editor"))  # to be looked at first
+        terminal.wait(
+            lambda text: edited(text).endswith("from the editor")
+        )  # to be looked at first
         terminal.enter()
         terminal.answered("Answer 1.")
         assert server.said()[-1][1].split("\n")[0] == "first line"

@@ -91,14 +91,20 @@ def total(rows): return sum(rows)
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_thinking_links_tables_and_code_fit_the_window(start, columns):
     with event_server(anthropic_events(THINKS, says(RICH_ANSWER))) as server:
-        terminal = start(None, "--model", "anthropic:claude-x", "--base-url", server.url, columns=columns)
+        terminal = start(
+            None, "--model", "anthropic:claude-x", "--base-url", server.url, columns=columns
+        )
         terminal.send("Show me")
         text = terminal.answered("def total(rows): return sum(rows)")
         assert "the docs (https://example.org/page):" in text
         assert b"\x1b]8;" in terminal.raw  # a link to click on
         words = " ".join(text.split())
-        assert all(word in words for word in ("report.py", "heading", "∴ 1 word of thinking", "room"))
-        assert not re.search(r"page\):\n\s*\n\s*\n", text)  # one empty line before a table is enough
+        assert all(
+            word in words for word in ("report.py", "heading", "∴ 1 word of thinking", "room")
+        )
+        assert not re.search(
+            r"page\):\n\s*\n\s*\n", text
+        )  # one empty line before a table is enough
         assert re.search(r"claude-x .*tokens$", text.rstrip())
 
 

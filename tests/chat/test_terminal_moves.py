@@ -75,7 +75,9 @@ class Person:
         shown = [line for line in lines if line and not OWN.search(line)]
         live = self.reopened(ref).context().messages
         spoken = [event for event in live if event.kind != "note"]
-        passed = {one.seq for one, other in pairwise(spoken) if one.kind == "jump" and other.kind in MOVES}
+        passed = {
+            one.seq for one, other in pairwise(spoken) if one.kind == "jump" and other.kind in MOVES
+        }
         assert shown == [line for event in live if event.seq not in passed for line in drawn(event)]
 
     def ask(self, text, ref="@"):
@@ -85,7 +87,9 @@ class Person:
         self.terminal.ready()
         agent = self.reopened(ref)
         before = agent.context(agent.head - 1).messages  # what there was to answer
-        assert list(received(self.server)) == [message for event in before for message in sent(event)]
+        assert list(received(self.server)) == [
+            message for event in before for message in sent(event)
+        ]
         assert self.server.refused == []
         self.agree(ref)
 
@@ -112,7 +116,10 @@ def test_after_each_command_screen_context_and_request_agree(start, folder, reop
         assert "two" not in page_of(terminal.text)
         person.ask("three")
         person.do("/undo", "── undone ──")
-        assert "undone; 2 messages out of the context, 0 back in; /redo brings it back" in terminal.text
+        assert (
+            "undone; 2 messages out of the context, 0 back in; /redo brings it back"
+            in terminal.text
+        )
         person.do("/undo", "undone; 0 messages out of the context, 2 back in; /redo")
         person.do("/redo", "── done again ──")
         person.do("/undo", "/redo brings it back")
@@ -175,7 +182,10 @@ def test_back_is_chosen_with_the_arrows_and_leaving_it_keeps_the_draft(start, re
         assert [e.content for e in reopened().context().messages if e.kind == "user"] == ["first"]
         terminal.type(" thought\r")
         terminal.answered("Answer 4.")
-        assert [text for role, text in server.said() if role == "user"] == ["first", "second thought"]
+        assert [text for role, text in server.said() if role == "user"] == [
+            "first",
+            "second thought",
+        ]
 
 
 def test_back_lists_no_carried_notes_and_scrolls(start, address):
@@ -183,7 +193,9 @@ def test_back_lists_no_carried_notes_and_scrolls(start, address):
         agent = store.start(system="s")
         agent.mark("m")
         agent.user("Note carried across a rewind: x", data={"carried": True})
-        agent.extend([pair for n in range(30) for pair in (("user", f"prompt {n}"), ("assistant", "a"))])
+        agent.extend(
+            [pair for n in range(30) for pair in (("user", f"prompt {n}"), ("assistant", "a"))]
+        )
     with scripted() as server:
         terminal = start(server)
         terminal.send("/back")
@@ -224,7 +236,11 @@ def test_what_another_process_writes_is_drawn_before_the_next_prompt(start, reop
         text = terminal.ready()
         assert prompts_on(text) == ["one", "from elsewhere", "two"]
         assert text.index("someone else wrote to this agent:") < text.index("> from elsewhere")
-        assert [text for role, text in server.said() if role == "user"] == ["one", "from elsewhere", "two"]
+        assert [text for role, text in server.said() if role == "user"] == [
+            "one",
+            "from elsewhere",
+            "two",
+        ]
 
 
 def test_what_another_process_takes_out_of_the_context_is_not_on_the_page(start, reopened):
@@ -250,7 +266,9 @@ def test_the_agents_of_all_sessions_are_listed_and_can_be_switched_to(start, add
     with scripted() as server:
         terminal = start(server, columns=100)
         terminal.send("/agents")
-        text = terminal.wait(lambda text: "other" in text.rpartition("/agents")[2]).rpartition("/agents")[2]
+        text = terminal.wait(lambda text: "other" in text.rpartition("/agents")[2]).rpartition(
+            "/agents"
+        )[2]
         assert text.index("work ◂ here") < text.index("idea") < text.index("other")
         terminal.ready()
         terminal.type("/switch ide\t")

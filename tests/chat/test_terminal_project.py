@@ -4,7 +4,9 @@ from tests.chat.screen import kinds
 from tests.runtime.scripted import Say, scripted
 
 
-def test_each_folder_has_its_own_session_and_the_instructions_of_its_project(start, folder, reopened):
+def test_each_folder_has_its_own_session_and_the_instructions_of_its_project(
+    start, folder, reopened
+):
     (folder / "AGENTS.md").write_text("Always answer in verse.")
     with scripted(Say("Roses."), Say("Violets.")) as server:
         terminal = start(server)
@@ -91,7 +93,11 @@ def test_titles_tags_and_the_list_of_sessions(start, reopened):
 
 
 def test_a_task_is_done_by_a_sub_agent_that_can_be_switched_to(start, reopened):
-    task = ("call_1", "task", '{"description": "Count the files", "prompt": "How many files are here?"}')
+    task = (
+        "call_1",
+        "task",
+        '{"description": "Count the files", "prompt": "How many files are here?"}',
+    )
     with scripted(Say(calls=(task,)), Say("Three files."), Say("There are three.")) as server:
         terminal = start(server)
         terminal.send("How many?")

@@ -22,7 +22,10 @@ from tests.runtime.scripted import Refuse, Say, scripted
         ),
         (Refuse(404, "gone"), "has no model scripted-1 (HTTP 404: gone)"),
         (Refuse(400, "no such field"), "refused the request (HTTP 400: no such field)"),
-        (Refuse(429, "pay", code="insufficient_quota"), "the account has no credit left (HTTP 429: pay)"),
+        (
+            Refuse(429, "pay", code="insufficient_quota"),
+            "the account has no credit left (HTTP 429: pay)",
+        ),
     ],
 )
 def test_a_prompt_that_was_refused_is_in_the_editor_again_and_not_in_the_next_request(
@@ -40,7 +43,12 @@ def test_a_prompt_that_was_refused_is_in_the_editor_again_and_not_in_the_next_re
         terminal.send("Again")
         terminal.answered("Better.")
         assert [text for role, text in server.said() if role == "user"] == ["Hello", "Again"]
-        assert [e.content for e in reopened().conversation()][1:] == ["Hello", "Hi.", "Again", "Better."]
+        assert [e.content for e in reopened().conversation()][1:] == [
+            "Hello",
+            "Hi.",
+            "Again",
+            "Better.",
+        ]
 
 
 def test_a_prompt_that_got_no_answer_can_be_kept(start, reopened):
@@ -148,11 +156,17 @@ def test_killed_in_mid_answer_it_goes_on_with_everything_that_had_happened(start
         again.wait("restored 4 messages")
         again.send("Third")
         again.answered("Here I am.")
-        assert [text for role, text in server.said() if role == "user"] == ["First", "Second", "Third"]
+        assert [text for role, text in server.said() if role == "user"] == [
+            "First",
+            "Second",
+            "Third",
+        ]
         assert server.refused == []
 
 
-def test_killed_in_mid_tool_the_call_is_shown_as_interrupted_and_not_run_again(start, folder, reopened):
+def test_killed_in_mid_tool_the_call_is_shown_as_interrupted_and_not_run_again(
+    start, folder, reopened
+):
     command = ("call_1", "bash", '{"command": "echo x >> ran; sleep 30"}')
     with scripted(Say(calls=(command,)), Say("I see.")) as server:
         terminal = start(server, "--yes")
@@ -362,14 +376,20 @@ def interrupt(terminal):
     for _ in range(30):
         terminal.type("\x03")
         with suppress(AssertionError):
-            terminal.wait(lambda text: text.count("press Ctrl-C again to leave") > before, seconds=4)
+            terminal.wait(
+                lambda text: text.count("press Ctrl-C again to leave") > before, seconds=4
+            )
             return
     raise AssertionError("nobody hears Ctrl-C")
 
 
 def test_ctrl_c_while_nothing_is_read_does_not_end_the_chat(start, address):
     with backstory.open(address) as store:
-        pairs = (pair for n in range(300) for pair in (("user", f"q {n} " * 9), ("assistant", "a *b* " * 60)))
+        pairs = (
+            pair
+            for n in range(300)
+            for pair in (("user", f"q {n} " * 9), ("assistant", "a *b* " * 60))
+        )
         store.start(system="s").extend(pairs)
     with scripted(Say("Answer 1.")) as server:
         terminal = start(server)

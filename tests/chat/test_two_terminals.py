@@ -46,7 +46,11 @@ def test_what_the_other_chat_writes_appears_as_it_comes_and_the_draft_stays(star
         other.send("two")
         other.answered("Answer 2.")
         text = first.wait("Answer 2.")
-        assert text.index("someone else wrote to this agent:") < text.index("> two") < text.index("Answer 2.")
+        assert (
+            text.index("someone else wrote to this agent:")
+            < text.index("> two")
+            < text.index("Answer 2.")
+        )
         assert text.count("someone else wrote") == 1
         first.type("e")
         first.wait("> a draft of mine")
@@ -95,7 +99,9 @@ def test_a_chat_that_was_left_is_not_open_any_more(start, reopened):
 def test_a_chat_on_another_host_counts_as_open():
     with backstory.open(":memory:") as store:
         agent = store.start("main")
-        agent.describe(**{"open:elsewhere:7": {"since": "2030-01-02T03:04:05"}, "open:x": 1, "title": "t"})
+        agent.describe(
+            **{"open:elsewhere:7": {"since": "2030-01-02T03:04:05"}, "open:x": 1, "title": "t"}
+        )
         assert [str(one) for one in other_chats(agent)] == [
             "process 7 on elsewhere, since 2030-01-02 03:04 UTC"
         ]

@@ -41,7 +41,11 @@ class Shell:
 
     def __init__(self, url, home):
         self.env = {
-            **{key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "LESS", "PAGER")},
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if key not in ("NO_COLOR", "LESS", "PAGER")
+            },
             "BACKSTORY_STORE": url,
             "HOME": str(home),
             "TERM": "xterm-256color",
@@ -60,7 +64,9 @@ class Shell:
         pid, terminal = pty.fork()
         if pid == 0:
             os.execve(
-                COMMAND, [COMMAND, *arguments], {**self.env, "COLUMNS": str(width), "LINES": "50", **env}
+                COMMAND,
+                [COMMAND, *arguments],
+                {**self.env, "COLUMNS": str(width), "LINES": "50", **env},
             )
         shown = b""
         if keys:

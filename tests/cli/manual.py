@@ -63,7 +63,9 @@ class Runner:
         """What differs from run to run, made equal."""
         text = text.replace(f"{self.folder.resolve()}/", "")
         text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", self.fixed_id, text)
-        text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "2026-10-01T12:00:00.000000Z", text)
+        text = re.sub(
+            r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "2026-10-01T12:00:00.000000Z", text
+        )
         text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-10-01 12:00", text)
         text = re.sub(r'"created_us":\d+', '"created_us":1790856000000000', text)
         text = re.sub(r'size(\t|":)\d+', r"size\g<1>98304", text)

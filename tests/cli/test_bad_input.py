@@ -9,14 +9,22 @@ from tests.cli.conftest import Shell
 
 REFUSED = {
     "a key that is too long": (2, ["new", "--key", "x" * 1001], "use its hash"),
-    "an event's key that is too long": (2, ["append", "main", "x", "--key", "x" * 1001], "use its hash"),
+    "an event's key that is too long": (
+        2,
+        ["append", "main", "x", "--key", "x" * 1001],
+        "use its hash",
+    ),
     "a key of an event that says something else": (
         1,
         ["append", "main", "x", "--key", "k"],
         "use another key",
     ),
     "a key of another agent": (1, ["fork", "main", "--key", "taken"], "taken"),
-    "a name of our own notes": (2, ["append", "main", "backstory.x", "--kind", "note"], "use another name"),
+    "a name of our own notes": (
+        2,
+        ["append", "main", "backstory.x", "--kind", "note"],
+        "use another name",
+    ),
     "settings that are not JSON": (2, ["settings", "main", "--params", "{"], "nothing was written"),
     "settings that are not an object": (
         2,
@@ -25,8 +33,16 @@ REFUSED = {
     ),
     "a compaction of nothing": (1, ["compact", "empty", "In short."], "when something was said"),
     "a compaction without a summary": (2, ["compact", "main", " "], "the summary is empty"),
-    "an erasure of what is not there": (1, ["erase", "main@99", "--why", "x", "--yes"], "from 0 to"),
-    "an erasure without a reason": (2, ["erase", "main@1", "--why", " ", "--yes"], "say why, in 1 to"),
+    "an erasure of what is not there": (
+        1,
+        ["erase", "main@99", "--why", "x", "--yes"],
+        "from 0 to",
+    ),
+    "an erasure without a reason": (
+        2,
+        ["erase", "main@1", "--why", " ", "--yes"],
+        "say why, in 1 to",
+    ),
     "a deletion of nobody": (1, ["delete", "nobody", "--yes"], "lists the agents"),
     "an undo of nothing": (1, ["undo", "empty"], "nothing to undo"),
     "a redo of nothing": (1, ["redo", "main"], "nothing to redo"),

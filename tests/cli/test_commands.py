@@ -187,7 +187,9 @@ def test_diff_of_branches_and_of_moments(story):
         "4 messages in common; 0 only in main@4, 1 only in main",
         "+ 8 user",
     ]
-    assert story("diff", "main@4").lines[0] == "4 messages in common; 0 only in main@4, 1 only in main"
+    assert (
+        story("diff", "main@4").lines[0] == "4 messages in common; 0 only in main@4, 1 only in main"
+    )
     [found] = story("diff", "main", "idea", "--json").json
     assert found["common"] == 4
     assert [change["op"] for change in found["changes"]] == ["changed"]
@@ -208,7 +210,10 @@ def test_diff_in_part_and_what_took_a_message_away(story):
 def test_search_in_one_session(story):
     story("new", "other", "--system", "b.py is elsewhere.")
     assert [row[0] for row in story("search", "b.py", "--session", "other").rows] == ["other@1"]
-    assert {row[0] for row in story("search", "b.py", "--session", "idea").rows} == {"main@4", "main@6"}
+    assert {row[0] for row in story("search", "b.py", "--session", "idea").rows} == {
+        "main@4",
+        "main@6",
+    }
     assert "no agent " in story("search", "b.py", "--session", "missing", code=1).err
 
 
@@ -286,9 +291,13 @@ def test_stats_counts_tokens_as_the_context_does(story):
     assert "tokens" not in dict(story("stats").rows)
     found = story("stats", "--tokens", "--json").json[0]
     for agent in found["largest"]:
-        assert agent["tokens"] == story("context", agent["id"], "--tokens", "--json").json[0]["tokens"]
+        assert (
+            agent["tokens"] == story("context", agent["id"], "--tokens", "--json").json[0]["tokens"]
+        )
     assert dict(story("stats", "--tokens").rows)["tokens"] == str(found["tokens"])
-    assert f"; {found['tokens']} tokens in all contexts" in story.on_terminal("stats", "--tokens").out
+    assert (
+        f"; {found['tokens']} tokens in all contexts" in story.on_terminal("stats", "--tokens").out
+    )
 
 
 ARGUMENTS = {

@@ -39,7 +39,9 @@ def test_notes_and_settings_are_listed(story):
         agent.note("mine", {"n": 2})
     assert [row[1:2] + row[3:] for row in story("notes", "main").rows] == [["mine", '{"n":2}']]
     assert len(story("notes", "main", "--all").rows) == 3
-    assert [note["data"] for note in story("notes", "main", "--all", "--name", "mine", "--json").json] == [
+    assert [
+        note["data"] for note in story("notes", "main", "--all", "--name", "mine", "--json").json
+    ] == [
         {"n": 1},
         {"n": 2},
     ]

@@ -69,7 +69,9 @@ def test_import_refuses_nonsense(story, tmp_path):
 
 def test_a_failed_import_leaves_no_new_store(sqlite_shell, tmp_path):
     path = tmp_path / "fresh.db"
-    sqlite_shell("import", "--store", path, stdin='{"format":"backstory-export","version":1}\n', code=2)
+    sqlite_shell(
+        "import", "--store", path, stdin='{"format":"backstory-export","version":1}\n', code=2
+    )
     assert not list(tmp_path.glob("fresh.db*"))
     sqlite_shell("new", "kept", "--store", path)
     sqlite_shell("import", "--store", path, stdin="hello", code=2)
@@ -97,7 +99,9 @@ def test_export_and_backup_say_as_json_what_they_wrote(story, tmp_path):
         {"path": str(file), "sessions": 1, "agents": 3, "events": 8}
     ]
     assert "name one with -o" in story("export", "--json", code=2).err
-    assert story("backup", copy, "--json").json == [{"path": str(copy), "size": copy.stat().st_size}]
+    assert story("backup", copy, "--json").json == [
+        {"path": str(copy), "size": copy.stat().st_size}
+    ]
 
 
 def test_backup(story, tmp_path):

@@ -35,13 +35,17 @@ def test_json_has_an_object_for_each_session_and_one_with_the_sums(sqlite_shell,
     assert sums["tools"][0]["sessions"] == 1
 
 
-def test_without_a_path_it_looks_where_the_tools_keep_theirs_and_asks(sqlite_shell, transcript, tmp_path):
+def test_without_a_path_it_looks_where_the_tools_keep_theirs_and_asks(
+    sqlite_shell, transcript, tmp_path
+):
     write_lines(tmp_path / ".claude" / "projects" / "src" / f"{SESSION}.jsonl", REWOUND)
     env = {"HOME": str(tmp_path)}
     shown = sqlite_shell.on_terminal("import", keys=b"n\n", **env).out
     assert "claude-code" in shown
     assert "Import them?" in shown
-    assert sqlite_shell("import", "--dry-run", **env).err.endswith("nothing was written (--dry-run)\n")
+    assert sqlite_shell("import", "--dry-run", **env).err.endswith(
+        "nothing was written (--dry-run)\n"
+    )
     assert "no store at" in sqlite_shell("sessions", code=1).err
     nobody_to_ask = sqlite_shell("import", stdin="", code=2, **env).err
     assert "standard input is empty" in nobody_to_ask
@@ -49,7 +53,9 @@ def test_without_a_path_it_looks_where_the_tools_keep_theirs_and_asks(sqlite_she
     assert "7" in sqlite_shell("import", "--yes", "--settle", "0", **env).rows[0]
 
 
-def test_a_dry_run_counts_all_that_an_import_would_and_makes_no_store(sqlite_shell, transcript, tmp_path):
+def test_a_dry_run_counts_all_that_an_import_would_and_makes_no_store(
+    sqlite_shell, transcript, tmp_path
+):
     other = tmp_path / "other.db"
     rehearsed = sqlite_shell("import", "--dry-run", "--store", other, transcript)
     assert not other.exists()
@@ -67,7 +73,9 @@ def test_nothing_found_and_what_cannot_be_read_is_exit_code_1(sqlite_shell, tmp_
     empty = tmp_path / "empty"
     empty.mkdir()
     sqlite_shell("import", empty, code=1)
-    assert "no transcripts were found" in sqlite_shell("import", "--yes", code=1, HOME=str(empty)).err
+    assert (
+        "no transcripts were found" in sqlite_shell("import", "--yes", code=1, HOME=str(empty)).err
+    )
     note = tmp_path / "note.txt"
     note.write_text("hello")
     assert "not a transcript that is known" in sqlite_shell("import", note, code=1).err

@@ -105,7 +105,11 @@ def test_looking_at_an_empty_file_does_not_make_it_a_store(sqlite_shell, tmp_pat
 )
 def test_a_closed_stream_is_no_failure(story, line, code):
     ran = subprocess.run(
-        ["bash", "-c", f"{COMMAND} {line}"], env=story.env, capture_output=True, text=True, check=False
+        ["bash", "-c", f"{COMMAND} {line}"],
+        env=story.env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (ran.returncode, "Traceback" in ran.stderr) == (code, False)
     assert len(story("log", "main").lines) == (8 if "zz" in line else 7)
@@ -113,11 +117,15 @@ def test_a_closed_stream_is_no_failure(story, line, code):
 
 def test_errors_speak_of_commands(story):
     assert "`backstory agents` lists the agents" in story("log", "nobody", code=1).err
-    assert re.search("`backstory mark [-0-9a-f]{36}` sets one", story("rewind", "reviewer", code=1).err)
+    assert re.search(
+        "`backstory mark [-0-9a-f]{36}` sets one", story("rewind", "reviewer", code=1).err
+    )
     assert "of the batch" not in story("append", "main", "x", "--data", "[1]", code=2).err
 
 
-@pytest.mark.parametrize("url", ["postgrsql://u:hunter2@h/x", "postgresql:/u:hunter2@h/x", "u:hunter2@h/x"])
+@pytest.mark.parametrize(
+    "url", ["postgrsql://u:hunter2@h/x", "postgresql:/u:hunter2@h/x", "u:hunter2@h/x"]
+)
 def test_the_password_of_a_mistyped_store_is_not_printed(sqlite_shell, url):
     for command in (("agents",), ("new", "x")):
         error = sqlite_shell(*command, "--store", url, code=1).err
@@ -127,7 +135,9 @@ def test_the_password_of_a_mistyped_store_is_not_printed(sqlite_shell, url):
 
 def test_the_opening_of_a_session_is_not_undone(sqlite_shell):
     sqlite_shell("new", "main")
-    sqlite_shell("append", "main", "--jsonl", stdin='{"kind": "clear"}\n{"kind": "system", "content": "s"}\n')
+    sqlite_shell(
+        "append", "main", "--jsonl", stdin='{"kind": "clear"}\n{"kind": "system", "content": "s"}\n'
+    )
     for option in ((), ("--dry-run",)):
         assert "nothing to undo" in sqlite_shell("undo", "main", *option, code=1).err
     assert sqlite_shell("context", "main", "--json").json[0]["content"] == "s"
@@ -170,7 +180,9 @@ def test_every_command_that_prints_has_json_and_every_one_an_example(story):
     for name in COMMANDS:
         text = story(name, "--help").out
         assert "  Example:\n    $ backstory " in text or "eval" in text, name
-        assert ("--json" in text) == (name not in ("shell-completion", "chat", "web", "mcp", "seal")), name
+        assert ("--json" in text) == (
+            name not in ("shell-completion", "chat", "web", "mcp", "seal")
+        ), name
 
 
 def test_plain_help_and_version(story):
@@ -188,9 +200,13 @@ def test_tree_is_another_name_of_agents(story):
 
 def test_the_module_backstory_is_the_command(story):
     module = [sys.executable, "-m", "backstory"]
-    ran = subprocess.run([*module, "agents"], env=story.env, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [*module, "agents"], env=story.env, capture_output=True, text=True, check=True
+    )
     assert ran.stdout == story("agents").out
-    ran = subprocess.run([*module, "--help"], env=story.env, capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [*module, "--help"], env=story.env, capture_output=True, text=True, check=True
+    )
     assert ran.stdout.startswith("Usage: backstory [OPTIONS]")
 
 
@@ -198,7 +214,9 @@ def test_what_is_not_needed_is_not_imported():
     def loaded(*arguments):
         code = f"import sys; sys.argv = {['backstory', *arguments]!r}\nfrom backstory.cli import main\n"
         code += "try: main()\nexcept SystemExit: pass\nprint(*sys.modules, file=sys.stderr)"
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         return set(ran.stderr.split())
 
     assert not loaded("--version") & {"click", "rich", "apsw", "json.tool", "backstory.store"}
@@ -213,14 +231,23 @@ def test_what_is_not_needed_is_not_imported():
 def long_url(tmp_path_factory):
     url = str(tmp_path_factory.mktemp("long") / "history.db")
     with backstory.open(url) as store:
-        store.start("long").extend([("user", f"message {n} " + "x" * 200, None) for n in range(50_000)])
+        store.start("long").extend(
+            [("user", f"message {n} " + "x" * 200, None) for n in range(50_000)]
+        )
     return url
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     "command",
-    ["log", "context", "context --json", "context --format openai", "export", "export --format openai"],
+    [
+        "log",
+        "context",
+        "context --json",
+        "context --format openai",
+        "export",
+        "export --format openai",
+    ],
 )
 def test_a_closed_pipe_ends_it_quietly(long_url, tmp_path, command, unbuffered):
     env = Shell(long_url, tmp_path).env | {"PYTHONUNBUFFERED": unbuffered}
@@ -265,7 +292,9 @@ def test_ctrl_c_during_an_import_leaves_nothing(long_url, tmp_path, new_url):
     other("new", "there")
     log = Path(f"{other.env['BACKSTORY_STORE']}-wal")
     process = subprocess.Popen([COMMAND, "import", str(tmp_path / "all.jsonl")], env=other.env)
-    wait_until(lambda: process.poll() is not None or (log.exists() and log.stat().st_size > 100_000))
+    wait_until(
+        lambda: process.poll() is not None or (log.exists() and log.stat().st_size > 100_000)
+    )
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) in (0, 130)
     agents = [row[1] for row in other("agents").rows]
@@ -294,7 +323,9 @@ def test_completion_knows_commands_agents_and_marks(story):
             "COMP_WORDS": " ".join(words),
             "COMP_CWORD": str(len(words) - 1),
         }
-        ran = subprocess.run([COMMAND], capture_output=True, text=True, env={**story.env, **env}, check=False)
+        ran = subprocess.run(
+            [COMMAND], capture_output=True, text=True, env={**story.env, **env}, check=False
+        )
         return [line.partition(",")[2] for line in ran.stdout.splitlines()]
 
     assert complete("backstory", "con") == ["context"]

@@ -63,7 +63,11 @@ def reader(new_database, tmp_path):
 def test_everything_can_be_read(reader):
     shell, owner = reader
     for arguments in READ:
-        assert shell(*arguments).out == owner(*arguments).out or arguments[0] in ("seal", "export", "stats")
+        assert shell(*arguments).out == owner(*arguments).out or arguments[0] in (
+            "seal",
+            "export",
+            "stats",
+        )
 
 
 def test_nothing_can_be_written_and_that_is_said_in_one_line(reader):

@@ -52,7 +52,10 @@ def test_erase_needs_a_reason_a_position_and_a_yes(shell):
     assert "main@2 user Which Python files are here?" in refused.err
     assert "repeat it with --yes" in refused.err
     assert "nothing was changed" in shell("erase", "main@2", "--why", "x", "--dry-run").err
-    assert shell("erase", "main@2", "idea@5", "--why", "a secret", "--yes").lines == ["main@2", "idea@5"]
+    assert shell("erase", "main@2", "idea@5", "--why", "a secret", "--yes").lines == [
+        "main@2",
+        "idea@5",
+    ]
     assert "(erased: a secret)" in shell("log", "idea").out
     assert shell("verify").code == 0
 
@@ -65,9 +68,16 @@ def test_erase_as_json_prints_what_is_left(sqlite_shell):
 
 def test_the_question_shows_what_would_go_along(sqlite_shell):
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    answer = {"role": "assistant", "content": "I will look.", "reasoning_content": "hm", "tool_calls": [call]}
+    answer = {
+        "role": "assistant",
+        "content": "I will look.",
+        "reasoning_content": "hm",
+        "tool_calls": [call],
+    }
     with backstory.open(sqlite_shell.env["BACKSTORY_STORE"]) as store:
-        store.start("main").record({"choices": [{"message": answer, "finish_reason": "tool_calls"}]})
+        store.start("main").record(
+            {"choices": [{"message": answer, "finish_reason": "tool_calls"}]}
+        )
     refused = sqlite_shell("erase", "main@2", "--why", "x", code=2)
     assert "main@1 assistant I will look." in refused.err
 
@@ -82,7 +92,9 @@ def test_erase_asks_on_a_terminal(sqlite_shell):
 
 def test_expire_says_what_would_go_and_removes_it_with_a_yes(shell):
     fill(shell)
-    assert shell("expire", "--before", "2020-01-01", "--yes").lines == ["0 agents and 0 events deleted"]
+    assert shell("expire", "--before", "2020-01-01", "--yes").lines == [
+        "0 agents and 0 events deleted"
+    ]
     assert (
         shell("expire", "--before", "2100-01-01", "--dry-run").lines[0]
         == "3 agents and 8 events would be removed"

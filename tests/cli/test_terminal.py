@@ -28,7 +28,9 @@ def test_colours_only_on_a_terminal_and_not_with_no_color(story):
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_line_of_the_log_fits_the_terminal(story, width):
     story("append", "main", "word " * 100)
-    lines = story.on_terminal("log", "main", "--no-pager", width=width, NO_COLOR="1", TERM="dumb").lines
+    lines = story.on_terminal(
+        "log", "main", "--no-pager", width=width, NO_COLOR="1", TERM="dumb"
+    ).lines
     assert max(map(len, lines)) <= width
     assert lines[-1].endswith("…")
 
@@ -41,7 +43,10 @@ def test_a_line_of_the_log_has_the_year(story):  # what is imported can be older
 
 def test_a_long_name_is_cut_before_the_numbers(story):
     story("rename", "idea", "long" * 30)
-    for command, numbers in (("agents", "… forked at 4  head 5  just now  "), ("stats", "context  id")):
+    for command, numbers in (
+        ("agents", "… forked at 4  head 5  just now  "),
+        ("stats", "context  id"),
+    ):
         shown = re.sub(r"\x1b\[[0-9;]*m", "", story.on_terminal(command, width=80).out)
         assert numbers in shown
         assert "longlong" in shown

@@ -10,7 +10,9 @@ def test_a_story_told_by_commands_is_the_one_told_by_the_library(shell, new_url,
     fill_by_hand(shell)
     fill(other)
     for ref in ("main", "idea", "reviewer"):
-        ours, theirs = ([row[:3] + row[4:] for row in one("log", ref).rows] for one in (shell, other))
+        ours, theirs = (
+            [row[:3] + row[4:] for row in one("log", ref).rows] for one in (shell, other)
+        )
         assert ours == theirs
 
 
@@ -29,14 +31,20 @@ def test_rename(story):
 
 def test_append_takes_an_argument_standard_input_or_json_lines(story):
     assert story("append", "main", "as an argument").out == "8\n"
-    assert story("append", "main", "--kind", "assistant", stdin="from a pipe\nin two lines\n").out == "9\n"
+    assert (
+        story("append", "main", "--kind", "assistant", stdin="from a pipe\nin two lines\n").out
+        == "9\n"
+    )
     assert story("show", "main@9", "--content").out == "from a pipe\nin two lines"
     batch = '{"kind":"user","content":"one"}\n\n{"kind":"mark","data":{"label":"m"}}\n'
     assert story("append", "main", "--jsonl", stdin=batch).out == "11\n"
     broken = '{"kind":"user","content":"one"}\n{"kind":"poem"}\n'
     assert "nothing was written" in story("append", "main", "--jsonl", stdin=broken, code=2).err
     assert "line 2 is not JSON" in story("append", "main", "--jsonl", stdin="{}\n{", code=2).err
-    assert "line 1 is not an object" in story("append", "main", "--jsonl", stdin='{"text":"x"}', code=2).err
+    assert (
+        "line 1 is not an object"
+        in story("append", "main", "--jsonl", stdin='{"text":"x"}', code=2).err
+    )
     assert "not UTF-8" in story("append", "main", stdin=b"\xff\xfe", code=2).err
     assert story("log", "main", "-n", "1").rows[0][0] == "11"
 
@@ -51,7 +59,10 @@ def test_append_with_data(story):
     data = '{"id":"c2","name":"rm","arguments":{}}'
     assert story("append", "main", "--kind", "tool_call", "--data", data).out == "8\n"
     assert "--data is not JSON" in story("append", "main", "x", "--data", "{", code=2).err
-    assert "pass its id in data" in story("append", "main", "--kind", "tool_call", "--data", "{}", code=2).err
+    assert (
+        "pass its id in data"
+        in story("append", "main", "--kind", "tool_call", "--data", "{}", code=2).err
+    )
 
 
 def test_what_writes_at_the_head_refuses_a_position(story):
@@ -203,7 +214,10 @@ def test_a_key_of_a_fork_or_sub_agent_is_its_own(story):
     story("fork", "main", "--key", "k")
     for command in (["fork", "main"], ["spawn", "main"]):
         assert "'k'" in story(*command, "--key", "k", code=1).err
-    assert story("spawn", "main", "--key", "other").out == story("agents", "--json").json[-1]["id"] + "\n"
+    assert (
+        story("spawn", "main", "--key", "other").out
+        == story("agents", "--json").json[-1]["id"] + "\n"
+    )
 
 
 def test_a_label_names_an_earlier_position(story):
@@ -218,7 +232,11 @@ def test_settings_are_set_and_shown(story):
     story("settings", "main", "--model", "large", "--params", '{"temperature": 0}')
     tools = '[{"name": "glob", "description": "Find files.", "parameters": {"type": "object"}}]'
     rows = story("settings", "main", "--tools", tools).rows
-    assert rows == [["model", "large"], ["tool", "glob", "Find files."], ["param", "temperature", "0"]]
+    assert rows == [
+        ["model", "large"],
+        ["tool", "glob", "Find files."],
+        ["param", "temperature", "0"],
+    ]
     for name, value in (("params", "{"), ("params", "[1]"), ("tools", "{}"), ("model", " ")):
         assert story("settings", "main", f"--{name}", value, code=2).err.count("\n") == 1
     assert "writes at the head" in story("settings", "main@2", "--model", "x", code=2).err

@@ -64,7 +64,12 @@ def test_whatever_changes_changes_the_digest(change):
     assert digest(**EVENT | change) != digest(**EVENT)
 
 
-@given(st.text("abc", max_size=3), st.text("abc", max_size=3), st.text("abc", max_size=3), st.text("abc"))
+@given(
+    st.text("abc", max_size=3),
+    st.text("abc", max_size=3),
+    st.text("abc", max_size=3),
+    st.text("abc"),
+)
 def test_text_cannot_move_from_the_kind_into_the_key(kind, key, other_kind, other_key):
     same = digest(**EVENT | {"kind": kind, "key": key}) == digest(
         **EVENT | {"kind": other_kind, "key": other_key}
@@ -72,7 +77,12 @@ def test_text_cannot_move_from_the_kind_into_the_key(kind, key, other_kind, othe
     assert same == ((kind, key) == (other_kind, other_key))
 
 
-@given(st.none() | st.text(), st.none() | st.text(), st.none() | st.integers(0, 9), st.none() | st.text("kx"))
+@given(
+    st.none() | st.text(),
+    st.none() | st.text(),
+    st.none() | st.integers(0, 9),
+    st.none() | st.text("kx"),
+)
 def test_all_ways_to_a_digest_give_the_same(content, data, base, key):
     place = (START, 3, "user", 1_700_000_000_000_000, base, key)
     texts = (None if text is None else text.encode() for text in (content, data))
@@ -80,7 +90,12 @@ def test_all_ways_to_a_digest_give_the_same(content, data, base, key):
     assert digest_of_bytes(*place, *texts) == digest_of(*place, content, data)
 
 
-@given(st.none() | st.text(), st.none() | st.text(), st.none() | st.integers(0, 9), st.none() | st.text("kx"))
+@given(
+    st.none() | st.text(),
+    st.none() | st.text(),
+    st.none() | st.integers(0, 9),
+    st.none() | st.text("kx"),
+)
 def test_a_server_that_adds_position_and_time_to_an_ending_has_the_digest(content, data, base, key):
     texts = [None if text is None else text.encode() for text in (content, data)]
     hashed = START + (3).to_bytes(8) + (1_700_000).to_bytes(8) + ending("user", base, key, *texts)

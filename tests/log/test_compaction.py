@@ -58,14 +58,22 @@ def test_what_is_written(text, keep, wanted):
 
 def test_the_summary_says_what_it_stands_for():
     events = log("s u1 a1 u2 a2")
-    [summary] = [e for e in compaction(events, "In short.", keep=1, head=5, tokens=7) if e[0] == "user"]
-    assert summary == ("user", "In short.", {"compacted": {"from": 2, "to": 5, "events": 3, "tokens": 7}})
+    [summary] = [
+        e for e in compaction(events, "In short.", keep=1, head=5, tokens=7) if e[0] == "user"
+    ]
+    assert summary == (
+        "user",
+        "In short.",
+        {"compacted": {"from": 2, "to": 5, "events": 3, "tokens": 7}},
+    )
 
 
 def test_a_copy_of_a_copy_names_the_original_and_keeps_its_data():
     [event] = [Event.of(9, "assistant", "yes", {"copy_of": 4, "native": {"format": "openai"}})]
     before = Event.of(8, "user", "sure?")
-    *_, copy = compaction([Event.of(7, "user", "hm"), before, event], "In short.", keep=1, head=9, tokens=0)
+    *_, copy = compaction(
+        [Event.of(7, "user", "hm"), before, event], "In short.", keep=1, head=9, tokens=0
+    )
     assert copy == ("assistant", "yes", {"copy_of": 4, "native": {"format": "openai"}})
 
 
@@ -112,7 +120,9 @@ def test_a_summary_says_something(bad):
         compaction(log("u1 a1"), bad, keep=0, head=2, tokens=0)
 
 
-@given(st.lists(st.sampled_from(["u", "a", "t1", "t2", "r1", "r2"]), max_size=12), st.integers(0, 14))
+@given(
+    st.lists(st.sampled_from(["u", "a", "t1", "t2", "r1", "r2"]), max_size=12), st.integers(0, 14)
+)
 def test_no_result_is_kept_without_a_call_that_was_there(words, keep):
     spoken = log(" ".join(words))
     place = first_kept(spoken, keep)

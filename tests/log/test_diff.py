@@ -69,7 +69,8 @@ def test_very_long_things_are_compared_too():
 
 
 @given(
-    st.lists(st.sampled_from(["a b c", "a b d", "x", "y"])), st.lists(st.sampled_from(["a b c", "x", "z"]))
+    st.lists(st.sampled_from(["a b c", "a b d", "x", "y"])),
+    st.lists(st.sampled_from(["a b c", "x", "z"])),
 )
 def test_the_words_give_both_sides_back(left, right):
     found = compare(events(*left), events(*right))
@@ -86,7 +87,9 @@ def test_where_a_message_was_copied_from_does_not_matter():
     copy = Event.of(9, "user", "x", {"copy_of": 1})
     assert compare([Event.of(1, "user", "x")], [copy]).changes == []
     named = Event.of(9, "user", "x", {"copy_of": 1, "name": "Ann"})
-    assert [change.op for change in compare([Event.of(1, "user", "x")], [named]).changes] == ["changed"]
+    assert [change.op for change in compare([Event.of(1, "user", "x")], [named]).changes] == [
+        "changed"
+    ]
 
 
 @given(
@@ -113,8 +116,12 @@ def test_a_page_behind_a_change_that_is_not_there_is_refused():
 
 
 def test_answers_that_say_the_same_are_the_same_whatever_they_cost():
-    one = Event.of(1, "assistant", "Yes.", {"model": "a", "request": {"ms": 1}, "usage": {"input": 1}})
-    other = Event.of(1, "assistant", "Yes.", {"model": "b", "request": {"ms": 2}, "native": {"wire": []}})
+    one = Event.of(
+        1, "assistant", "Yes.", {"model": "a", "request": {"ms": 1}, "usage": {"input": 1}}
+    )
+    other = Event.of(
+        1, "assistant", "Yes.", {"model": "b", "request": {"ms": 2}, "native": {"wire": []}}
+    )
     assert compare([one], [other]).changes == []
     said = {"id": "c", "name": "f", "arguments": {"x": 1}}
     call = Event.of(2, "tool_call", None, {**said, "usage": {"input": 1}})

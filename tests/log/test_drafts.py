@@ -13,7 +13,11 @@ from backstory.wire import to_bytes
 
 
 def test_tuples_and_events_of_another_log_become_drafts():
-    given = [("user", "a"), ("user", "b", {"n": 1}, "k"), Event.of(7, "assistant", "c", key="other")]
+    given = [
+        ("user", "a"),
+        ("user", "b", {"n": 1}, "k"),
+        Event.of(7, "assistant", "c", key="other"),
+    ]
     assert [(one.kind, one.content, one.key) for one in drafts(given)] == [
         ("user", "a", None),
         ("user", "b", "k"),
@@ -42,7 +46,8 @@ def test_a_stored_row_is_an_events_columns_its_base_and_its_digest():
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "refused"), [("user", None, True), ("user", {"x": 1}, False), ("assistant", None, False)]
+    ("kind", "data", "refused"),
+    [("user", None, True), ("user", {"x": 1}, False), ("assistant", None, False)],
 )
 def test_what_people_say_is_not_blank(kind, data, refused):
     if not refused:

@@ -24,7 +24,9 @@ def nested(levels):
     return value
 
 
-TEXTS = st.text(max_size=20) | st.sampled_from(["\ud800", "\0", "\r\n", "“é”", "\U0001f600", Word.USER])
+TEXTS = st.text(max_size=20) | st.sampled_from(
+    ["\ud800", "\0", "\r\n", "“é”", "\U0001f600", Word.USER]
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(TEXTS, inside, max_size=3),
@@ -48,7 +50,12 @@ def outcome(make):
         return type(error), error.message, error.remedy
 
 
-@given(st.sampled_from(sorted(KINDS)) | st.sampled_from([Word.USER, "unknown", None]), CONTENTS, DATA, KEYS)
+@given(
+    st.sampled_from(sorted(KINDS)) | st.sampled_from([Word.USER, "unknown", None]),
+    CONTENTS,
+    DATA,
+    KEYS,
+)
 @example("tool_call", None, {"id": "1", "name": "look", "arguments": {}}, "key")
 @example("tool_call", None, None, None)
 @example("user", "\ud800", None, None)

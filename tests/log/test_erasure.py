@@ -32,7 +32,9 @@ def test_what_contradicts_an_erasure_is_said(content, data, why):
 
 def test_an_erased_message_has_nothing_that_a_compaction_could_copy():
     assert _presentable(Event.of(3, "user", "", to_json({ERASED: ERASURE}))) is None
-    call = _presentable(Event.of(3, "tool_call", None, to_json({ERASED: ERASURE, "id": "1", "name": "f"})))
+    call = _presentable(
+        Event.of(3, "tool_call", None, to_json({ERASED: ERASURE, "id": "1", "name": "f"}))
+    )
     assert call is not None
     assert (call.data or {})["copy_of"] == 3
 

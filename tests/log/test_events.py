@@ -200,7 +200,8 @@ def test_an_event_of_another_log_keeps_the_text_of_its_data_if_it_is_compact(tex
 
 
 @pytest.mark.parametrize(
-    "text", ['{"erased":{"content":"","data":""}}', '{"a":' + "[" * 101 + "]" * 101 + "}", '{"native":1}']
+    "text",
+    ['{"erased":{"content":"","data":""}}', '{"a":' + "[" * 101 + "]" * 101 + "}", '{"native":1}'],
 )
 def test_an_event_of_another_log_is_checked_as_any_other(text):
     with pytest.raises(InvalidEvent, match="event 0 of the batch"):

@@ -89,5 +89,7 @@ def test_items_are_made_in_pauses_and_the_collector_is_on_between_them():
         for _ in range(2):
             yield gc.isenabled()
 
-    assert [(while_made, gc.isenabled()) for while_made in made_in_pauses(items())] == [(False, True)] * 2
+    assert [(while_made, gc.isenabled()) for while_made in made_in_pauses(items())] == [
+        (False, True)
+    ] * 2
     assert gc.isenabled()

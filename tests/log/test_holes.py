@@ -11,7 +11,11 @@ from backstory.wire.holes import HOLE, filled, holed, with_filled
 TEXT = "A text that is long enough to be worth a hole, at least forty characters."
 ARGUMENTS = {"path": "a/very/long/path/to/some/file.py", "mode": "r"}
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from([TEXT, json.dumps(ARGUMENTS)]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text()
+    | st.sampled_from([TEXT, json.dumps(ARGUMENTS)]),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=10,
 )
@@ -25,7 +29,10 @@ def test_what_the_event_says_itself_becomes_a_hole():
         "id": "m1",
     }
     call = {"type": "function_call", "arguments": ARGUMENTS}
-    assert holed(call, arguments=ARGUMENTS) == {"type": "function_call", "arguments": {HOLE: "arguments"}}
+    assert holed(call, arguments=ARGUMENTS) == {
+        "type": "function_call",
+        "arguments": {HOLE: "arguments"},
+    }
     assert holed({"blocks": [form]}, native=[form]) == {"blocks": {HOLE: "native"}}
 
 
@@ -66,6 +73,8 @@ def test_the_data_of_an_event_is_filled_in_its_native_form_and_its_item():
     assert data["native"]["wire"] is wire  # nothing was changed in place
 
 
-@pytest.mark.parametrize("odd", [{"native": 3}, {"native": {}}, {"item": "x"}, {"item": {"part": True}}, {}])
+@pytest.mark.parametrize(
+    "odd", [{"native": 3}, {"native": {}}, {"item": "x"}, {"item": {"part": True}}, {}]
+)
 def test_data_without_forms_is_left_as_it_is(odd):
     assert with_filled(odd, TEXT) == odd

@@ -28,5 +28,8 @@ def test_a_note_without_a_name_takes_the_names_of_its_position_away():
 
 def test_what_is_not_a_label_is_passed_over():
     assert (
-        labels_in([note(4, None), note(5, {"label": 3, "at": 1}), note(6, {"label": "a", "at": "1"})]) == {}
+        labels_in(
+            [note(4, None), note(5, {"label": 3, "at": 1}), note(6, {"label": "a", "at": "1"})]
+        )
+        == {}
     )

@@ -34,7 +34,9 @@ def logs(draw):
         data = None
         if kind in ("rewind", "jump"):
             marks = [e.seq for e in events if e.kind == "mark"] or [1]
-            target = draw(st.sampled_from(marks) | st.integers(-1, seq + 1) | st.just(None) | st.just(True))
+            target = draw(
+                st.sampled_from(marks) | st.integers(-1, seq + 1) | st.just(None) | st.just(True)
+            )
             data = {"target_message_id": target}
         events.append(Event.of(seq, kind, "x", data))
     return events
@@ -158,7 +160,13 @@ def test_shown_leaves_out_clears_inert_events_and_unknown_kinds():
     ("event", "valid", "left_by", "status", "words"),
     [
         (Event.of(2, "user", "x"), False, None, "live", "event 2 (user) is in the context"),
-        (Event.of(2, "user", "x"), False, Event.of(5, "clear"), "cleared", "left behind by the clear at 5"),
+        (
+            Event.of(2, "user", "x"),
+            False,
+            Event.of(5, "clear"),
+            "cleared",
+            "left behind by the clear at 5",
+        ),
         (
             Event.of(2, "user", "x"),
             False,
@@ -173,7 +181,13 @@ def test_shown_leaves_out_clears_inert_events_and_unknown_kinds():
             "cleared",
             "clear at 5",
         ),
-        (Event.of(2, "user", "x"), False, Event.of(5, "rewind"), "rewound", "left behind by the rewind at 5"),
+        (
+            Event.of(2, "user", "x"),
+            False,
+            Event.of(5, "rewind"),
+            "rewound",
+            "left behind by the rewind at 5",
+        ),
         (Event.of(2, "mark"), False, Event.of(5, "jump"), "jumped", "left behind by the jump at 5"),
         (Event.of(2, "rewind"), True, None, "live", "is in the context"),
         (Event.of(2, "rewind"), False, None, "inert", "it has no effect"),
@@ -192,8 +206,8 @@ def test_explain_says_why(event, valid, left_by, status, words):
 
 def test_a_position_between_live_ranges_was_left_by_the_start_of_the_next_one():
     ranges = [(1, 3), (7, 8), (10, 12)]
-    assert [gap_at(seq, ranges) for seq in range(1, 13)] == [None] * 3 + [7] * 3 + [None] * 2 + [10] + [
-        None
-    ] * 3
+    assert [gap_at(seq, ranges) for seq in range(1, 13)] == [None] * 3 + [7] * 3 + [None] * 2 + [
+        10
+    ] + [None] * 3
     with pytest.raises(ValueError, match="above the live ranges"):
         gap_at(13, ranges)

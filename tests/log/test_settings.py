@@ -14,7 +14,9 @@ def test_each_field_replaces_the_one_before():
 
 
 def test_a_field_can_be_taken_back():
-    assert settings_of([{"model": "a", "tools": [GLOB]}, {"model": None, "tools": []}]) == Settings()
+    assert (
+        settings_of([{"model": "a", "tools": [GLOB]}, {"model": None, "tools": []}]) == Settings()
+    )
 
 
 def test_only_what_changes_is_written():
@@ -47,6 +49,6 @@ def test_what_is_not_a_setting_is_refused(wanted, said):
 
 
 def test_a_log_from_elsewhere_with_broken_settings_is_read_as_far_as_it_makes_sense():
-    assert settings_of([{"model": "a"}, {"model": 7, "tools": "x", "params": {"top_p": 1}}]) == Settings(
-        "a", (), {"top_p": 1}
-    )
+    assert settings_of(
+        [{"model": "a"}, {"model": 7, "tools": "x", "params": {"top_p": 1}}]
+    ) == Settings("a", (), {"top_p": 1})

@@ -59,7 +59,12 @@ def test_a_query_without_a_word_is_refused(asked):
     [
         ("user", "said", None, "said"),
         ("user", None, None, ""),
-        ("assistant", "said", '{"model":"gpt-x","usage":{"input":77},"native":{"wire":"said"}}', "said"),
+        (
+            "assistant",
+            "said",
+            '{"model":"gpt-x","usage":{"input":77},"native":{"wire":"said"}}',
+            "said",
+        ),
         ("system", "said", '{"request":{"sha256":"abc"}}', "said"),
         (
             "tool_call",
@@ -73,8 +78,18 @@ def test_a_query_without_a_word_is_refused(asked):
             '{"id":"c1","name":"f","arguments":"not JSON","native":{"wire":"x"}}',
             "first\nf\nnot JSON",
         ),
-        ("tool_call", None, '{"id":"c1","name":"f","arguments":"{\\"key\\":\\"value\\"}"}', "f\nvalue"),
-        ("tool_call", None, '{"id":"c1","function":{"name":"f","arguments":{"a":"older"}}}', "f\nolder"),
+        (
+            "tool_call",
+            None,
+            '{"id":"c1","name":"f","arguments":"{\\"key\\":\\"value\\"}"}',
+            "f\nvalue",
+        ),
+        (
+            "tool_call",
+            None,
+            '{"id":"c1","function":{"name":"f","arguments":{"a":"older"}}}',
+            "f\nolder",
+        ),
         ("tool_result", "a.py", '{"id":"c1","name":"glob","error":true}', "a.py"),
         ("tool_result", "a…", '{"id":"c1","whole":"all of it"}', "all of it"),
         ("tool_result", "x", '{"tool_call_id":"c1","output":"older","success":true}', "older"),
@@ -85,7 +100,9 @@ def test_a_query_without_a_word_is_refused(asked):
         ("tool_call", "said", "{broken", "said"),
     ],
 )
-def test_what_was_said_called_answered_or_labelled_can_be_found_and_nothing_else(kind, content, data, found):
+def test_what_was_said_called_answered_or_labelled_can_be_found_and_nothing_else(
+    kind, content, data, found
+):
     assert searchable(kind, content, data) == found
 
 

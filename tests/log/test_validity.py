@@ -14,7 +14,12 @@ ROOT = {"id": ID, "session": ID, "parent": None, "created_us": 1, "key": None, "
 def test_what_is_sound_has_nothing_wrong_with_it():
     assert list(wrong_event(**SOUND)) == []
     assert (
-        list(wrong_event(**SOUND | {"kind": "clear", "content": None, "data_json": None, "key": None})) == []
+        list(
+            wrong_event(
+                **SOUND | {"kind": "clear", "content": None, "data_json": None, "key": None}
+            )
+        )
+        == []
     )
     assert list(wrong_event(**SOUND | {"kind": "tool_call", "content": None})) == []
     assert list(wrong_agent(**ROOT)) == []

@@ -58,7 +58,10 @@ def exported(*, event=(), agent=(), fork=()):
         ({"fork": {"id": "0000000000000000-00000000000000000000"}}, "is not an id"),
         ({"fork": {"born_seq": 2}}, "neither forked nor spawned at 2"),
         ({"fork": {"created_us": LONG_AGO}}, "older than the event that it was forked at"),
-        ({"fork": {"spawned": True, "fork_seq": 0, "born_seq": 9}}, "neither forked nor spawned at 9"),
+        (
+            {"fork": {"spawned": True, "fork_seq": 0, "born_seq": 9}},
+            "neither forked nor spawned at 9",
+        ),
     ],
 )
 def test_an_import_refuses_poison_and_says_where(store, change, said):
@@ -75,7 +78,9 @@ def test_reads_survive_poison_that_is_already_there_and_verify_finds_it(tmp_path
         store.start("main").user("one apple")
         store.agent("main").user("two")
     db = apsw.Connection(str(path))
-    db.execute("UPDATE events SET created_at = 4611686018427387904, kind = 'user' || char(27) || '[31m'")
+    db.execute(
+        "UPDATE events SET created_at = 4611686018427387904, kind = 'user' || char(27) || '[31m'"
+    )
     db.close()
     with backstory.open(path) as store:
         [session] = store.sessions()
@@ -100,7 +105,9 @@ def test_a_slow_import_keeps_nobody_waiting(store, agent):
     def slow():
         yield next(lines)
         yield next(lines)
-        in_threads(lambda nth: agent.user("meanwhile"), 1)  # while the import waits for its next line
+        in_threads(
+            lambda nth: agent.user("meanwhile"), 1
+        )  # while the import waits for its next line
         yield from lines
 
     assert store.import_from(slow()).agents == 2
@@ -161,8 +168,14 @@ def test_a_broken_description_stops_no_listing_and_is_found(tmp_path, about):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("UPDATE agents SET key = 'yours' WHERE key = 'mine'", "its id is not the one of its key 'yours'"),
-        ("UPDATE events SET key = 'a'", "it has the key 'a', which position 1 of its lineage has, too"),
+        (
+            "UPDATE agents SET key = 'yours' WHERE key = 'mine'",
+            "its id is not the one of its key 'yours'",
+        ),
+        (
+            "UPDATE events SET key = 'a'",
+            "it has the key 'a', which position 1 of its lineage has, too",
+        ),
     ],
 )
 def test_verify_finds_keys_that_are_not_an_agents_own_or_there_twice(tmp_path, change, problem):

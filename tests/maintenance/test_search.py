@@ -147,7 +147,9 @@ def test_very_long_texts_are_found_too(store):
     agent = store.start("main")
     agent.user(" ".join(f"w{n}" for n in range(20_000)) + " the end")  # beyond PostgreSQL's places
     agent.user("again " * 300 + "over and out")  # beyond its places of one word
-    agent.user(" ".join(f"word{n:08x}" for n in range(120_000)) + " last words")  # beyond its vectors
+    agent.user(
+        " ".join(f"word{n:08x}" for n in range(120_000)) + " last words"
+    )  # beyond its vectors
     assert places(store.search('"the end"')) == [("main", 1)]
     assert places(store.search('"end the"')) == []
     assert places(store.search('"again over and out"')) == [("main", 2)]
@@ -163,7 +165,14 @@ def test_vectors_that_do_not_fit_say_so():
 
 def test_unicode_is_found_on_every_store(store):
     agent = store.start("main")
-    texts = ("naïve Café", "在搜索历史", "Привет, мир", "“quoted” — dash", "a 👋 wave", "\U0001d54f marks")
+    texts = (
+        "naïve Café",
+        "在搜索历史",
+        "Привет, мир",
+        "“quoted” — dash",
+        "a 👋 wave",
+        "\U0001d54f marks",
+    )
     for text in texts:
         agent.user(text)
     for asked, seq in (
@@ -183,7 +192,9 @@ def test_searches_of_several_threads_index_everything_once(durable_url):
         agent.extend([("user", f"needle {n}", None) for n in range(5_000)])
         found = []
         threads = [
-            threading.Thread(target=lambda: found.append(len(store.search("needle", limit=6_000, wait=True))))
+            threading.Thread(
+                target=lambda: found.append(len(store.search("needle", limit=6_000, wait=True)))
+            )
             for _ in range(4)
         ]
         for thread in threads:
@@ -204,11 +215,16 @@ def test_what_another_process_has_indexed_meanwhile_is_not_indexed_again(durable
         backend.index([(behind._replace(upto=1), [(1, ["late"])])])
         assert backend.backlog("", None) == []
         assert backend.find(words_query("late"), kinds=(), pieces=None, session="", limit=9) == []
-        assert len(backend.find(words_query("needle"), kinds=(), pieces=None, session="", limit=9)) == 2
+        assert (
+            len(backend.find(words_query("needle"), kinds=(), pieces=None, session="", limit=9))
+            == 2
+        )
 
 
 @pytest.mark.parametrize("scope", ["store", "agent"])
-def test_what_is_erased_or_deleted_while_it_is_indexed_does_not_come_into_the_index(durable_url, scope):
+def test_what_is_erased_or_deleted_while_it_is_indexed_does_not_come_into_the_index(
+    durable_url, scope
+):
     with backstory.open(durable_url) as store:
         backend = store._backend
         kept, gone = store.start("kept"), store.start("gone")
@@ -223,8 +239,13 @@ def test_what_is_erased_or_deleted_while_it_is_indexed_does_not_come_into_the_in
         store.delete("gone")
         backend.index(texts)
         for asked in ("secret", "plan", "too"):
-            assert backend.find(words_query(asked), kinds=(), pieces=None, session="", limit=9) == []
-        assert len(backend.find(words_query("harmless"), kinds=(), pieces=None, session="", limit=9)) == 1
+            assert (
+                backend.find(words_query(asked), kinds=(), pieces=None, session="", limit=9) == []
+            )
+        assert (
+            len(backend.find(words_query("harmless"), kinds=(), pieces=None, session="", limit=9))
+            == 1
+        )
         assert backend.backlog("", None) == []
         assert store.verify() == []
 
@@ -249,7 +270,9 @@ def test_in_one_agent_texts_that_say_little_else_rank_higher(durable_url):
         agent.user("the needle")
         found = [hit.event.seq for hit in store.search("needle", agent=agent)]
         assert found == [2, 3, 1]
-        assert [hit.event.seq for hit in store.search("needle", agent=agent, kinds=["assistant"])] == []
+        assert [
+            hit.event.seq for hit in store.search("needle", agent=agent, kinds=["assistant"])
+        ] == []
 
 
 def test_searches_within_one_agent_do_not_fill_the_memory(tmp_path):
@@ -278,7 +301,10 @@ def test_a_search_that_is_killed_leaves_nothing_half_done(durable_url):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     with backstory.open(durable_url) as store:
         heard = []
-        assert len(store.search("needle", limit=7_000, progress=lambda *told: heard.append(told))) == 6_000
+        assert (
+            len(store.search("needle", limit=7_000, progress=lambda *told: heard.append(told)))
+            == 6_000
+        )
         assert heard[-1] == (4_000, 4_000)  # the first page was there already
 
 
@@ -320,7 +346,9 @@ def test_a_damaged_log_can_still_be_searched(tmp_path):
 
 
 def test_words_hold_nothing_that_a_database_would_take_for_its_own():
-    assert all(word.isalnum() for word in words("it's a \\ test: 'x' & \"y\" | !z <-> NEAR(a) AND * ^ ² ፩"))
+    assert all(
+        word.isalnum() for word in words("it's a \\ test: 'x' & \"y\" | !z <-> NEAR(a) AND * ^ ² ፩")
+    )
 
 
 def test_the_index_of_very_many_events_is_brought_together(tmp_path, monkeypatch):

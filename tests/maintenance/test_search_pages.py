@@ -104,7 +104,9 @@ def test_who_wants_to_wait_or_to_be_told_gets_everything(durable_url, monkeypatc
         assert (len(hits), hits.behind) == (20, 0)
         agent.extend([("user", f"needle {n}") for n in range(20)])
         told = []
-        assert len(store.search("needle", limit=100, progress=lambda *done: told.append(done))) == 40
+        assert (
+            len(store.search("needle", limit=100, progress=lambda *done: told.append(done))) == 40
+        )
         assert told[-1] == (20, 20)
 
 

@@ -8,7 +8,13 @@ import backstory
 
 def test_an_empty_store(store):
     found = store.stats()
-    assert (found.sessions, found.events, found.live, found.dead, found.tokens) == (0, 0, 0, 0, None)
+    assert (found.sessions, found.events, found.live, found.dead, found.tokens) == (
+        0,
+        0,
+        0,
+        0,
+        None,
+    )
     assert found.agents == []
     assert store.stats(tokens=True).tokens == 0
 
@@ -35,7 +41,8 @@ def test_the_numbers_are_those_of_the_contexts(store):
         assert one.live == len([event for event in messages if event.seq > one.agent.fork_seq])
         assert one.events == len(own)
         assert one.bytes == sum(
-            len((event.content or "").encode()) + len((event.data_json or "").encode()) for event in own
+            len((event.content or "").encode()) + len((event.data_json or "").encode())
+            for event in own
         )
     assert found.live + found.dead == found.events
     assert found.live == sum(one.live for one in found.agents)
@@ -78,7 +85,9 @@ def test_events_that_a_deleted_agent_left_to_its_forks_are_counted(store):
     assert (store.stats().events, store.stats().live) == (4, 2)
 
 
-@given(logs=lists(lists(sampled_from("uuumwjcxf"), max_size=12), min_size=1, max_size=6), data=data())
+@given(
+    logs=lists(lists(sampled_from("uuumwjcxf"), max_size=12), min_size=1, max_size=6), data=data()
+)
 def test_what_is_live_of_any_tree_is_what_the_contexts_say(logs, data):
     with backstory.open(":memory:") as store:
         agents = [store.start("0")]

@@ -91,7 +91,9 @@ def test_histories_that_parted_are_refused_and_nothing_is_written(url):
         agent.user("there")
         one.start("second").user("never arrives")
         before = exported(other)
-        with pytest.raises(backstory.Conflict, match="has another event at 2, so the two histories"):
+        with pytest.raises(
+            backstory.Conflict, match="has another event at 2, so the two histories"
+        ):
             other.import_from(lines(exported(one)))
         assert exported(other) == before
 
@@ -241,7 +243,10 @@ REFUSED = {
     "nothing at all": ([], "not an export of backstory"),
     "another file": ([{"messages": []}], "not an export of backstory"),
     "a newer format": ([{**HEADER, "version": 3}], "upgrade backstory"),
-    "an event without an agent": ([HEADER, e()], "line 2 of the export: the event comes before its agent"),
+    "an event without an agent": (
+        [HEADER, e()],
+        "line 2 of the export: the event comes before its agent",
+    ),
     "something else": ([HEADER, {"poem": {}}], "line 2 .* not an object with an agent or an event"),
     "two in one": ([HEADER, {**a(), **e()}], "not an object with an agent or an event"),
     "a field is missing": ([HEADER, {"agent": {"id": IDS[0]}}], "line 2 .*'session' is missing"),
@@ -256,12 +261,18 @@ REFUSED = {
     "a gap": ([HEADER, a(), e(seq=2)], "position 2 comes after 0"),
     "twice the same position": ([HEADER, a(), e(), e()], "position 1 comes after 1"),
     "time runs backwards": ([HEADER, a(), e(created_us=9)], "time of position 1 is before"),
-    "a base that the law does not give": ([HEADER, a(), e(base=0)], "base of position 1 is 0, but .* None"),
+    "a base that the law does not give": (
+        [HEADER, a(), e(base=0)],
+        "base of position 1 is 0, but .* None",
+    ),
     "a clear without its base": (
         [HEADER, a(), e(kind="clear", content=None)],
         "is None, but the rules make it 0",
     ),
-    "a rewind to no mark": ([HEADER, a(), {"event": {**REWIND, "base": 0}}], "base of position 1 is 0"),
+    "a rewind to no mark": (
+        [HEADER, a(), {"event": {**REWIND, "base": 0}}],
+        "base of position 1 is 0",
+    ),
     "a message without content": ([HEADER, a(), e(content=None)], "the message has no content"),
     "content that is no text": ([HEADER, a(), e(content=5)], "must be text"),
     "a NUL character": ([HEADER, a(), e(content="a\0b")], "without a NUL"),

@@ -39,11 +39,15 @@ class Damage:
             db.execute(sql)
             db.close()
         else:
-            with psycopg.connect(self.url, autocommit=True, options="-c search_path=backstory") as db:
+            with psycopg.connect(
+                self.url, autocommit=True, options="-c search_path=backstory"
+            ) as db:
                 with db.transaction():
                     if databases.CITUS:  # the workers have the foreign keys
                         db.execute("SET LOCAL citus.propagate_set_commands TO 'local'")
-                    db.execute("SET LOCAL session_replication_role = replica")  # foreign keys look away
+                    db.execute(
+                        "SET LOCAL session_replication_role = replica"
+                    )  # foreign keys look away
                     db.execute(sql)
 
     def place(self, agent, seq):
@@ -81,7 +85,13 @@ def damage(durable_url):
             "error",
             "its base is 1, but the rules make it 5",
         ),
-        ("UPDATE events SET base = NULL WHERE {main 7}", "main", 7, "error", "its base is None, but"),
+        (
+            "UPDATE events SET base = NULL WHERE {main 7}",
+            "main",
+            7,
+            "error",
+            "its base is None, but",
+        ),
         (
             "UPDATE events SET base = 1 WHERE {main 3}",
             "main",
@@ -96,7 +106,13 @@ def damage(durable_url):
             "error",
             "its base is 4, but the rules make it 5",
         ),
-        ("DELETE FROM events WHERE {main 3}", "main", 4, "error", "positions 3 to 3 before it are missing"),
+        (
+            "DELETE FROM events WHERE {main 3}",
+            "main",
+            4,
+            "error",
+            "positions 3 to 3 before it are missing",
+        ),
         (
             "UPDATE events SET data = '{broken' WHERE {main 2}",
             "main",
@@ -139,7 +155,13 @@ def damage(durable_url):
             "error",
             "its birth is recorded at 4",
         ),
-        ("UPDATE agents SET born_seq = -77 WHERE no = 2", "child", None, "error", "birth is recorded at -77"),
+        (
+            "UPDATE agents SET born_seq = -77 WHERE no = 2",
+            "child",
+            None,
+            "error",
+            "birth is recorded at -77",
+        ),
         (
             "UPDATE agents SET created_at = 5 WHERE no = 2",
             "child",
@@ -149,7 +171,13 @@ def damage(durable_url):
         ),
         ("UPDATE agents SET parent = 9 WHERE no = 2", "child", None, "error", "parent"),
         ("UPDATE agents SET parent = 3 WHERE no = 2", "child", None, "error", "runs in a circle"),
-        ("UPDATE agents SET parent = 1 WHERE no = 3", "grandchild", None, "error", "its parent does not own"),
+        (
+            "UPDATE agents SET parent = 1 WHERE no = 3",
+            "grandchild",
+            None,
+            "error",
+            "its parent does not own",
+        ),
         (
             "UPDATE agents SET parent = NULL WHERE no = 2",
             "child",
@@ -238,7 +266,9 @@ def test_events_of_nobody_are_found(damage):
         damage.run("INSERT INTO events (id, kind, created_at) VALUES (77 << 32 | 1, 'user', 1)")
     else:
         columns = "place, created_at, seq, base, kind, digest"
-        damage.run(f"INSERT INTO events (agent, {columns}) SELECT 77, {columns} FROM events LIMIT 1")
+        damage.run(
+            f"INSERT INTO events (agent, {columns}) SELECT 77, {columns} FROM events LIMIT 1"
+        )
     [finding] = damage.store.verify()
     assert "1 events belong to agents that do not exist" in finding.problem
 
@@ -319,7 +349,9 @@ def test_two_rows_exchanged_are_found(damage):
     for before, after in ((two, aside), (three, two), (aside, three)):
         damage.run(f"UPDATE events SET {after} WHERE agent = 1 AND {before}")
     assert [event.content for event in damage.main.read([2, 3])] == ["3", "2"]
-    found = {finding.position for finding in damage.store.verify() if finding.agent == damage.main.id}
+    found = {
+        finding.position for finding in damage.store.verify() if finding.agent == damage.main.id
+    }
     assert {2, 3} <= found
 
 
@@ -360,7 +392,9 @@ def test_with_a_seal_the_newest_rows_cannot_go_unnoticed(damage):
         damage.run(f"DELETE FROM events WHERE {damage.event('main', seq)}")
     if not damage.url.endswith(".db"):
         damage.run("UPDATE agents SET head = 6 WHERE no = 1")
-    [finding] = [f for f in damage.store.verify(seal=seal) if "the seal was made at position 7" in f.problem]
+    [finding] = [
+        f for f in damage.store.verify(seal=seal) if "the seal was made at position 7" in f.problem
+    ]
     assert finding.agent == damage.main.id
 
 

@@ -31,7 +31,14 @@ def run(*command, cwd=None, code=0):
 
 def pip(*arguments):
     """This environment's pip and its settings: where packages come from is not our business."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--quiet",
+        *map(str, arguments),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -47,7 +54,9 @@ def built(tmp_path_factory):
 @pytest.fixture(scope="module")
 def environment(built, tmp_path_factory):
     """A clean environment, and a function that installs the wheel into it with some extras."""
-    if pip("download", "--no-deps", "--dest", tmp_path_factory.mktemp("probe"), "orjson").returncode:
+    if pip(
+        "download", "--no-deps", "--dest", tmp_path_factory.mktemp("probe"), "orjson"
+    ).returncode:
         pytest.skip("no package index can be reached")
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, with_pip=False)
@@ -68,16 +77,21 @@ def test_the_wheel_has_the_package_and_nothing_else(built):
         "backstory",
         f"backstory-{backstory.__version__}.dist-info",
     }
-    source = {path.relative_to(ROOT / "src").as_posix() for path in ROOT.glob("src/backstory/**/*.py")}
+    source = {
+        path.relative_to(ROOT / "src").as_posix() for path in ROOT.glob("src/backstory/**/*.py")
+    }
     packed = {f"backstory/storage/sqlite/dictionary.{part}" for part in ("txt", "tables")}
     assert source | packed | {"backstory/py.typed"} <= names
-    static = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").glob("**/static/**/*.*")}
+    static = {
+        path.relative_to(ROOT / "src").as_posix()
+        for path in (ROOT / "src").glob("**/static/**/*.*")
+    }
     assert {name for name in names if "/static/" in name and ".dist-info" not in name} == static
     assert not [name for name in names if "/web/page/" in name and ".dist-info" not in name]
     licences = {path.name for path in (ROOT / "src").glob("**/*.LICENSE")}
-    assert {name.rpartition("/")[2] for name in names if ".dist-info/licenses/" in name} == licences | {
-        "LICENSE"
-    }
+    assert {
+        name.rpartition("/")[2] for name in names if ".dist-info/licenses/" in name
+    } == licences | {"LICENSE"}
     assert f"Version: {backstory.__version__}\n" in metadata
     assert "Provides-Extra: all\n" in metadata
 
@@ -87,7 +101,9 @@ def test_the_sdist_has_what_is_needed_to_test_it(built):
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {"Makefile", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"} <= names
     assert {"tests/conftest.py", "docs/reference.md", "benchmarks/engine.py"} <= names
-    assert not [name for name in names if "__pycache__" in name or name.startswith((".venv", "dist"))]
+    assert not [
+        name for name in names if "__pycache__" in name or name.startswith((".venv", "dist"))
+    ]
 
 
 def test_the_wheel_is_installed_and_used_in_a_clean_environment(environment, tmp_path):

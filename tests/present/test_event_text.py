@@ -14,12 +14,21 @@ def wire(form):
     ("data", "shown"),
     [
         (wire([{"type": "reasoning", "summary": []}]), "(reasoning)"),
-        (wire([{"type": "web_search_call"}, {"type": "reasoning"}]), "(web_search_call) (reasoning)"),
+        (
+            wire([{"type": "web_search_call"}, {"type": "reasoning"}]),
+            "(web_search_call) (reasoning)",
+        ),
         (wire({"role": "assistant", "content": [{"type": "thinking"}]}), "(thinking)"),
         (wire({"role": "model", "parts": [{"text": "hm", "thought": True}]}), "(thought)"),
         (wire([{"reasoningContent": {}}]), "(reasoningContent)"),
-        (wire([{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]), "(input_image)"),
-        (wire([{"type": "message", "role": "assistant", "content": [{"type": "refusal"}]}]), "(refusal)"),
+        (
+            wire([{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]),
+            "(input_image)",
+        ),
+        (
+            wire([{"type": "message", "role": "assistant", "content": [{"type": "refusal"}]}]),
+            "(refusal)",
+        ),
         ({"item": {"of": "x", "form": {"type": "compaction"}}}, "(compaction)"),
         ({"item": {"of": "x", "form": "text"}}, ""),
         (wire([3, {}]), ""),
@@ -34,7 +43,8 @@ def test_an_event_without_words_says_what_it_is(data, shown):
 
 
 @pytest.mark.parametrize(
-    ("more", "shown"), [({}, "to 3"), ({"undo": True}, "to 3 (undo)"), ({"redo": True}, "to 3 (redo)")]
+    ("more", "shown"),
+    [({}, "to 3"), ({"undo": True}, "to 3 (undo)"), ({"redo": True}, "to 3 (redo)")],
 )
 def test_a_jump_says_whether_an_undo_or_a_redo_wrote_it(more, shown):
     assert gist(Event.of(9, "jump", None, {"target_message_id": 3, **more})) == shown

@@ -24,4 +24,7 @@ class Actor:
 
 def speaks(text, *calls):
     """An answer in words, then calls."""
-    return [*(TextDelta(word) for word in text.split()), Response(text, tuple(calls), {"model": "actor"})]
+    return [
+        *(TextDelta(word) for word in text.split()),
+        Response(text, tuple(calls), {"model": "actor"}),
+    ]

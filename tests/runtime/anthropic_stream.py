@@ -29,5 +29,9 @@ def anthropic_events(*blocks, ended="end_turn"):
         for delta in deltas:
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
-    yield {"type": "message_delta", "delta": {"stop_reason": ended, "stop_sequence": None}, "usage": USAGE}
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": ended, "stop_sequence": None},
+        "usage": USAGE,
+    }
     yield {"type": "message_stop"}

@@ -11,7 +11,9 @@ class Handler(BaseHTTPRequestHandler):
         self.server.paths.append(self.path)
         self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         act = self.server.script.pop(0)
-        status, kind = (act[0], "application/json") if isinstance(act, tuple) else (200, "text/event-stream")
+        status, kind = (
+            (act[0], "application/json") if isinstance(act, tuple) else (200, "text/event-stream")
+        )
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.end_headers()
@@ -32,7 +34,9 @@ def event_server(*script):
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.script, server.bodies, server.paths = list(script), [], []
         server.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         yield server
         server.shutdown()
@@ -56,7 +60,11 @@ def responses_events(*items, usage=None, **end):
                 delta = {"content_index": 0, "delta": word + " ", "logprobs": [], **place}
                 yield {"type": "response.output_text.delta", **delta}
         yield {"type": "response.output_item.done", "item": item, **place}
-    done = head | {"output": list(items), "usage": usage or {"input_tokens": 5, "output_tokens": 7}} | end
+    done = (
+        head
+        | {"output": list(items), "usage": usage or {"input_tokens": 5, "output_tokens": 7}}
+        | end
+    )
     yield {"type": "response.completed", "sequence_number": 99, "response": done}
 
 

@@ -80,7 +80,9 @@ def scripted(*script: Act) -> Iterator[Server]:
     http.block_on_close = False
     server = Server(f"http://127.0.0.1:{http.server_address[1]}/v1", list(script))
     http.stage = server  # type: ignore[attr-defined]
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield server
@@ -106,7 +108,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         stage.bodies.append(body)
         stage.keys.append(self.headers["Authorization"] or self.headers["X-Api-Key"])
-        stage.refused += violations(body, "anthropic" if self.path.endswith("/messages") else "openai")
+        stage.refused += violations(
+            body, "anthropic" if self.path.endswith("/messages") else "openai"
+        )
         act = stage.script.pop(0) if stage.script else Say("(the script is over)")
         match act:
             case Refuse():
@@ -149,7 +153,11 @@ class _Handler(BaseHTTPRequestHandler):
             for index, (id, name, arguments) in enumerate(act.calls):
                 function = {"name": name, "arguments": ""}
                 self._delta(
-                    {"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]}
+                    {
+                        "tool_calls": [
+                            {"index": index, "id": id, "type": "function", "function": function}
+                        ]
+                    }
                 )
                 for part in (arguments[:5], arguments[5:]):
                     self._delta({"tool_calls": [{"index": index, "function": {"arguments": part}}]})

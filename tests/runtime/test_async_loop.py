@@ -27,7 +27,10 @@ async def conversation(url):
         updates = [update async for update in loop.ask("Shout")]
         kinds = [update.event.kind for update in updates if isinstance(update, EventWritten)]
         assert kinds == ["user", "tool_call", "tool_result", "assistant"]
-        assert [update.text for update in updates if isinstance(update, TextDelta)] == ["All", "done."]
+        assert [update.text for update in updates if isinstance(update, TextDelta)] == [
+            "All",
+            "done.",
+        ]
         assert loop.agent == agent
         model.acts.append(speaks("More."))
         assert [update async for update in loop.resume()][-1].event.content == "More."
@@ -53,7 +56,11 @@ def test_an_answer_behind_someone_elses_words_becomes_a_fork_that_the_loop_goes_
             [forked] = [update for update in updates if isinstance(update, Forked)]
             assert (forked.before, forked.agent) == (agent.sync, loop.agent.sync)
             assert loop.agent != agent
-            assert [m.content for m in await loop.agent.conversation()] == ["s", "Two and two?", "Four."]
+            assert [m.content for m in await loop.agent.conversation()] == [
+                "s",
+                "Two and two?",
+                "Four.",
+            ]
             assert [m.content for m in await agent.conversation()][-1] == "Somebody else says this."
 
     asyncio.run(main())
@@ -64,9 +71,13 @@ def test_what_goes_wrong_comes_out_of_the_loop():
         async with backstory.aio.open(":memory:") as store:
             agent = await store.start("main")
             with pytest.raises(ModelError, match="gone"):
-                async for _ in AsyncLoop(agent, Actor([TextDelta("half"), ModelError("gone")])).ask("Hi"):
+                async for _ in AsyncLoop(agent, Actor([TextDelta("half"), ModelError("gone")])).ask(
+                    "Hi"
+                ):
                     pass
-            kept = [event for event in (await agent.context()).messages if event.kind == "assistant"]
+            kept = [
+                event for event in (await agent.context()).messages if event.kind == "assistant"
+            ]
             assert kept[-1].data["interrupted"] is True
 
     asyncio.run(main())

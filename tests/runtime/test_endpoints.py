@@ -32,7 +32,9 @@ def said(delta, reason=None):
 
 
 def sse(value, event=None):
-    return (f"event: {event}\n" if event else "").encode() + f"data: {json.dumps(value)}\n\n".encode()
+    return (
+        f"event: {event}\n" if event else ""
+    ).encode() + f"data: {json.dumps(value)}\n\n".encode()
 
 
 HALF = sse(said({"content": "half an answer"}))
@@ -44,7 +46,13 @@ GARBLED_OPENAI = {
     "choices that are texts": sse({"choices": ["x"]}),
     "content that is a number": sse(said({"content": 5})),
     "arguments that are an object": sse(
-        said({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "glob", "arguments": {"a": 1}}}]})
+        said(
+            {
+                "tool_calls": [
+                    {"index": 0, "id": "c", "function": {"name": "glob", "arguments": {"a": 1}}}
+                ]
+            }
+        )
     ),
     "no UTF-8": b'data: {"choices": [{"delta": {"content": "\xff\xfe"}}]}\n\n',
     "usage that is a text": sse({"choices": [], "usage": "much"}) + sse(said({}, "stop")),
@@ -78,7 +86,10 @@ def test_what_is_no_answer_of_openai_is_one_line_and_what_was_said_stays(payload
 
 def test_the_line_shows_what_was_sent():
     with scripted(Send(sse([1, 2]))) as server:
-        assert "not an answer (ValueError: [1, 2])" in broken_off(OpenAIModel("m", base_url=server.url))[1]
+        assert (
+            "not an answer (ValueError: [1, 2])"
+            in broken_off(OpenAIModel("m", base_url=server.url))[1]
+        )
 
 
 @pytest.mark.parametrize("type", ["text/html", "application/json"])
@@ -96,10 +107,18 @@ def event(type, **more):
 
 BEGIN = event(
     "message_start",
-    message={"id": "m", "type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": 7}},
+    message={
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "usage": {"input_tokens": 7},
+    },
 )
 TEXT = event("content_block_start", index=0, content_block={"type": "text", "text": ""})
-HALF_A_TEXT = TEXT + event("content_block_delta", index=0, delta={"type": "text_delta", "text": "half"})
+HALF_A_TEXT = TEXT + event(
+    "content_block_delta", index=0, delta={"type": "text_delta", "text": "half"}
+)
 
 
 def end(reason):
@@ -111,8 +130,10 @@ def end(reason):
     "payload",
     [
         b"event: content_block_delta\ndata: {broken\n\n",
-        event("content_block_delta", index=5, delta={"type": "text_delta", "text": "x"}) + end("end_turn"),
-        event("content_block_delta", index=0, delta={"type": "text_delta", "text": 5}) + end("end_turn"),
+        event("content_block_delta", index=5, delta={"type": "text_delta", "text": "x"})
+        + end("end_turn"),
+        event("content_block_delta", index=0, delta={"type": "text_delta", "text": 5})
+        + end("end_turn"),
         event("content_block_start", index=1, content_block={"type": "tool_use"}) + end("tool_use"),
         b"event: message_delta\ndata: [1]\n\n",
         b'event: message_delta\ndata: "\xff"\n\n',
@@ -144,7 +165,10 @@ def test_a_service_that_is_overloaded_in_the_middle_is_asked_again(monkeypatch):
 @pytest.mark.parametrize(
     ("act", "line"),
     [
-        (Refuse(401, "bad key"), "{} refused the key (HTTP 401: bad key): it comes from OPENAI_API_KEY"),
+        (
+            Refuse(401, "bad key"),
+            "{} refused the key (HTTP 401: bad key): it comes from OPENAI_API_KEY",
+        ),
         (
             Refuse(400, "too many tokens", code="context_length_exceeded"),
             "the context is too long for m (HTTP 400: too many tokens): compact or rewind it first",
@@ -178,7 +202,8 @@ def test_a_rate_limit_does_not_tell_to_wait_while_it_waits_itself():
         model = OpenAIModel("m", base_url=server.url)
         heard = []
         with pytest.raises(
-            Unavailable, match=r"limits the rate of requests \(HTTP 429: slow\): wait, then try again"
+            Unavailable,
+            match=r"limits the rate of requests \(HTTP 429: slow\): wait, then try again",
         ):
             heard.extend(model.answer(HELLO, ()))
         model.close()
@@ -201,7 +226,8 @@ def test_a_key_that_is_refused_is_named_by_where_it_comes_from(given, words):
 
 @pytest.mark.parametrize("spec", ["openai:x", "anthropic:x"])
 @pytest.mark.parametrize(
-    "address", ["nonsense", "localhost:1", "ftp://x", "http://", "http://x:port", "//x", "http://x:99999"]
+    "address",
+    ["nonsense", "localhost:1", "ftp://x", "http://", "http://x:port", "//x", "http://x:99999"],
 )
 def test_an_address_that_is_none_is_refused_at_once(address, spec):
     with pytest.raises(ModelError, match="is not a complete address: write it as in"):
@@ -218,9 +244,15 @@ def test_nobody_at_an_address_is_told_with_its_port(monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "variable", "sent"),
-    [("mine", "environment's", "mine"), (None, "environment's", "environment's"), (None, "", "none")],
+    [
+        ("mine", "environment's", "mine"),
+        (None, "environment's", "environment's"),
+        (None, "", "none"),
+    ],
 )
-def test_a_key_of_the_environment_goes_to_the_address_that_a_person_names(monkeypatch, given, variable, sent):
+def test_a_key_of_the_environment_goes_to_the_address_that_a_person_names(
+    monkeypatch, given, variable, sent
+):
     monkeypatch.setenv("OPENAI_API_KEY", variable)
     with scripted(Say("Fine.")) as server:
         model = OpenAIModel("m", base_url=server.url, key=given)

@@ -45,7 +45,9 @@ def test_each_event_is_in_the_log_when_it_is_told(agent):
 def test_what_is_kept_of_an_answer_without_words_rides_on_its_first_call(agent):
     native = {"provider": "anthropic", "model": "actor", "wire": []}
     answer = Response(
-        "", (ToolCall("c1", "echo", {"text": "x"}), ToolCall("c2", "echo", {"text": "y"})), {"native": native}
+        "",
+        (ToolCall("c1", "echo", {"text": "x"}), ToolCall("c2", "echo", {"text": "y"})),
+        {"native": native},
     )
     list(Loop(agent, Actor([answer], speaks("Done")), [ECHO]).ask("Hi"))
     calls = [event.data for event in agent.context().messages if event.kind == "tool_call"]
@@ -73,14 +75,20 @@ def test_two_calls_with_one_id_keep_their_own_results(agent):
             finished.wait()
         return f"the {place} call"
 
-    calls = [ToolCall("c", "finish", {"place": "first"}), ToolCall("c", "finish", {"place": "second"})]
+    calls = [
+        ToolCall("c", "finish", {"place": "first"}),
+        ToolCall("c", "finish", {"place": "second"}),
+    ]
     model = Actor(speaks("", *calls), speaks("Done"))
     for update in Loop(agent, model, [Tool.of(finish)]).ask("Hi"):
         if isinstance(update, EventWritten) and update.event.kind == "tool_result":
             finished.set()  # the second call has its result
     *_, asked, first, second = model.heard[-1]
     assert [first["content"], second["content"]] == ["the first call", "the second call"]
-    assert [call["id"] for call in asked["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]]
+    assert [call["id"] for call in asked["tool_calls"]] == [
+        first["tool_call_id"],
+        second["tool_call_id"],
+    ]
 
 
 def failing() -> str:
@@ -95,7 +103,10 @@ def complaining() -> str:
     ("call", "output"),
     [
         (ToolCall("c", "fly", {}), "no tool 'fly': the tools are echo, failing, complaining"),
-        (ToolCall("c", "echo", '{"text": '), "the arguments of echo are not a JSON object: '{\"text\": '"),
+        (
+            ToolCall("c", "echo", '{"text": '),
+            "the arguments of echo are not a JSON object: '{\"text\": '",
+        ),
         (ToolCall("c", "echo", {}), "echo needs text"),
         (ToolCall("c", "echo", {"text": 5}), "text of echo must be of the type string, not 5"),
         (ToolCall("c", "echo", {"text": "x", "loud": True}), "echo has no loud: it takes text"),
@@ -146,7 +157,11 @@ def test_output_that_no_store_can_hold_is_made_storable(agent):
     def odd() -> str:
         return "a\0b\ud800c"
 
-    list(Loop(agent, Actor(speaks("", ToolCall("c", "odd", {})), speaks("Done")), [Tool.of(odd)]).ask("Hi\0"))
+    list(
+        Loop(
+            agent, Actor(speaks("", ToolCall("c", "odd", {})), speaks("Done")), [Tool.of(odd)]
+        ).ask("Hi\0")
+    )
     assert ("user", "Hi␀") in said(agent)
     assert ("tool_result", "a␀b�c") in said(agent)
 
@@ -174,7 +189,11 @@ def test_calls_that_an_earlier_process_left_open_are_not_run_again(agent):
     agent.user("Run it")
     agent.tool_call("echo", {"text": "x"}, id="c1")
     model = Actor(speaks("I see"))
-    list(Loop(agent, model, [Tool.of(lambda text: ran.append(text) or "", asks=False)]).ask("What now?"))
+    list(
+        Loop(agent, model, [Tool.of(lambda text: ran.append(text) or "", asks=False)]).ask(
+            "What now?"
+        )
+    )
     assert ran == []
     assert model.heard[0][3]["content"] == "interrupted: no result was recorded"
     assert not violations({"messages": model.heard[0]}, "openai")

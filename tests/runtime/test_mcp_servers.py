@@ -107,7 +107,11 @@ def test_a_call_that_hangs_can_be_stopped():
 
 
 def test_servers_that_hang_fail_or_lie_are_a_line_each_and_the_others_work():
-    bad = [server("hangs", "a", seconds=0.5), server("fails", "b"), Server("d", command="/nowhere/at-all")]
+    bad = [
+        server("hangs", "a", seconds=0.5),
+        server("fails", "b"),
+        Server("d", command="/nowhere/at-all"),
+    ]
     with McpServers([*bad, server("well"), server("lies", "c", seconds=5)], ROOT) as servers:
         assert [tool.name for tool in servers.tools] == ["weather__forecast"]
         a, b, d, c = servers.problems
@@ -122,7 +126,10 @@ def test_servers_that_hang_fail_or_lie_are_a_line_each_and_the_others_work():
 def test_a_schema_that_is_not_an_objects_lets_everything_through():
     assert _schema("?") == {"type": "object", "properties": {}, "additionalProperties": True}
     assert _schema({"type": "object"})["additionalProperties"] is True
-    assert _schema({"type": "object", "properties": {"a": {}}}) == {"type": "object", "properties": {"a": {}}}
+    assert _schema({"type": "object", "properties": {"a": {}}}) == {
+        "type": "object",
+        "properties": {"a": {}},
+    }
 
 
 @pytest.mark.parametrize(
@@ -144,5 +151,10 @@ def test_a_table_that_makes_no_sense_says_what_is_wrong(table, said):
 
 
 def test_servers_are_named_in_a_table():
-    found = servers_of({"a": {"command": "x", "args": ["1"]}, "b": {"url": "https://b.example/mcp"}})
-    assert found == [Server("a", command="x", args=("1",)), Server("b", url="https://b.example/mcp")]
+    found = servers_of(
+        {"a": {"command": "x", "args": ["1"]}, "b": {"url": "https://b.example/mcp"}}
+    )
+    assert found == [
+        Server("a", command="x", args=("1",)),
+        Server("b", url="https://b.example/mcp"),
+    ]

@@ -52,7 +52,9 @@ def chunk(delta, reason=None):
 
 
 def test_chunks_become_text_and_one_answer():
-    pieces = list(assembled([chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop")], "m"))
+    pieces = list(
+        assembled([chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop")], "m")
+    )
     assert pieces == [TextDelta("Hel"), TextDelta("lo"), Response("Hello", (), {"model": "m"})]
 
 
@@ -138,7 +140,12 @@ class Told(RateLimitError):
 
 @pytest.mark.parametrize(
     ("after", "least", "most"),
-    [("7", 7, 7), ("0", 0, 0), ("9999", LONGEST_PAUSE, LONGEST_PAUSE), ("inf", LONGEST_PAUSE, LONGEST_PAUSE)]
+    [
+        ("7", 7, 7),
+        ("0", 0, 0),
+        ("9999", LONGEST_PAUSE, LONGEST_PAUSE),
+        ("inf", LONGEST_PAUSE, LONGEST_PAUSE),
+    ]
     + [(odd, 0.5, 0.7) for odd in ("-1", "nan", "Wed, 21 Oct 2026 07:28:00 GMT", "")],
 )
 def test_the_pause_is_as_long_as_the_service_says_if_that_makes_sense(after, least, most):
@@ -153,7 +160,8 @@ def test_the_pause_is_as_long_as_the_service_says_if_that_makes_sense(after, lea
 
 
 @pytest.mark.parametrize(
-    ("reason", "kept"), [("end_turn", {}), ("max_tokens", {"cut": True}), ("refusal", {"refused": True})]
+    ("reason", "kept"),
+    [("end_turn", {}), ("max_tokens", {"cut": True}), ("refusal", {"refused": True})],
 )
 def test_how_an_answer_of_anthropic_ended_is_kept(reason, kept):
     end = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}
@@ -163,7 +171,8 @@ def test_how_an_answer_of_anthropic_ended_is_kept(reason, kept):
 
 
 @pytest.mark.parametrize(
-    ("reason", "kept"), [("stop", {}), ("length", {"cut": True}), ("content_filter", {"refused": True})]
+    ("reason", "kept"),
+    [("stop", {}), ("length", {"cut": True}), ("content_filter", {"refused": True})],
 )
 def test_how_an_answer_of_openai_ended_is_kept_and_what_it_cost(reason, kept):
     chunks = [
@@ -221,7 +230,11 @@ def test_what_came_from_the_prompt_cache_is_in_the_usage():
     read = {"input_tokens": 1, "cache_read_input_tokens": 6, "cache_creation_input_tokens": 2}
     events = [
         {"type": "message_start", "message": {"usage": read}},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 4},
+        },
     ]
     *_, answer = anthropic_assembled(events, "claude-x")
     assert answer.data["usage"] == {"input": 9, "output": 4, "cached": 6, "cache_written": 2}
@@ -229,7 +242,12 @@ def test_what_came_from_the_prompt_cache_is_in_the_usage():
 
 def test_what_a_server_signed_beside_a_call_is_kept_for_it():
     signed = {"google": {"thought_signature": "c2ln"}}
-    call = {"index": 0, "id": "1", "function": {"name": "glob", "arguments": "{}"}, "extra_content": signed}
+    call = {
+        "index": 0,
+        "id": "1",
+        "function": {"name": "glob", "arguments": "{}"},
+        "extra_content": signed,
+    }
     chunks = [{"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}]
     *_, answer = assembled(chunks, "m")
     assert answer.data["native"]["wire"]["tool_calls"][0]["extra_content"] == signed
@@ -251,7 +269,11 @@ def test_thinking_goes_back_to_the_same_model_unchanged():
         goes_on(1, type="text_delta", text="Looking."),
         begins(2, type="tool_use", id="t1", name="glob", input={}),
         goes_on(2, type="input_json_delta", partial_json='{"pattern": "*"}'),
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 9},
+        },
     ]
     *_, answer = anthropic_assembled(events, "claude-x")
     assert (answer.text, answer.calls) == ("Looking.", (ToolCall("t1", "glob", {"pattern": "*"}),))
@@ -380,8 +402,15 @@ def test_reasoning_that_a_server_wants_back_is_kept_and_sent_back():
 
     deltas = [{"reasoning_content": "Hm, "}, {"reasoning_content": "files."}, {"content": "Done."}]
     chunks = [{"choices": [{"delta": delta}]} for delta in deltas]
-    usage = {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
-    chunks += [{"choices": [{"delta": {}, "finish_reason": "stop"}]}, {"choices": [], "usage": usage}]
+    usage = {
+        "prompt_tokens": 9,
+        "completion_tokens": 3,
+        "prompt_tokens_details": {"cached_tokens": 8},
+    }
+    chunks += [
+        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": usage},
+    ]
     *_, answer = assembled(chunks, "deepseek-x")
     assert answer.data["usage"] == {"input": 9, "output": 3, "cached": 8}
     events = [("user", "Look.", None), ("assistant", answer.text, answer.data)]
@@ -418,14 +447,26 @@ def test_a_model_that_thinks_in_parts_of_its_content_gets_them_back():
         return [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
 
     nothing = [{"type": "thinking", "thinking": None}]
-    contents = [thinks("Two "), nothing, thinks("and two."), [{"type": "text", "text": "It is "}], "4.", ""]
+    contents = [
+        thinks("Two "),
+        nothing,
+        thinks("and two."),
+        [{"type": "text", "text": "It is "}],
+        "4.",
+        "",
+    ]
     chunks = [{"choices": [{"delta": {"content": content}}]} for content in contents]
-    *items, answer = assembled([*chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}], "m")
+    *items, answer = assembled(
+        [*chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}], "m"
+    )
     said = [TextDelta("It is "), TextDelta("4.")]
     assert items == [ThinkingDelta("Two "), ThinkingDelta("and two."), *said]
     assert answer.text == "It is 4."
     body, repairs = dump(
         [("user", "2 + 2?", None), ("assistant", answer.text, answer.data)], "openai", model="m"
     )
-    assert body["messages"][1]["content"] == [*thinks("Two and two."), {"type": "text", "text": "It is 4."}]
+    assert body["messages"][1]["content"] == [
+        *thinks("Two and two."),
+        {"type": "text", "text": "It is 4."},
+    ]
     assert repairs == []

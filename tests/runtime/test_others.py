@@ -10,7 +10,9 @@ from tests.runtime.acting import Actor, speaks
 
 
 def said(agent):
-    return [event.content or "(call)" for event in agent.context().messages if event.kind in SPOKEN][1:]
+    return [
+        event.content or "(call)" for event in agent.context().messages if event.kind in SPOKEN
+    ][1:]
 
 
 def test_an_answer_that_comes_after_someone_elses_words_is_written_into_a_fork(agent):
@@ -41,7 +43,10 @@ def test_a_result_that_comes_after_someone_elses_words_follows_its_call_in_a_for
     assert said(loop.agent) == ["Hi", "(call)", "done", "Fine"]
     assert sum(isinstance(update, Forked) for update in happened) == 1
     written = [update.event.seq for update in happened if isinstance(update, EventWritten)]
-    assert written == [event.seq for event in loop.agent.context().messages if event.kind != "note"][1:]
+    assert (
+        written
+        == [event.seq for event in loop.agent.context().messages if event.kind != "note"][1:]
+    )
 
 
 def test_a_mark_or_a_note_of_someone_else_is_not_in_the_way(agent):

@@ -29,11 +29,15 @@ def words(happened):
 
 
 def spoken(agent):
-    return [(event.kind, event.content) for event in agent.context().messages if event.kind != "note"][1:]
+    return [
+        (event.kind, event.content) for event in agent.context().messages if event.kind != "note"
+    ][1:]
 
 
 def test_responses_keep_what_was_thought_and_send_it_back_sealed(memory, agent, folder):
-    first = responses_events(reasoning("Look.", "sealed"), function_call("c1", "glob", '{"pattern": "*.py"}'))
+    first = responses_events(
+        reasoning("Look.", "sealed"), function_call("c1", "glob", '{"pattern": "*.py"}')
+    )
     with event_server(first, responses_events(message("Two files."))) as server:
         model = ResponsesModel("gpt-5", base_url=server.url, key="k")
         happened = list(Loop(agent, model, working_tools(folder)).ask("Which?"))
@@ -54,7 +58,10 @@ def test_responses_keep_what_was_thought_and_send_it_back_sealed(memory, agent, 
 
 
 def test_responses_go_without_summaries_where_they_are_refused(agent):
-    refused = (400, {"error": {"message": "must be verified to generate reasoning summaries", "type": "x"}})
+    refused = (
+        400,
+        {"error": {"message": "must be verified to generate reasoning summaries", "type": "x"}},
+    )
     with event_server(refused, responses_events(message("Hello."))) as server:
         model = ResponsesModel("gpt-5", base_url=server.url, key="k")
         list(Loop(agent, model).ask("Hi"))
@@ -74,7 +81,12 @@ def test_responses_say_when_an_answer_was_cut(agent):
 
 
 def test_responses_that_fail_in_the_middle_are_one_line(agent):
-    failed = [{"type": "response.failed", "response": {"error": {"message": "out of order"}, "output": []}}]
+    failed = [
+        {
+            "type": "response.failed",
+            "response": {"error": {"message": "out of order"}, "output": []},
+        }
+    ]
     with event_server(failed) as server:
         model = ResponsesModel("gpt-5", base_url=server.url, key="k")
         with pytest.raises(ModelError, match="the model broke off: out of order"):
@@ -83,7 +95,10 @@ def test_responses_that_fail_in_the_middle_are_one_line(agent):
 
 
 def test_gemini_calls_tools_and_gets_its_signatures_back(memory, agent, folder):
-    call = {"functionCall": {"name": "glob", "args": {"pattern": "*.py"}}, "thoughtSignature": "c2lnbmVk"}
+    call = {
+        "functionCall": {"name": "glob", "args": {"pattern": "*.py"}},
+        "thoughtSignature": "c2lnbmVk",
+    }
     first = [gemini_chunk({"text": "Look.", "thought": True}), gemini_chunk(call, ended="STOP")]
     second = [gemini_chunk({"text": "Two "}), gemini_chunk({"text": "files."}, ended="STOP")]
     with event_server(first, second) as server:
@@ -95,11 +110,18 @@ def test_gemini_calls_tools_and_gets_its_signatures_back(memory, agent, folder):
     assert spoken(agent)[-1] == ("assistant", "Two files.")
     assert "/models/gemini-x:streamGenerateContent" in server.paths[0]
     body = server.bodies[1]
-    assert list(body["generationConfig"]["thinkingConfig"].values()) == [True]  # the SDK spells its name
-    sent_back = [part for content in body["contents"] for part in content["parts"] if "functionCall" in part]
+    assert list(body["generationConfig"]["thinkingConfig"].values()) == [
+        True
+    ]  # the SDK spells its name
+    sent_back = [
+        part for content in body["contents"] for part in content["parts"] if "functionCall" in part
+    ]
     assert sent_back[0]["thoughtSignature"] == "c2lnbmVk"
     assert body["systemInstruction"]["parts"][0]["text"] == "Be careful."
-    assert {tool["name"] for tool in body["tools"][0]["functionDeclarations"]} >= {"glob", "read_file"}
+    assert {tool["name"] for tool in body["tools"][0]["functionDeclarations"]} >= {
+        "glob",
+        "read_file",
+    }
     usage = agent.context().messages[-1].data["usage"]
     assert (usage["input"], usage["output"]) == (4, 3)
     assert memory.verify(requests=True) == []
@@ -110,11 +132,18 @@ def test_gemini_calls_tools_and_gets_its_signatures_back(memory, agent, folder):
     [
         (400, "API key not valid", ModelError, "refused the request"),
         (404, "models/x is not found", ModelError, "has no model gemini-x"),
-        (400, "The input token count (9) exceeds the maximum", ContextTooLong, "too long for gemini-x"),
+        (
+            400,
+            "The input token count (9) exceeds the maximum",
+            ContextTooLong,
+            "too long for gemini-x",
+        ),
     ],
 )
 def test_what_gemini_refuses_is_one_line_that_says_why(agent, status, text, kind, said):
-    with event_server((status, {"error": {"code": status, "message": text, "status": "X"}})) as server:
+    with event_server(
+        (status, {"error": {"code": status, "message": text, "status": "X"}})
+    ) as server:
         model = GeminiModel("gemini-x", base_url=server.url, key="k")
         with pytest.raises(kind, match=said) as caught:
             list(Loop(agent, model).ask("Hi"))

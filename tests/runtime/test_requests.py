@@ -17,11 +17,15 @@ def answers(agent):
 
 
 def test_an_answer_names_the_request_that_led_to_it(memory, agent, folder):
-    with scripted(Say("Let me look.", calls=(("c1", "glob", '{"pattern": "*.py"}'),)), Say("Two.")) as server:
+    with scripted(
+        Say("Let me look.", calls=(("c1", "glob", '{"pattern": "*.py"}'),)), Say("Two.")
+    ) as server:
         model = OpenAIModel("m", base_url=server.url)
         list(Loop(agent, model, working_tools(folder)).ask("Which files are here?"))
         model.close()
-        sent = [{k: v for k, v in body.items() if not k.startswith("stream")} for body in server.bodies]
+        sent = [
+            {k: v for k, v in body.items() if not k.startswith("stream")} for body in server.bodies
+        ]
     found = [event.data["request"] for event in answers(agent)]
     assert [request["sha256"] for request in found] == [request_digest(body) for body in sent]
     assert [(request["format"], request["model"]) for request in found] == [("openai", "m")] * 2

@@ -15,7 +15,9 @@ from tests.wire.rules import violations
 
 
 def said(agent):
-    return [(event.kind, event.content) for event in agent.context().messages if event.kind != "note"]
+    return [
+        (event.kind, event.content) for event in agent.context().messages if event.kind != "note"
+    ]
 
 
 def test_a_closed_iterator_keeps_what_was_said_and_marks_it(agent):
@@ -44,7 +46,10 @@ def test_a_new_attempt_replaces_the_one_before_when_it_speaks(agent):
     with pytest.raises(ModelError):
         list(
             Loop(
-                agent, Actor([TextDelta("old"), Retrying("lost", 0), TextDelta("new"), ModelError("gone")])
+                agent,
+                Actor(
+                    [TextDelta("old"), Retrying("lost", 0), TextDelta("new"), ModelError("gone")]
+                ),
             ).ask("Hi")
         )
     assert said(agent)[-1] == ("assistant", "new")
@@ -101,7 +106,11 @@ def test_questions_come_before_any_work_and_ctrl_c_at_one_runs_nothing(agent):
 
     asked = []
     tools = [Tool.of(lambda: ran.append(1) or "", asks=False), Tool.of(asking, asks=True)]
-    calls = [ToolCall("c1", "<lambda>", {}), ToolCall("c2", "asking", {}), ToolCall("c3", "asking", {})]
+    calls = [
+        ToolCall("c1", "<lambda>", {}),
+        ToolCall("c2", "asking", {}),
+        ToolCall("c3", "asking", {}),
+    ]
     with pytest.raises(KeyboardInterrupt):
         list(Loop(agent, Actor(speaks("", *calls)), tools, allow=allow).ask("Hi"))
     assert ran == []
@@ -116,7 +125,9 @@ def test_a_refusal_is_in_the_log_before_the_next_question(agent):
         return "no"
 
     calls = [ToolCall("c1", "asking", {}), ToolCall("c2", "asking", {})]
-    list(Loop(agent, Actor(speaks("", *calls)), [Tool.of(asking, asks=True)], allow=allow).ask("Hi"))
+    list(
+        Loop(agent, Actor(speaks("", *calls)), [Tool.of(asking, asks=True)], allow=allow).ask("Hi")
+    )
     assert seen == [{}, {"c1": "no"}]
 
 
@@ -247,7 +258,9 @@ def test_so_is_half_an_answer_and_the_output_of_a_tool(agent, monkeypatch):
         list(Loop(agent, Actor([TextDelta("half"), ModelError("gone")])).ask("Hi"))
     assert caught.value.unsaved == "half"
     with pytest.raises(StorageError) as caught:
-        list(Loop(agent, Actor(speaks("", ToolCall("c1", "quick", {}))), [Tool.of(quick)]).ask("Hi"))
+        list(
+            Loop(agent, Actor(speaks("", ToolCall("c1", "quick", {}))), [Tool.of(quick)]).ask("Hi")
+        )
     assert caught.value.unsaved == "quick"
 
 

@@ -83,7 +83,9 @@ def test_what_goes_wrong_below_is_an_error_result_above(begin):
 
 def test_two_tasks_of_one_description_have_names_of_their_own(begin, store):
     acts = [speaks(f"Report {number}.") for number in (1, 2)]
-    loop, _ = begin(speaks("", task("c1")), acts[0], speaks("", task("c2")), acts[1], speaks("Done."))
+    loop, _ = begin(
+        speaks("", task("c1")), acts[0], speaks("", task("c2")), acts[1], speaks("Done.")
+    )
     list(loop.ask("Why?"))
     names = {agent.name for agent in store.agents()}
     assert {"find-the-cause", "find-the-cause-2"} <= names

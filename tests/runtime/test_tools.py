@@ -31,7 +31,11 @@ def secret(tmp_path, folder):
 
 
 def test_what_writes_or_runs_asks_and_what_reads_does_not(tools):
-    assert {name for name, tool in tools.items() if tool.asks} == {"write_file", "edit_file", "bash"}
+    assert {name for name, tool in tools.items() if tool.asks} == {
+        "write_file",
+        "edit_file",
+        "bash",
+    }
 
 
 def test_glob_lists_what_matches(tools):
@@ -50,7 +54,8 @@ def test_list_dir_and_read_file(tools):
     assert tools["list_dir"].run() == "a.py\nb.py\nnotes.md\nsrc/"
     assert tools["read_file"].run(path="src/deep.py") == "x = 1\ny = x\n"
     assert (
-        tools["read_file"].run(path="src/deep.py", lines=1) == "x = 1\n\n[1 more lines: read on with start=2]"
+        tools["read_file"].run(path="src/deep.py", lines=1)
+        == "x = 1\n\n[1 more lines: read on with start=2]"
     )
     assert tools["read_file"].run(path="src/deep.py", start=2) == "y = x\n"
 
@@ -70,9 +75,13 @@ def test_an_evil_expression_ends_at_its_limit(tools, folder, monkeypatch):
         tools["grep"].run(pattern="(a+)+$")
 
 
-@pytest.mark.parametrize("name", ["json.py", "re.py", "pathlib.py", "sitecustomize.py", "backstory.py"])
+@pytest.mark.parametrize(
+    "name", ["json.py", "re.py", "pathlib.py", "sitecustomize.py", "backstory.py"]
+)
 @pytest.mark.parametrize("variable", ["", "."])
-def test_nothing_that_lies_in_the_folder_is_run_by_a_search(tools, folder, monkeypatch, name, variable):
+def test_nothing_that_lies_in_the_folder_is_run_by_a_search(
+    tools, folder, monkeypatch, name, variable
+):
     monkeypatch.setenv("PYTHONPATH", variable)
     monkeypatch.chdir(folder)
     (folder / name).write_text("open('ran', 'w')\nx = 1\n")
@@ -116,7 +125,10 @@ def test_a_file_that_is_too_large_to_read_can_be_searched(tools, folder):
     with pytest.raises(ToolError, match="too large to read: search it with grep"):
         tools["read_file"].run(path="big.log")
     found = tools["grep"].run(pattern="needle").splitlines()
-    assert [line.partition(":z")[0][:30] for line in found] == ["big.log:10101", "big.log:10102:last needle"]
+    assert [line.partition(":z")[0][:30] for line in found] == [
+        "big.log:10101",
+        "big.log:10102:last needle",
+    ]
 
 
 def test_lines_are_counted_alike_by_grep_and_read_file(tools, folder):
@@ -290,7 +302,11 @@ def test_a_new_file_has_the_mode_that_any_program_would_give_it(tools, folder):
         ),
         ("write_file", {"path": "a.py/x/y", "content": "x"}, "what should be a folder is a file"),
         ("write_file", {"path": "src", "content": "x"}, "src is a directory"),
-        ("write_file", {"path": "new", "content": "\ud800"}, "it contains half of a surrogate pair"),
+        (
+            "write_file",
+            {"path": "new", "content": "\ud800"},
+            "it contains half of a surrogate pair",
+        ),
         ("write_file", {"path": "n" * 300, "content": "x"}, "is not a path: File name too long"),
         ("bash", {"command": "a\0b"}, "it could not be started: "),
         ("bash", {"command": "echo \ud800"}, "it could not be started: "),
@@ -307,7 +323,9 @@ def test_what_cannot_be_done_is_said_in_a_sentence(tools, folder, name, argument
 
 
 def test_a_tool_is_made_from_a_function():
-    def weigh(thing: str, times: int = 1, exact: bool | None = None, parts: list[str] | None = None) -> str:
+    def weigh(
+        thing: str, times: int = 1, exact: bool | None = None, parts: list[str] | None = None
+    ) -> str:
         """Weigh a thing."""
         return thing
 
@@ -322,7 +340,9 @@ def test_a_tool_is_made_from_a_function():
 
 
 def test_hints_of_several_kinds_are_told_and_held():
-    def sort(parts: list[str], by: int | str = 1, how: Literal["up", "down"] = "up", any: Any = None) -> str:
+    def sort(
+        parts: list[str], by: int | str = 1, how: Literal["up", "down"] = "up", any: Any = None
+    ) -> str:
         return ""
 
     tool = Tool.of(sort)
@@ -333,7 +353,9 @@ def test_hints_of_several_kinds_are_told_and_held():
         "any": {},
     }
     assert checked(tool, {"parts": ["a"], "by": "size", "how": "down", "any": [1]})
-    with pytest.raises(ToolError, match="parts of sort must be an array, each of the type string, not"):
+    with pytest.raises(
+        ToolError, match="parts of sort must be an array, each of the type string, not"
+    ):
         checked(tool, {"parts": ["a", 5]})
     with pytest.raises(
         ToolError, match=r"by of sort must be of the type integer or of the type string, not 1\.5"

@@ -35,7 +35,9 @@ def main() -> None:
     failed = False
     for name in arguments.on or PLACES:
         found = PLACES[name](arguments.seconds)
-        print(f"{name}: {found.written:,} writes, {found.kills} workers and {found.crashes} servers killed")
+        print(
+            f"{name}: {found.written:,} writes, {found.kills} workers and {found.crashes} servers killed"
+        )
         for problem in found.problems[:20]:
             print(f"  {problem}")
         failed = failed or bool(found.problems)

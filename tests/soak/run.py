@@ -19,7 +19,10 @@ import backstory
 
 WORKERS, SPARED = 8, 2  # so many are never killed: their memory and files are looked at
 WARM = 60  # seconds: a process still grows by what it loads when it is younger
-MORE_BYTES, MORE_FILES = 15_000_000, 12  # that a spared one may hold in the end, compared with the middle
+MORE_BYTES, MORE_FILES = (
+    15_000_000,
+    12,
+)  # that a spared one may hold in the end, compared with the middle
 
 
 class Ledger(NamedTuple):
@@ -39,7 +42,9 @@ class Outcome(NamedTuple):
     crashes: int
 
 
-def soak(url: str, folder: Path, seconds: float, crash: Callable[[], None] | None = None) -> Outcome:
+def soak(
+    url: str, folder: Path, seconds: float, crash: Callable[[], None] | None = None
+) -> Outcome:
     """Run the workers for so long and audit the store; `crash` ends the server and starts it again."""
     crew = Crew(url, folder)
     kills = crashes = 0
@@ -78,7 +83,15 @@ class Crew:
         with (self.folder / f"{number}.err").open("wb") as errors:
             ledger = str(self.folder / f"{number}.ledger")
             options = ["-X", "faulthandler"]  # a crash of the interpreter says where, too
-            command = [sys.executable, *options, "-m", "tests.soak.worker", self.url, ledger, str(number)]
+            command = [
+                sys.executable,
+                *options,
+                "-m",
+                "tests.soak.worker",
+                self.url,
+                ledger,
+                str(number),
+            ]
             return subprocess.Popen(command, stderr=errors, cwd=Path(__file__).parents[2])
 
     def replace(self) -> None:
@@ -135,7 +148,11 @@ def audit(store: backstory.Store, ledger: Ledger) -> list[str]:
     places: dict[str, tuple[str, int]] = {}
     for agent in store.agents():
         for event in agent.events(after=agent.fork_seq):
-            if event.content and event.content.startswith("t") and "copy_of" not in (event.data or {}):
+            if (
+                event.content
+                and event.content.startswith("t")
+                and "copy_of" not in (event.data or {})
+            ):
                 there[event.content] += 1
                 places[event.content] = agent.id, event.seq
     problems += [f"{token} is there {count} times" for token, count in there.items() if count > 1]
@@ -159,7 +176,9 @@ def growth(folder: Path) -> list[str]:
         if not middle:
             continue  # it did not live long enough to tell
         for what, place, more in (("bytes", 0, MORE_BYTES), ("files", 1, MORE_FILES)):
-            before, after = (sorted(size[place] for size in part)[len(part) // 2] for part in (middle, late))
+            before, after = (
+                sorted(size[place] for size in part)[len(part) // 2] for part in (middle, late)
+            )
             print(f"worker {number}: {before:,} {what} in the middle, {after:,} at the end")
             if after > before + more:
                 problems.append(f"worker {number} grew from {before:,} to {after:,} {what}")

@@ -30,7 +30,12 @@ def test_the_audit_notices_what_is_lost_twice_or_elsewhere():
         agent = store.start()
         agent.user("t0n0")
         agent.extend([("user", "t0n1", None)] * 2)
-        written = {"t0n0": (agent.id, 2), "t0n2": (agent.id, 9), "t0n3": (agent.id, 8), "t0n4": ("gone", 1)}
+        written = {
+            "t0n0": (agent.id, 2),
+            "t0n2": (agent.id, 9),
+            "t0n3": (agent.id, 8),
+            "t0n4": ("gone", 1),
+        }
         problems = audit(store, Ledger(written, {(agent.id, 8)}, {"gone"}))
     assert [problem.split(" ", 1)[1].split(" (")[0] for problem in problems] == [
         "is there 2 times",
@@ -40,7 +45,9 @@ def test_the_audit_notices_what_is_lost_twice_or_elsewhere():
 
 
 def test_a_worker_that_keeps_growing_is_noticed(tmp_path):
-    flat, growing = ([f"size {50_000_000 + n * each} 7" for n in range(60)] for each in (0, MORE_BYTES // 20))
+    flat, growing = (
+        [f"size {50_000_000 + n * each} 7" for n in range(60)] for each in (0, MORE_BYTES // 20)
+    )
     (tmp_path / "0.ledger").write_text("\n".join(flat))
     (tmp_path / "1.ledger").write_text("\n".join(growing))
     (problem,) = growth(tmp_path)

@@ -62,7 +62,12 @@ class Worker:
             action = self.choose.choices(names, list(self.actions.values()))[0]
             try:
                 action(self.agent())
-            except (backstory.StorageError, backstory.NotFound, backstory.Conflict, backstory.NameTaken):
+            except (
+                backstory.StorageError,
+                backstory.NotFound,
+                backstory.Conflict,
+                backstory.NameTaken,
+            ):
                 continue  # the server is away, or somebody took away what this was about
 
     def agent(self) -> backstory.Agent:
@@ -141,8 +146,14 @@ class Worker:
         self.store.search(f"t{self.choose.randrange(8)}n*", agent=self.choose.choice([None, agent]))
 
     def erase(self, agent: backstory.Agent) -> None:
-        said = [event for event in agent.events(after=agent.fork_seq) if event.kind in ("user", "assistant")]
-        own = [event.seq for event in said if "copy_of" not in (event.data or {})]  # that would go, too
+        said = [
+            event
+            for event in agent.events(after=agent.fork_seq)
+            if event.kind in ("user", "assistant")
+        ]
+        own = [
+            event.seq for event in said if "copy_of" not in (event.data or {})
+        ]  # that would go, too
         if own:
             position = self.choose.choice(own)
             self.say("erasing", agent.id, position)

@@ -34,7 +34,9 @@ def _in_files(path):
 
 def _in_tables(url):
     with psycopg.connect(url) as db:
-        names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'backstory'").fetchall()
+        names = db.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'backstory'"
+        ).fetchall()
         rows = [db.execute(f"SELECT * FROM backstory.{name}").fetchall() for (name,) in names]
     return repr(rows).encode()
 

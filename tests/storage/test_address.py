@@ -85,7 +85,9 @@ MISTYPED = [
 
 @pytest.mark.parametrize("url", MISTYPED)
 def test_the_password_in_an_address_with_a_typing_error_is_not_shown(url):
-    with pytest.raises(backstory.CannotOpen, match=r"is not a store: give the path of a file") as caught:
+    with pytest.raises(
+        backstory.CannotOpen, match=r"is not a store: give the path of a file"
+    ) as caught:
         backstory.open(url)
     assert "hunter2" not in str(caught.value)
 
@@ -99,7 +101,9 @@ def test_a_refused_name_is_shown_up_to_where_a_password_could_begin_with_what_to
     assert parse_address("./10:30@home.db") == Address(Database.SQLITE, "./10:30@home.db")
 
 
-@pytest.mark.parametrize("url", ["sqlite:///history.db?mode=ro", "sqlite:////var/history.db?timeout=5"])
+@pytest.mark.parametrize(
+    "url", ["sqlite:///history.db?mode=ro", "sqlite:////var/history.db?timeout=5"]
+)
 def test_options_of_a_url_of_sqlite_are_refused_not_taken_for_the_name_of_a_file(url):
     with pytest.raises(backstory.CannotOpen, match="takes no options"):
         parse_address(url)
@@ -150,7 +154,9 @@ def test_an_address_is_shown_without_its_password(url):
     ],
 )
 def test_a_password_that_libpq_would_take_for_a_host_or_a_database_is_refused_unseen(url):
-    with pytest.raises(backstory.CannotOpen, match="with special characters percent-encoded") as caught:
+    with pytest.raises(
+        backstory.CannotOpen, match="with special characters percent-encoded"
+    ) as caught:
         backstory.open(url)
     assert "hunter2" not in str(caught.value)
 

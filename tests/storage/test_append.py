@@ -13,7 +13,9 @@ from backstory.storage.postgres import append
 from tests.databases import with_parameter
 from tests.processes import wait_until
 
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'INSERT INTO'"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'INSERT INTO'"
+)
 
 
 @pytest.fixture
@@ -60,7 +62,9 @@ def test_the_function_writes_the_same_digests(empty_database, monkeypatch):
 def test_a_rollback_does_not_take_the_statement_away(direct):
     store, _ = direct
     agent = store.start()
-    for _ in range(10):  # psycopg prepares the statements of a rewind, and removes all after a rollback
+    for _ in range(
+        10
+    ):  # psycopg prepares the statements of a rewind, and removes all after a rollback
         agent.mark("m")
         agent.rewind("m")
     db = one_connection(store)
@@ -157,11 +161,16 @@ def test_another_encoding_of_the_client_does_not_matter(empty_database):
 def test_an_agent_is_held_while_a_move_is_judged(direct):
     store, db = direct
     agent = store.start()
-    with store._log.backend.exclusive(agent._record), pytest.raises(psycopg.errors.LockNotAvailable):
+    with (
+        store._log.backend.exclusive(agent._record),
+        pytest.raises(psycopg.errors.LockNotAvailable),
+    ):
         db.execute("SELECT 1 FROM backstory.agents FOR NO KEY UPDATE NOWAIT")
 
 
-FUNCTIONS = "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'backstory'::regnamespace"
+FUNCTIONS = (
+    "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'backstory'::regnamespace"
+)
 
 
 def test_every_function_that_is_gone_is_noticed_by_verify(direct):
@@ -186,8 +195,12 @@ def test_a_connection_whose_settings_were_dropped_is_refused(new_database, monke
     with pytest.raises(backstory.CannotOpen, match="default_transaction_read_only is 'off'"):
         backstory.open(address, read_only=True)
     with psycopg.connect(address, autocommit=True) as db:
-        db.execute(f"ALTER DATABASE {db.info.dbname} SET default_transaction_isolation = serializable")
-    with pytest.raises(backstory.CannotOpen, match="SET default_transaction_isolation = 'read committed'"):
+        db.execute(
+            f"ALTER DATABASE {db.info.dbname} SET default_transaction_isolation = serializable"
+        )
+    with pytest.raises(
+        backstory.CannotOpen, match="SET default_transaction_isolation = 'read committed'"
+    ):
         backstory.open(address)
 
 
@@ -228,9 +241,14 @@ def test_a_jump_comes_after_the_appends_under_way_and_before_those_that_come_lat
     def waits_for(query):
         return db.execute(WAITS_FOR, (query,)).fetchall()
 
-    jump, late = threading.Thread(target=lambda: agent.jump(1)), threading.Thread(target=agent.user, args="c")
+    jump, late = (
+        threading.Thread(target=lambda: agent.jump(1)),
+        threading.Thread(target=agent.user, args="c"),
+    )
     with psycopg.connect(store._log.backend._conninfo) as under_way:  # as an append does
-        under_way.execute("SELECT pg_advisory_xact_lock_shared(%s::bigint # (%s::bigint << 48))", (place, no))
+        under_way.execute(
+            "SELECT pg_advisory_xact_lock_shared(%s::bigint # (%s::bigint << 48))", (place, no)
+        )
         under_way.execute("UPDATE backstory.agents SET about = NULL")
         jump.start()
         wait_until(lambda: waits_for("FOR NO KEY UPDATE"))

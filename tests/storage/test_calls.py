@@ -100,7 +100,9 @@ STORE_COSTS = {
 
 
 @pytest.mark.parametrize("what", STORE_COSTS)
-def test_a_call_on_a_whole_store_costs_what_the_table_says_however_many_agents_there_are(calls, what):
+def test_a_call_on_a_whole_store_costs_what_the_table_says_however_many_agents_there_are(
+    calls, what
+):
     store = Store(Recorder(MemoryBackend(), calls))
     for number in range(20):
         agent = store.start(f"session {number}")

@@ -23,7 +23,8 @@ from tests import databases
 from tests.processes import wait_until
 
 pytestmark = pytest.mark.skipif(
-    not databases.CITUS, reason="BACKSTORY_TEST_CITUS IS NOT SET: stores on many servers are not tested"
+    not databases.CITUS,
+    reason="BACKSTORY_TEST_CITUS IS NOT SET: stores on many servers are not tested",
 )
 
 
@@ -32,7 +33,9 @@ class Worker:
 
     def __init__(self, host, port):
         self.host, self.port = host, port
-        [self.url] = [url for url in databases.servers() if url.split("@")[-1].startswith(f"{host}:{port}")]
+        [self.url] = [
+            url for url in databases.servers() if url.split("@")[-1].startswith(f"{host}:{port}")
+        ]
 
     def kill(self):
         with psycopg.connect(self.url) as db:
@@ -41,7 +44,9 @@ class Worker:
         self._command, self._user = server.cmdline(), server.uids().real
         family = [server, *server.children(recursive=True)]
         for process in family:
-            with suppress(psutil.NoSuchProcess):  # a backend ends with its connection, or with the server
+            with suppress(
+                psutil.NoSuchProcess
+            ):  # a backend ends with its connection, or with the server
                 process.kill()
         psutil.wait_procs(family)
 
@@ -155,7 +160,9 @@ def test_an_append_is_still_one_call_when_its_statement_is_prepared(store, sent)
         assert len(sent(lambda: agent.user("again"))) == 1
 
 
-def test_what_is_judged_before_it_is_written_stays_on_one_server_without_a_two_phase_commit(store, sent):
+def test_what_is_judged_before_it_is_written_stays_on_one_server_without_a_two_phase_commit(
+    store, sent
+):
     agent = store.start("main")
     agent.user("one")
     agent.mark("here")
@@ -265,7 +272,9 @@ def test_with_a_dead_worker_lists_keep_their_order_and_what_must_be_complete_fai
                     complete()
 
 
-def test_a_list_is_complete_if_the_worker_is_back_before_the_servers_are_asked_one_by_one(store, monkeypatch):
+def test_a_list_is_complete_if_the_worker_is_back_before_the_servers_are_asked_one_by_one(
+    store, monkeypatch
+):
     agents = {agent.id for agent in one_on_each(store).values()}
     backend = store._backend
 
@@ -293,7 +302,9 @@ def test_after_a_kill_everything_acknowledged_is_readable_and_a_repeat_is_no_con
         agent = one_on_each(store)[worker.port]
         for _ in range(3):
             acknowledged, going = [], threading.Event()
-            writer = threading.Thread(target=write_until_it_fails, args=(agent, acknowledged, going))
+            writer = threading.Thread(
+                target=write_until_it_fails, args=(agent, acknowledged, going)
+            )
             writer.start()
             assert going.wait(60)
             with killed(worker):

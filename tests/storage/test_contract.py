@@ -48,14 +48,27 @@ def test_the_readme_of_the_engine(store):
     agent.clear()
     assert agent.context().messages == []
     child = agent.fork("try pathlib", at=5)
-    assert (child.parent, child.fork_seq, child.head, child.session) == (agent.id, 5, 5, agent.session)
+    assert (child.parent, child.fork_seq, child.head, child.session) == (
+        agent.id,
+        5,
+        5,
+        agent.session,
+    )
     with pytest.raises(backstory.MarkNotFound, match="left behind"):
         agent.fork(at="two files")
     helper = agent.spawn("reviewer")
-    assert (helper.parent, helper.fork_seq, helper.head, helper.born_seq) == (agent.id, 0, 0, agent.head)
+    assert (helper.parent, helper.fork_seq, helper.head, helper.born_seq) == (
+        agent.id,
+        0,
+        0,
+        agent.head,
+    )
     assert (helper.spawned, child.spawned) == (True, False)
     assert agent.append("user", "hi", None, expected=agent.head).seq == 13
-    assert [e.seq for e in agent.extend([("user", "hi", None), ("assistant", "ho", None)])] == [14, 15]
+    assert [e.seq for e in agent.extend([("user", "hi", None), ("assistant", "ho", None)])] == [
+        14,
+        15,
+    ]
     assert plain.positions(agent.events()) == list(range(1, 16))
     assert plain.positions(agent.events(after=3, until=7)) == [4, 5, 6, 7]
     assert agent.explain(6).status == "cleared"
@@ -78,7 +91,9 @@ def test_messages_may_carry_data(agent):
 def test_the_events_of_one_log_may_be_written_to_another(store, agent):
     agent.extend([("user", "a", {"x": 1}), ("mark", None, {"label": "m"})])
     other = store.start("other")
-    assert [event[1:4] for event in other.extend(agent.events())] == [event[1:4] for event in agent.events()]
+    assert [event[1:4] for event in other.extend(agent.events())] == [
+        event[1:4] for event in agent.events()
+    ]
 
 
 def test_a_tool_result_for_something_that_is_no_call_is_refused(agent):
@@ -90,10 +105,14 @@ def test_a_tool_result_for_something_that_is_no_call_is_refused(agent):
 
 
 def test_a_batch_is_all_or_nothing(agent):
-    with pytest.raises(backstory.InvalidEvent, match="event 2 of the batch: unknown kind 'telepathy'"):
+    with pytest.raises(
+        backstory.InvalidEvent, match="event 2 of the batch: unknown kind 'telepathy'"
+    ):
         agent.extend([("user", "a", None), ("user", "b"), ("telepathy", "c", None)])
     for odd in (("user", "a", None, None, "surplus"), (), {"kind": "user"}, "user", None):
-        with pytest.raises(backstory.InvalidEvent, match=r"event 0 of the batch: .*\(kind, content, data\)"):
+        with pytest.raises(
+            backstory.InvalidEvent, match=r"event 0 of the batch: .*\(kind, content, data\)"
+        ):
             agent.extend([odd])
     assert agent.events() == []
     assert agent.extend([]) == []
@@ -129,7 +148,11 @@ def test_repeating_an_append_after_a_lost_answer_writes_nothing(agent):
     agent.user("somebody else goes on")
     assert agent.extend(batch, expected=0) == first
     assert agent.head == 4
-    for other in ([*batch[:2], ("user", "b", None)], [*batch, ("user", "b", None)], [("user", "a", None)]):
+    for other in (
+        [*batch[:2], ("user", "b", None)],
+        [*batch, ("user", "b", None)],
+        [("user", "a", None)],
+    ):
         with pytest.raises(backstory.Conflict):
             agent.extend(other, expected=0)
     assert agent.head == 4

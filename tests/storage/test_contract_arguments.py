@@ -80,7 +80,9 @@ class Word(str, Enum):  # noqa: UP042  the older way, of which str() gives the n
 def test_a_member_of_an_enum_is_kept_as_the_text_that_it_is(store, agent):
     agent.append(Word.USER, Word.HELLO)
     agent.append(Word.USER, "with a key", key=Word.TODO)
-    agent.extend([(Word.USER, Word.HELLO, None, "first"), (Word.USER, Word.HELLO, None, Word.HELLO)])
+    agent.extend(
+        [(Word.USER, Word.HELLO, None, "first"), (Word.USER, Word.HELLO, None, Word.HELLO)]
+    )
     agent.note(Word.TODO)
     child = agent.fork(Word.HELLO)
 
@@ -104,7 +106,12 @@ ODD = [None, True, 5, 1.5, b"x", [], [1], {}, object()]
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.0, "5"])
 def test_what_is_not_a_number_of_things_is_refused(store, agent, limit):
-    for listed in (store.agents, store.sessions, agent.diff, lambda limit: store.search("x", limit=limit)):
+    for listed in (
+        store.agents,
+        store.sessions,
+        agent.diff,
+        lambda limit: store.search("x", limit=limit),
+    ):
         with pytest.raises(backstory.Invalid, match="is not a number of"):
             listed(limit=limit)
 
@@ -210,7 +217,12 @@ def test_a_label_for_what_is_not_a_position_names_nothing(agent, at):
 
 
 def test_whether_a_fork_is_a_sub_agent_may_be_said_by_anything_that_is_true(store, agent):
-    assert [agent.fork(spawned=odd).spawned for odd in (2**70, "yes", None, 0)] == [True, True, False, False]
+    assert [agent.fork(spawned=odd).spawned for odd in (2**70, "yes", None, 0)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert store.verify() == []
 
 
@@ -232,8 +244,12 @@ def test_an_export_of_a_session_that_is_not_there_is_refused(store, agent):
 
 
 def test_settings_that_are_not_json_are_refused_by_their_names(agent):
-    with pytest.raises(backstory.Invalid, match="the params of these settings cannot be written as JSON"):
+    with pytest.raises(
+        backstory.Invalid, match="the params of these settings cannot be written as JSON"
+    ):
         agent.settings(params={"temperature": float("nan")})
-    with pytest.raises(backstory.Invalid, match="the tools of these settings cannot be written as JSON"):
+    with pytest.raises(
+        backstory.Invalid, match="the tools of these settings cannot be written as JSON"
+    ):
         agent.settings(tools=[{"name": "t", "parameters": {"x": object()}}])
     assert agent.head == 0

@@ -15,7 +15,9 @@ def said(agent):
 
 def test_events_for_several_agents_are_written_together(store):
     one, two = store.start("one"), store.start("two")
-    written = store.write([(one, [("user", "a"), ("user", "b")], 0), (two, [("note", "n", {"x": 1})])])
+    written = store.write(
+        [(one, [("user", "a"), ("user", "b")], 0), (two, [("note", "n", {"x": 1})])]
+    )
     assert [[event.seq for event in events] for events in written] == [[1, 2], [1]]
     assert (said(one), two.last_note("n").data) == (["a", "b"], {"x": 1})
     assert store.write([]) == []
@@ -64,7 +66,9 @@ def test_moves_and_keys_are_judged_as_in_a_single_batch(store):
     one.user("b")
     two.append("user", "c", key="k")
     rewind = ("rewind", None, {"target_message_id": 2})
-    store.write([(one, [rewind, ("user", "d")], 3), (two, [("user", "c", None, "k"), ("user", "e")])])
+    store.write(
+        [(one, [rewind, ("user", "d")], 3), (two, [("user", "c", None, "k"), ("user", "e")])]
+    )
     assert (said(one), said(two)) == (["a", "d"], ["c", "e"])
     assert store.verify() == []
 

@@ -270,7 +270,9 @@ def test_search_finds_what_a_fork_inherits_and_nothing_that_is_gone(store, agent
     fork = agent.fork("fork", at=1)
     assert len(store.search("apple")) == 2
     store.delete("main")
-    assert [(hit.agent, hit.event.content) for hit in store.search("apple")] == [(fork, "apple inherited")]
+    assert [(hit.agent, hit.event.content) for hit in store.search("apple")] == [
+        (fork, "apple inherited")
+    ]
     assert [hit.event.content for hit in store.search("apple", live=True)] == ["apple inherited"]
     fork.user("apple later")
     assert len(store.search("apple", agent="fork")) == 2
@@ -332,7 +334,9 @@ def test_after_a_deletion_no_file_of_the_store_holds_what_was_said(new_url):
         agents = [store.ensure(f"key-{n}-secretkey", name=f"name{n}") for n in range(8)]
         for n in range(1_500):  # interleaved, of all sizes: pages are split, and values overflow
             agent = agents[n * 7 % 8]
-            agent.user(f"kept{n}x" if agent is agents[0] else f"secret{n}x " + "filler " * (n % 5) ** 5)
+            agent.user(
+                f"kept{n}x" if agent is agents[0] else f"secret{n}x " + "filler " * (n % 5) ** 5
+            )
             if n % 100 == 0:
                 store.search("anything")
         agents[1].describe(title="secrettitle")

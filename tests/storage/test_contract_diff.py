@@ -40,14 +40,18 @@ def test_a_diff_is_that_of_the_whole_contexts(family):
                 whole.only_left,
                 whole.only_right,
             )
-            assert [change[:3] for change in found.changes] == [change[:3] for change in whole.changes]
+            assert [change[:3] for change in found.changes] == [
+                change[:3] for change in whole.changes
+            ]
 
 
 def test_what_is_shared_by_a_fork_is_not_read(family, monkeypatch):
     parent, child, _ = family
     read, whole = [], parent._log.read
     monkeypatch.setattr(
-        parent._log, "read", lambda agent, pieces: read.extend(found := whole(agent, pieces)) or found
+        parent._log,
+        "read",
+        lambda agent, pieces: read.extend(found := whole(agent, pieces)) or found,
     )
     assert parent.diff(child).common == 5
     assert min(event.seq for event in read) > 5
@@ -57,14 +61,21 @@ def test_a_diff_says_what_took_a_message_away(family):
     parent, child, _ = family
     found = parent.diff(child)
     assert ops(found) == [("removed", 9), ("added", 7), ("added", 8)]
-    assert [change.why and change.why[1:3] for change in found.changes] == [None, ("rewound", 8), None]
+    assert [change.why and change.why[1:3] for change in found.changes] == [
+        None,
+        ("rewound", 8),
+        None,
+    ]
 
 
 def test_a_diff_says_what_was_compacted(agent):
     agent.extend([("user", "one"), ("assistant", "two"), ("user", "three")])
     written = agent.compact("In short.", keep=1)
     found = agent.diff(at=3)
-    assert (found.common, ops(found)) == (1, [("removed", 1), ("added", written[1].seq), ("removed", 2)])
+    assert (found.common, ops(found)) == (
+        1,
+        [("removed", 1), ("added", written[1].seq), ("removed", 2)],
+    )
     assert [change.why and (change.why.status, change.why.by) for change in found.changes] == [
         ("compacted", 4),
         None,

@@ -31,7 +31,12 @@ def test_an_erased_event_keeps_its_place_and_says_nothing(store, told):
     digests = [told.digest(position) for position in range(1, 8)]
     [event] = told.erase([2], why="asked by the user")
     assert event == told.event(2)
-    assert (event.seq, event.kind, event.created_us, event.content) == (2, "user", before.created_us, "")
+    assert (event.seq, event.kind, event.created_us, event.content) == (
+        2,
+        "user",
+        before.created_us,
+        "",
+    )
     erased = event.data["erased"]
     assert erased["why"] == "asked by the user"
     assert erased["content"] == sha256(b"secret question").hexdigest()
@@ -42,7 +47,9 @@ def test_an_erased_event_keeps_its_place_and_says_nothing(store, told):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_on_the_wire_a_call_and_a_result_say_so_and_the_rest_is_left_out_and_both_are_reported(told, format):
+def test_on_the_wire_a_call_and_a_result_say_so_and_the_rest_is_left_out_and_both_are_reported(
+    told, format
+):
     told.erase(range(2, 7), why="asked")
     dump = told.conversation().dump(format)
     assert "secret" not in str(dump.body)
@@ -51,7 +58,12 @@ def test_on_the_wire_a_call_and_a_result_say_so_and_the_rest_is_left_out_and_bot
         ("erased", position) for position in (2, 3, 4, 5)
     ]
     assert b"(erased)" in told.conversation().to_bytes(format)
-    assert [message.kind for message in told.conversation()] == ["system", "tool_call", "tool_result", "user"]
+    assert [message.kind for message in told.conversation()] == [
+        "system",
+        "tool_call",
+        "tool_result",
+        "user",
+    ]
 
 
 def test_forks_see_the_same_and_may_erase_what_they_inherit(store, told):
@@ -196,11 +208,16 @@ def test_text_that_is_smuggled_into_an_erased_event_is_found_and_refused(new_url
         kept = io.StringIO()
         store.export_to(kept)
         forged = kept.getvalue().replace('"content":"",', '"content":"forged",')
-        with backstory.open(":memory:") as other, pytest.raises(backstory.Invalid, match="says something"):
+        with (
+            backstory.open(":memory:") as other,
+            pytest.raises(backstory.Invalid, match="says something"),
+        ):
             other.import_from(forged.splitlines())
         own = store._backend._agents[agent.id]
         own.replace(1, "forged", own.event(1).data_json)
-        assert [finding.problem for finding in store.verify()] == ["it says something, although it is erased"]
+        assert [finding.problem for finding in store.verify()] == [
+            "it says something, although it is erased"
+        ]
 
 
 # --- expire ---
@@ -253,7 +270,9 @@ def test_dead_contents_expire_and_nothing_that_a_context_a_fork_or_a_mark_needs(
     assert agent.event(4).content == "dead"
     assert store.expire(later(-3_600), dead=True, dry_run=False).erased == 0
     assert store.expire(later(), dead=True, dry_run=False).erased == 3
-    assert [position for position in range(1, 12) if "erased" in (agent.event(position).data or {})] == [
+    assert [
+        position for position in range(1, 12) if "erased" in (agent.event(position).data or {})
+    ] == [
         4,
         8,
         9,
@@ -296,7 +315,9 @@ def test_after_an_erasure_no_file_of_the_store_holds_what_was_said(new_url):
     with backstory.open(url) as store:
         agents = [store.start(f"agent {n}") for n in range(3)]
         for n in range(600):
-            agents[n % 3].user(f"secret{n}x " + "filler " * (n % 5) ** 5, data={"more": f"hidden{n}x"})
+            agents[n % 3].user(
+                f"secret{n}x " + "filler " * (n % 5) ** 5, data={"more": f"hidden{n}x"}
+            )
             if n % 100 == 0:
                 store.search("anything")
         store.search("anything")
@@ -318,6 +339,10 @@ def test_postgres_holds_no_row_of_what_was_erased(new_url):
         store.search("secret")
         agent.erase([1], why="asked")
     with psycopg.connect(url) as db:
-        names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'backstory'").fetchall()
-        dump = "".join(str(db.execute(f"SELECT * FROM backstory.{name}").fetchall()) for (name,) in names)
+        names = db.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'backstory'"
+        ).fetchall()
+        dump = "".join(
+            str(db.execute(f"SELECT * FROM backstory.{name}").fetchall()) for (name,) in names
+        )
     assert "secret" not in dump

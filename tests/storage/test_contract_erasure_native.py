@@ -17,11 +17,25 @@ def block(input, id="c1"):
 
 SEARCH = {"for": "hunter2x"}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
-IN_RESPONSES = {"type": "function_call", "name": "look", "call_id": "c1", "arguments": json.dumps(SEARCH)}
-IN_CHAT = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": json.dumps(SEARCH)}}
+IN_RESPONSES = {
+    "type": "function_call",
+    "name": "look",
+    "call_id": "c1",
+    "arguments": json.dumps(SEARCH),
+}
+IN_CHAT = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "look", "arguments": json.dumps(SEARCH)},
+}
 IN_BEDROCK = {"toolUse": {"toolUseId": "c1", "name": "look", "input": SEARCH}}
 IN_GEMINI = {"functionCall": {"name": "look", "args": SEARCH}, "thoughtSignature": "c2ln"}
-MESSAGE = {"role": "assistant", "content": "I look", "reasoning_content": "hm", "tool_calls": [IN_CHAT]}
+MESSAGE = {
+    "role": "assistant",
+    "content": "I look",
+    "reasoning_content": "hm",
+    "tool_calls": [IN_CHAT],
+}
 ITEMS = [
     {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2ln"},
     IN_RESPONSES | {"call_id": "c0", "arguments": "{}"},
@@ -32,9 +46,13 @@ ANSWERS = {
     "openai": {"choices": [{"message": MESSAGE}]},
     "openai-responses": {"output": ITEMS},
     "anthropic": {"content": [THOUGHT, {"type": "text", "text": "I look"}, block(SEARCH)]},
-    "gemini": {"candidates": [{"content": {"role": "model", "parts": [{"text": "I look"}, IN_GEMINI]}}]},
+    "gemini": {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "I look"}, IN_GEMINI]}}]
+    },
     "bedrock": {
-        "output": {"message": {"role": "assistant", "content": [REASONED, {"text": "I look"}, IN_BEDROCK]}}
+        "output": {
+            "message": {"role": "assistant", "content": [REASONED, {"text": "I look"}, IN_BEDROCK]}
+        }
     },
 }
 
@@ -77,7 +95,9 @@ def test_an_answer_that_came_in_pieces_is_in_no_form_of_any_of_them(store, agent
     call = block({"for": "hunter3x"})
     agent.user("go")
     agent.append("assistant", "a hunter1x", {"answer": "m1"})
-    agent.append("tool_call", None, {"answer": "m1", "id": "c1", "name": "look", "arguments": call["input"]})
+    agent.append(
+        "tool_call", None, {"answer": "m1", "id": "c1", "name": "look", "arguments": call["input"]}
+    )
     agent.append("assistant", " and a hunter2x", named("m1", words, call))
     agent.append("assistant", "another", named("m10", {"type": "text", "text": "another"}))
     agent.clear()

@@ -25,7 +25,9 @@ def seconds(agent):
 def test_events_keep_their_own_times_and_never_run_backwards(store):
     with store.intake() as intake:
         agent = intake.agent("tool/1", created_at=T0)
-        intake.extend(agent, [said(5, "user", "a"), said(3, "assistant", "b"), said(9, "user", "c")])
+        intake.extend(
+            agent, [said(5, "user", "a"), said(3, "assistant", "b"), said(9, "user", "c")]
+        )
     found = store.keyed("tool/1")
     assert found.created_at == T0
     assert seconds(found) == [5, 5, 9]
@@ -58,14 +60,18 @@ def test_whatever_comes_in_is_read_as_it_was(store):
     agent, live = store.keyed("tool/1"), store.start("live")
     live.extend(SAYINGS)
     assert [(event.kind, event.content, event.data) for event in agent.events()] == SAYINGS
-    assert [event.data_json for event in agent.events()] == [event.data_json for event in live.events()]
+    assert [event.data_json for event in agent.events()] == [
+        event.data_json for event in live.events()
+    ]
     assert agent.texts() == live.texts()
     assert [row.size for row in agent.outline()] == [row.size for row in live.outline()]
     assert len({one.bytes for one in store.stats().agents}) == 1
     assert store.verify() == []
 
 
-def test_what_came_in_is_found_forked_compacted_exported_and_erased_like_anything_else(store, new_url):
+def test_what_came_in_is_found_forked_compacted_exported_and_erased_like_anything_else(
+    store, new_url
+):
     with store.intake() as intake:
         came = [("user", f"word{n} " + LONG, {"n": f"fact{n} {LONG}"}) for n in range(8)]
         intake.extend(intake.agent("tool/1", created_at=T0), came)
@@ -167,9 +173,13 @@ def test_what_comes_in_is_checked_as_in_an_append(store):
 def test_jumps_and_clears_get_their_bases(store):
     with store.intake() as intake:
         agent = intake.agent("tool/1")
-        intake.extend(agent, [("user", "a"), ("user", "b"), ("jump", None, {"target_message_id": 1})])
+        intake.extend(
+            agent, [("user", "a"), ("user", "b"), ("jump", None, {"target_message_id": 1})]
+        )
         intake.extend(agent, [("user", "c"), ("mark", None, {"label": "m"})])
-        intake.extend(agent, [("user", "d"), ("rewind", None, {"target_message_id": 5}), ("user", "e")])
+        intake.extend(
+            agent, [("user", "d"), ("rewind", None, {"target_message_id": 5}), ("user", "e")]
+        )
     found = store.keyed("tool/1")
     spoken = [event.content for event in found.context().messages if event.kind == "user"]
     assert spoken == ["a", "c", "e"]

@@ -120,7 +120,9 @@ def test_eight_processes_that_ask_for_one_key_make_one_session(durable_url):
     backstory.open(durable_url).close()
     code = "import sys, backstory; print(backstory.open(sys.argv[1]).ensure('shared', system='once').id)"
     started = [
-        subprocess.Popen([sys.executable, "-c", code, durable_url], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code, durable_url], stdout=subprocess.PIPE, text=True
+        )
         for _ in range(8)
     ]
     ids = {process.communicate()[0] for process in started}
@@ -217,7 +219,10 @@ def test_notes_follow_rewinds_and_forks_and_no_model_is_given_them(store, agent)
     assert [note.data for note in agent.notes("state")] == [{"n": 1}]
     assert [note.content for note in fork.notes()] == ["state", "state", "other"]
     assert agent.last_note("state").data == {"n": 1}
-    assert (fork.last_note("state").data, fork.last_note("state", at=2).data) == ({"n": 2}, {"n": 1})
+    assert (fork.last_note("state").data, fork.last_note("state", at=2).data) == (
+        {"n": 2},
+        {"n": 1},
+    )
     assert agent.last_note("missing") is None
     assert [note.data for note in agent.notes("state", live=False)] == [{"n": 1}, {"n": 2}]
     assert [message.kind for message in agent.conversation()] == ["user"]
@@ -281,7 +286,11 @@ def test_listings_by_key_and_by_time(store):
     now = datetime.now(UTC)
     assert [agent.key for agent in store.agents(prefix="a/")] == ["a/1", "a/2"]
     assert len(store.agents(since=now - timedelta(hours=1))) == 3
-    assert store.agents(since=now + timedelta(hours=1)) == store.agents(until=now - timedelta(hours=1)) == []
+    assert (
+        store.agents(since=now + timedelta(hours=1))
+        == store.agents(until=now - timedelta(hours=1))
+        == []
+    )
     assert len(store.sessions(prefix="b/", until=now + timedelta(hours=1))) == 1
 
 
@@ -294,7 +303,9 @@ def test_a_page_that_cannot_be_is_refused(store, asked):
 
 
 @pytest.mark.parametrize("few", [2, 1_000])
-def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_many(store, monkeypatch, few):
+def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_many(
+    store, monkeypatch, few
+):
     monkeypatch.setattr(listings, "FEW", few)
     made = [store.ensure(f"{kind}/{n}") for n in range(5) for kind in ("user", "other")][::2]
     for n in (3, 0):
@@ -307,7 +318,9 @@ def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_man
     assert found == wanted
     moment = store.sessions(order="updated", prefix="user/")[1].updated_at
     within = {"since": moment, "until": datetime.now(UTC) + timedelta(days=1)}
-    assert [one.id for one in store.sessions(order="updated", prefix="user/", **within)] == wanted[:2]
+    assert [one.id for one in store.sessions(order="updated", prefix="user/", **within)] == wanted[
+        :2
+    ]
     assert store.sessions(order="updated", prefix="nobody/") == []
     behind = store.sessions(order="updated", prefix="user/", after="other/4")
     assert [one.id for one in behind] == wanted[2:]
@@ -321,6 +334,8 @@ def test_old_sessions_with_a_prefix_are_not_looked_for_among_all_that_are_later(
         store.ensure(f"other/{n}")
     asked = []
     listed = store._log.backend.agents
-    monkeypatch.setattr(store._log.backend, "agents", lambda wanted: asked.append(wanted) or listed(wanted))
+    monkeypatch.setattr(
+        store._log.backend, "agents", lambda wanted: asked.append(wanted) or listed(wanted)
+    )
     assert [one.id for one in store.sessions(order="updated", prefix="old/", limit=2)] == old[:0:-1]
     assert len(asked) < 15

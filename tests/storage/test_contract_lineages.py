@@ -125,14 +125,17 @@ def test_a_position_that_is_not_in_the_lineage(agent, position):
         lambda: agent.marks(at=position),
     ):
         with pytest.raises(
-            backstory.PositionNotFound, match=rf"no position {position}: its lineage goes from [01] to 2"
+            backstory.PositionNotFound,
+            match=rf"no position {position}: its lineage goes from [01] to 2",
         ):
             call()
     assert agent.head == 2
 
 
 def test_an_agent_without_events_says_so(store):
-    with pytest.raises(backstory.PositionNotFound, match=r"'main' has no position 1: it has no events yet$"):
+    with pytest.raises(
+        backstory.PositionNotFound, match=r"'main' has no position 1: it has no events yet$"
+    ):
         store.start("main").explain(1)
 
 
@@ -190,7 +193,9 @@ def test_a_mark_that_is_not_on_the_stack_is_named_with_those_that_are(agent):
         agent.rewind()
     agent.mark("here")
     agent.mark()
-    with pytest.raises(backstory.MarkNotFound, match=r"no mark 'there': its marks are 'here' at 1, 2"):
+    with pytest.raises(
+        backstory.MarkNotFound, match=r"no mark 'there': its marks are 'here' at 1, 2"
+    ):
         agent.rewind("there")
     with pytest.raises(backstory.MarkNotFound, match="no mark 7"):
         agent.rewind(7)
@@ -204,7 +209,9 @@ def test_a_mark_that_was_left_behind_is_said_to_be_there(agent):
     agent.mark("here")
     agent.clear()
     for which in ("here", 1):
-        with pytest.raises(backstory.MarkNotFound, match=r"set at position 1 and left behind; jump\(1\)"):
+        with pytest.raises(
+            backstory.MarkNotFound, match=r"set at position 1 and left behind; jump\(1\)"
+        ):
             agent.rewind(which)
     agent.jump(1)
     assert agent.marks()[0].label == "here"
@@ -280,7 +287,8 @@ def test_an_agent_is_found_by_id_prefix_name_and_session(store):
 
 
 @pytest.mark.parametrize(
-    "ref", ["", "twoo", "one/two", "nothing/try", "0000", "zzzz", "01-9", "%", "_", None, 3, "/", "x/"]
+    "ref",
+    ["", "twoo", "one/two", "nothing/try", "0000", "zzzz", "01-9", "%", "_", None, 3, "/", "x/"],
 )
 def test_an_agent_that_is_not_there(store, ref):
     store.start("two")

@@ -26,7 +26,9 @@ def test_a_key_is_looked_for_without_an_agent_that_is_deleted_meanwhile(store, a
     assert store.find("k") == []
 
 
-def test_verify_does_without_an_agent_that_is_written_to_and_deleted_meanwhile(store, agent, monkeypatch):
+def test_verify_does_without_an_agent_that_is_written_to_and_deleted_meanwhile(
+    store, agent, monkeypatch
+):
     agent.user("one")
     before(store, monkeypatch, "stored", lambda: agent.user("two"))
     before(store, monkeypatch, "head", lambda: store.delete(agent))

@@ -209,15 +209,25 @@ def test_messages_leave_out_marks_and_notes_but_for_those_that_are_named(agent):
     child = agent.fork(at=3)
     child.user("three")
     assert [event.content for event in agent.messages()] == ["one", "two"]
-    assert [event.content for event in agent.messages(notes=["item", "none"])] == ["one", "item", "two"]
+    assert [event.content for event in agent.messages(notes=["item", "none"])] == [
+        "one",
+        "item",
+        "two",
+    ]
     assert [event.content for event in agent.messages(5)] == ["one", "dead"]
     assert [event.content for event in child.messages(notes=["state"])] == ["one", "state", "three"]
     assert agent.messages() == [
         event for event in agent.context().messages if event.kind in ("user", "assistant")
     ]
-    for its, at, notes in ((agent, None, ["item", "none"]), (agent, 5, []), (child, None, ["state"])):
+    for its, at, notes in (
+        (agent, None, ["item", "none"]),
+        (agent, 5, []),
+        (child, None, ["state"]),
+    ):
         messages = its.messages(at, notes=notes)
-        assert its.texts(at, notes=notes) == [(event.content, event.data_json) for event in messages]
+        assert its.texts(at, notes=notes) == [
+            (event.content, event.data_json) for event in messages
+        ]
     agent.clear()
     assert agent.messages(notes=["item"]) == []
     assert agent.texts(notes=["item"]) == []
@@ -243,7 +253,9 @@ def test_tail_is_the_end_of_the_conversation(agent):
     agent.user("last")
     whole = [message.content for message in agent.conversation()]
     for n in (0, 1, 2, 39, 41, 100):
-        assert [event.content for event in agent.tail(n)] == whole[len(whole) - n if n <= len(whole) else 0 :]
+        assert [event.content for event in agent.tail(n)] == whole[
+            len(whole) - n if n <= len(whole) else 0 :
+        ]
     assert [event.content for event in agent.tail(2, at=4)] == ["u0", "u1"]
     with pytest.raises(backstory.Invalid):
         agent.tail(-1)

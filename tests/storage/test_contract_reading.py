@@ -25,7 +25,9 @@ def test_an_outline_has_kind_size_time_and_base_of_every_event(agent):
         (4, "rewind", target, 2),
         (5, "clear", 0, 0),
     ]
-    assert [row.created_at for row in agent.outline()] == [event.created_at for event in agent.events()]
+    assert [row.created_at for row in agent.outline()] == [
+        event.created_at for event in agent.events()
+    ]
 
 
 def test_an_outline_goes_through_the_forks_of_a_lineage(agent):
@@ -64,8 +66,14 @@ def test_the_data_of_some_kinds_is_read_in_order_without_the_texts(agent):
     backend = fork._log.backend
     lineage = backend.lineage(fork.snapshot)
     found = backend.data_of(fork.snapshot, lineage, ("mark", "tool_call"))
-    assert found == [(seq, event.kind, event.data_json) for seq in (2, 3, 4) for event in [fork.event(seq)]]
-    assert backend.data_of(fork.snapshot, lineage, ()) == backend.data_of(fork.snapshot, [], ("mark",)) == []
+    assert found == [
+        (seq, event.kind, event.data_json) for seq in (2, 3, 4) for event in [fork.event(seq)]
+    ]
+    assert (
+        backend.data_of(fork.snapshot, lineage, ())
+        == backend.data_of(fork.snapshot, [], ("mark",))
+        == []
+    )
 
 
 def test_the_marks_of_a_session_are_those_of_all_its_agents_dead_or_alive(store, agent):
@@ -117,7 +125,9 @@ def test_the_last_notes_of_all_agents_are_the_live_ones(store, agent):
     kept.note("other", {"n": 6})
     found = {holder.name: note.data["n"] for holder, note in store.last_notes("state")}
     assert found == {"main": 1, "inherits": 1, "moved": 1, "own": 3, "kept": 5}
-    assert [(one, note.data["n"]) for one, note in store.last_notes("state", prefix="k/")] == [(kept, 5)]
+    assert [(one, note.data["n"]) for one, note in store.last_notes("state", prefix="k/")] == [
+        (kept, 5)
+    ]
     assert found[fork.name] == fork.last_note("state").data["n"]
 
 

@@ -106,7 +106,8 @@ def wait_for_more(outputs):
     before = [path.read_text().count("\n") for path in outputs]
     wait_until(
         lambda: all(
-            path.read_text().count("\n") > lines + ENOUGH for path, lines in zip(outputs, before, strict=True)
+            path.read_text().count("\n") > lines + ENOUGH
+            for path, lines in zip(outputs, before, strict=True)
         )
     )
 
@@ -145,7 +146,10 @@ def check_removal(store, name, promised):
         assert agent.head in {0, 30, 52}
         assert agent.head >= (52 if "made" in steps else 30 if "extended" in steps else 0)
         erased = [event for event in agent.events() if "erased" in (event.data or {})]
-        assert len(erased) in (0, 30 if "made" in steps else 0)  # and ten copies that the compaction made
+        assert len(erased) in (
+            0,
+            30 if "made" in steps else 0,
+        )  # and ten copies that the compaction made
         assert erased or "erased" not in steps
 
 
@@ -342,10 +346,14 @@ with backstory.open(sys.argv[1]) as store:
 @pytest.mark.slow
 def test_a_child_never_waits_for_what_a_reading_thread_of_its_parent_held(durable_url):
     forks = more(60, slow=400)
-    subprocess.run([sys.executable, "-c", READING, durable_url, str(forks)], check=True, timeout=300)
+    subprocess.run(
+        [sys.executable, "-c", READING, durable_url, str(forks)], check=True, timeout=300
+    )
 
 
 @pytest.mark.parametrize("writers", [0, 2])
 def test_a_store_may_be_used_on_both_sides_of_a_fork(durable_url, writers):
     """Even while other threads of the parent are in the middle of writing."""
-    subprocess.run([sys.executable, "-c", FORKING, durable_url, str(writers)], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", FORKING, durable_url, str(writers)], check=True, timeout=60
+    )

@@ -61,7 +61,9 @@ class Writers:
         self._ended = threading.Event()
         self.written, self.failed = [], []
         addresses = (url, databases.with_parameter(url, "prepare=off")) * 2
-        self._threads = [threading.Thread(target=self._write, args=(address,)) for address in addresses]
+        self._threads = [
+            threading.Thread(target=self._write, args=(address,)) for address in addresses
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -71,7 +73,9 @@ class Writers:
                 agent = store.agent(self._agent.id)
                 while not self._ended.is_set():
                     self.written.append(agent.user("one"))
-                    self.written.extend(agent.extend([("user", "two", None), ("user", "three", None)]))
+                    self.written.extend(
+                        agent.extend([("user", "two", None), ("user", "three", None)])
+                    )
                     self.written.append(agent.jump(1))
         except Exception as error:
             self.failed.append(error)

@@ -128,7 +128,10 @@ def test_a_store_of_packed_events_is_read_by_those_who_may_only_read(path):
     with backstory.open(path) as store:
         take_in(store, ("user", f"apple {LONG}"), ("assistant", LONG))
     with backstory.open(path, read_only=True) as store:
-        assert [event.content for event in store.keyed("tool/1").events()] == [f"apple {LONG}", LONG]
+        assert [event.content for event in store.keyed("tool/1").events()] == [
+            f"apple {LONG}",
+            LONG,
+        ]
         assert [hit.event.seq for hit in store.search("apple")] == [1]
         assert store.verify() == []
 
@@ -182,7 +185,11 @@ def test_an_export_of_what_is_damaged_is_not_completed_and_says_so(path):
         with pytest.raises(backstory.Corrupt, match=said):
             store.export_to(out)
     assert '{"end":' not in out.getvalue()
-    seqs = [json.loads(line)["event"]["seq"] for line in out.getvalue().splitlines() if '"event"' in line]
+    seqs = [
+        json.loads(line)["event"]["seq"]
+        for line in out.getvalue().splitlines()
+        if '"event"' in line
+    ]
     assert seqs == [1, 2, 4, 6]
     with backstory.open(":memory:") as other, pytest.raises(backstory.Invalid):
         other.import_from(io.StringIO(out.getvalue()))
@@ -287,5 +294,7 @@ with backstory.open(sys.argv[1]) as store:
     assert store.verify() == []
 print([name for name in sys.modules if "zstd" in name])
 """
-    found = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code, path], check=True, capture_output=True, text=True
+    )
     assert found.stdout.strip() == "[]"

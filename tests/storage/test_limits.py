@@ -37,13 +37,12 @@ int fcntl(int file, int command, ...) {
     return fcntl64(file, command, argument);
 }
 """
-OPEN = (
-    "import sys, backstory\ntry: backstory.open(sys.argv[1]).start()\nexcept backstory.Error as e: print(e)"
-)
+OPEN = "import sys, backstory\ntry: backstory.open(sys.argv[1]).start()\nexcept backstory.Error as e: print(e)"
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux" or not shutil.which("cc"), reason="needs Linux and a C compiler: NOT TESTED HERE"
+    sys.platform != "linux" or not shutil.which("cc"),
+    reason="needs Linux and a C compiler: NOT TESTED HERE",
 )
 def test_a_file_system_that_refuses_locks_is_not_blamed_on_other_processes(tmp_path):
     (tmp_path / "nolocks.c").write_text(NO_LOCKS)
@@ -67,19 +66,25 @@ def small_limits(monkeypatch):
     monkeypatch.setattr(postgres_batches, "LARGEST_BATCH", 1_500)
 
 
-def test_an_event_that_postgresql_cannot_take_is_refused_before_it_is_sent(empty_database, small_limits):
+def test_an_event_that_postgresql_cannot_take_is_refused_before_it_is_sent(
+    empty_database, small_limits
+):
     with backstory.open(empty_database()) as store:
         agent = store.start()
         with pytest.raises(backstory.Invalid, match="1,002 bytes is too large for PostgreSQL"):
             agent.user("é" * 501)
         with pytest.raises(backstory.Invalid, match="too large"):
-            agent.extend([("user", "small", None), ("tool_result", "x", {"id": "1", "more": "y" * 1_000})])
+            agent.extend(
+                [("user", "small", None), ("tool_result", "x", {"id": "1", "more": "y" * 1_000})]
+            )
         assert agent.head == 0
         agent.user("é" * 500)
         assert agent.head == 1
 
 
-def test_a_batch_that_postgresql_cannot_take_at_once_is_sent_in_portions(empty_database, small_limits):
+def test_a_batch_that_postgresql_cannot_take_at_once_is_sent_in_portions(
+    empty_database, small_limits
+):
     with backstory.open(empty_database()) as store:
         agent = store.start()
         texts = [str(n) * 700 for n in range(5)]

@@ -28,7 +28,13 @@ def test_an_append_behind_the_last_one_looks_nothing_up(path, monkeypatch):
             agent.append("user", "five", expected=4)
         with pytest.raises(backstory.Conflict):
             agent.append("user", "x", expected=1)
-        assert [event.content for event in agent.events()] == ["one", "two", "three", "four", "five"]
+        assert [event.content for event in agent.events()] == [
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+        ]
         assert chained(store)
 
 

@@ -87,7 +87,9 @@ def as_role(url, role):
 
 def test_a_wrong_password(role, new_database):
     """Whatever the server's rules for local connections are, a user who may not log in is told."""
-    with pytest.raises(backstory.CannotOpen, match=rf"(?s){role}.*check .* the user and the password"):
+    with pytest.raises(
+        backstory.CannotOpen, match=rf"(?s){role}.*check .* the user and the password"
+    ):
         backstory.open(as_role(new_database(), f"{role}:wrong"))
 
 
@@ -103,7 +105,9 @@ def test_a_role_that_owns_the_schema_needs_no_more_rights(role, new_database):
 def test_a_server_whose_default_isolation_is_strict_makes_no_difference(new_database):
     url = new_database(plain=True)  # docs/scale.md: the workers of a cluster must not be
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute(f"ALTER DATABASE {database_of(url)} SET default_transaction_isolation = 'serializable'")
+        db.execute(
+            f"ALTER DATABASE {database_of(url)} SET default_transaction_isolation = 'serializable'"
+        )
     with backstory.open(url) as store:
         agent = store.start("main")
         in_threads(lambda nth: [agent.user(f"{nth}-{n}") for n in range(20)], 4)
@@ -136,7 +140,9 @@ def test_a_read_that_loses_its_connection_is_repeated(new_database):
                 wait_until(lambda: db.execute(*end).rowcount == 1)
 
         with psycopg.connect(url, autocommit=True) as db:
-            db.execute("CREATE SEQUENCE tries")  # counts, even in transactions that were rolled back
+            db.execute(
+                "CREATE SEQUENCE tries"
+            )  # counts, even in transactions that were rolled back
         slow_at_first = (
             "SELECT pg_sleep(CASE nextval('public.tries') WHEN 1 THEN 3600 ELSE 0 END) IS NULL, "
             "currval('public.tries')"
@@ -149,7 +155,9 @@ def test_a_read_that_loses_its_connection_is_repeated(new_database):
 
 def test_a_statement_that_took_too_long_was_not_written(new_database):
     url = new_database()
-    with backstory.open(databases.with_parameter(url, "options=-c%20statement_timeout%3D300")) as store:
+    with backstory.open(
+        databases.with_parameter(url, "options=-c%20statement_timeout%3D300")
+    ) as store:
         agent = store.start("main")
         with psycopg.connect(url) as db:
             db.execute(HOLD, (place_of(agent.session),))
@@ -178,7 +186,9 @@ def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monk
         patch.setattr(opening_postgres, "MIGRATIONS", (*first, broken))
         with pytest.raises(backstory.StorageError, match="nowhere"):
             backstory.open(url)
-    monkeypatch.setattr(opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE backstory.added (x int)"))
+    monkeypatch.setattr(
+        opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE backstory.added (x int)")
+    )
     with backstory.open(url) as store:
         assert store.agent("main").events()[0].content == "kept"
     with psycopg.connect(url) as db:
@@ -191,7 +201,9 @@ def test_a_database_in_another_encoding_is_refused(new_database):
     with psycopg.connect(databases.server(), autocommit=True) as db:
         db.execute(f"DROP DATABASE {name} WITH (FORCE)")  # Citus may still have a process there
         db.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
-    with pytest.raises(backstory.CannotOpen, match="is not in UTF-8: create one with ENCODING 'UTF8'"):
+    with pytest.raises(
+        backstory.CannotOpen, match="is not in UTF-8: create one with ENCODING 'UTF8'"
+    ):
         backstory.open(url)
 
 
@@ -213,7 +225,9 @@ def test_the_databases_own_message_reaches_the_caller(new_database):
         agent = store.start("main")
         with psycopg.connect(url, autocommit=True) as db:
             db.execute("ALTER TABLE backstory.events RENAME TO gone")
-        with pytest.raises(backstory.StorageError, match=r'relation "backstory\.events" does not exist'):
+        with pytest.raises(
+            backstory.StorageError, match=r'relation "backstory\.events" does not exist'
+        ):
             agent.context()
 
 
@@ -240,7 +254,9 @@ def shared(new_database):
     user, stranger, owner = (f"{name}_{os.getpid()}" for name in ("user", "stranger", "owner"))
     with psycopg.connect(url, autocommit=True) as db:
         for name in (user, stranger, owner):
-            db.execute(f"CREATE ROLE {name} LOGIN; GRANT CREATE ON DATABASE {db.info.dbname} TO {name}")
+            db.execute(
+                f"CREATE ROLE {name} LOGIN; GRANT CREATE ON DATABASE {db.info.dbname} TO {name}"
+            )
         yield databases.with_parameter(url, f"options=-c%20role%3D{user}"), db, stranger, owner
         db.execute(f"RESET ROLE; ALTER DATABASE {db.info.dbname} OWNER TO {db.info.user}")
         for name in (user, stranger, owner):
@@ -293,7 +309,9 @@ def test_a_schema_of_someone_who_can_do_anything_is_trusted(shared, trusted):
         assert store.start("main").user("x").seq == 1
 
 
-@pytest.mark.parametrize("change", ["DELETE FROM backstory.meta", "INSERT INTO backstory.meta VALUES (2)"])
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM backstory.meta", "INSERT INTO backstory.meta VALUES (2)"]
+)
 def test_a_table_of_the_version_with_no_row_or_two_is_said(empty_database, change):
     url = empty_database()
     backstory.open(url).close()
@@ -305,7 +323,9 @@ def test_a_table_of_the_version_with_no_row_or_two_is_said(empty_database, chang
 
 WAITING_CALLS = {
     "an append": lambda store, agent: agent.user("waits"),
-    "a batch": lambda store, agent: agent.extend([("user", "waits", None), ("user", "waits", None)]),
+    "a batch": lambda store, agent: agent.extend(
+        [("user", "waits", None), ("user", "waits", None)]
+    ),
     "a fork": lambda store, agent: agent.fork(),
     "a move": lambda store, agent: agent.jump(1),
     "a name": lambda store, agent: agent.rename("other"),
@@ -369,10 +389,14 @@ def test_an_index_that_could_not_be_made_is_missing(new_database):
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         name = "'backstory.agents_name'::regclass"
         db.execute(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = {name}")
-        assert [finding.problem for finding in store.verify()] == ["the index agents_name is missing"]
+        assert [finding.problem for finding in store.verify()] == [
+            "the index agents_name is missing"
+        ]
 
 
-def test_a_key_of_an_agent_that_is_gone_is_found_and_is_not_tried_for_ever(empty_database, monkeypatch):
+def test_a_key_of_an_agent_that_is_gone_is_found_and_is_not_tried_for_ever(
+    empty_database, monkeypatch
+):
     tries = []
     create = PostgresRows.create
     monkeypatch.setattr(PostgresRows, "create", lambda *args: tries.append(args) or create(*args))

@@ -70,10 +70,21 @@ def test_a_file_that_is_gone_takes_no_more_events(tmp_path):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "mysql://localhost/x", "http://example.org", "sqlite:x.db", "file:x.db?mode=ro", None, b"x.db", 3],
+    [
+        "",
+        "mysql://localhost/x",
+        "http://example.org",
+        "sqlite:x.db",
+        "file:x.db?mode=ro",
+        None,
+        b"x.db",
+        3,
+    ],
 )
 def test_an_address_that_is_no_store(url):
-    with pytest.raises(backstory.CannotOpen, match=r"is not a store: give (the path of a file|its address)"):
+    with pytest.raises(
+        backstory.CannotOpen, match=r"is not a store: give (the path of a file|its address)"
+    ):
         backstory.open(url)
 
 
@@ -93,7 +104,9 @@ def test_a_directory_is_no_store(tmp_path):
 
 
 def test_a_directory_that_is_not_there(tmp_path):
-    with pytest.raises(backstory.CannotOpen, match=r"the directory .* does not exist: create it first"):
+    with pytest.raises(
+        backstory.CannotOpen, match=r"the directory .* does not exist: create it first"
+    ):
         backstory.open(tmp_path / "missing" / "history.db")
 
 
@@ -112,7 +125,9 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
     db.execute("CREATE TABLE theirs (x)")
     db.close()
     before = path.read_bytes()
-    with pytest.raises(backstory.CannotOpen, match="database of another program: give another path"):
+    with pytest.raises(
+        backstory.CannotOpen, match="database of another program: give another path"
+    ):
         backstory.open(path)
     assert path.read_bytes() == before
 
@@ -146,7 +161,9 @@ def test_an_older_sqlite_store_is_migrated(tmp_path, monkeypatch):
     with backstory.open(path) as store:
         store.start("main").user("kept")
     monkeypatch.setattr(
-        sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, "CREATE TABLE added (x); CREATE TABLE more (x)")
+        sqlite_file,
+        "MIGRATIONS",
+        (*sqlite_file.MIGRATIONS, "CREATE TABLE added (x); CREATE TABLE more (x)"),
     )
     with backstory.open(path) as store:
         assert store.agent("main").events()[0].content == "kept"
@@ -173,7 +190,9 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path):
         agent = store.start("main")
         [db] = store._backend._free
         db.execute(f"PRAGMA max_page_count = {db.pragma('page_count') + 2}")
-        with pytest.raises(backstory.StorageError, match="full; nothing was written: free some space"):
+        with pytest.raises(
+            backstory.StorageError, match="full; nothing was written: free some space"
+        ):
             agent.extend([("user", "x" * 5_000, None)] * 10)
         assert agent.events() == []
         db.execute("PRAGMA max_page_count = 1000000")
@@ -197,7 +216,9 @@ def test_a_store_that_stays_locked_is_busy_in_the_end(tmp_path, monkeypatch):
     with backstory.open(tmp_path / "history.db") as store:
         agent = store.start("main")
         with somebody_writing(tmp_path / "history.db"):
-            with pytest.raises(backstory.Busy, match=r"someone else has been writing for .* try again"):
+            with pytest.raises(
+                backstory.Busy, match=r"someone else has been writing for .* try again"
+            ):
                 agent.user("held up")
         agent.user("now")
         assert [event.content for event in agent.events()] == ["now"]
@@ -227,10 +248,14 @@ def test_a_damaged_file_is_said(tmp_path):
     with backstory.open(path) as store:
         store.start("main").extend([("user", "x" * 500, None)] * 200)
     data = bytearray(path.read_bytes())
-    data[sqlite_file.PAGE_SIZE * 5 : sqlite_file.PAGE_SIZE * 9] = b"\xff" * sqlite_file.PAGE_SIZE * 4
+    data[sqlite_file.PAGE_SIZE * 5 : sqlite_file.PAGE_SIZE * 9] = (
+        b"\xff" * sqlite_file.PAGE_SIZE * 4
+    )
     path.write_bytes(data)
     with backstory.open(path) as store:
-        with pytest.raises(backstory.Corrupt, match=r"restore a backup, or try sqlite3's \.recover"):
+        with pytest.raises(
+            backstory.Corrupt, match=r"restore a backup, or try sqlite3's \.recover"
+        ):
             store.agent("main").context()
 
 
@@ -292,7 +317,9 @@ def test_every_index_and_trigger_that_is_gone_is_found(tmp_path):
     with backstory.open(path) as store:
         store.start("main").user("x")
     db = apsw.Connection(str(path))
-    made = db.execute("SELECT type, name FROM sqlite_master WHERE type IN ('index', 'trigger') AND sql != ''")
+    made = db.execute(
+        "SELECT type, name FROM sqlite_master WHERE type IN ('index', 'trigger') AND sql != ''"
+    )
     gone = made.fetchall()
     for kind, name in gone:
         db.execute(f"DROP {kind} {name}")

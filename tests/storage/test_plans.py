@@ -14,7 +14,9 @@ from tests import databases
 
 # There each worker plans for its own shards, without the settings of this connection, and the coordinator
 # sorts what they return: the indexes are the same, but the plan that is shown does not tell.
-one_server = pytest.mark.skipif(bool(databases.CITUS), reason="on a cluster, plans are made by its workers")
+one_server = pytest.mark.skipif(
+    bool(databases.CITUS), reason="on a cluster, plans are made by its workers"
+)
 
 
 @pytest.fixture
@@ -58,7 +60,10 @@ def test_pages_of_very_many_keys_that_begin_alike_are_those_of_few(tmp_path, mon
         made = [store.ensure(f"{kind}:{n}") for n in range(9) for kind in ("user", "other")][::2]
         made[4].user("later")
         assert pages(store, "born") == [agent.id for agent in made]
-        assert pages(store, "updated") == [made[4].id, *(one.id for one in reversed(made) if one != made[4])]
+        assert pages(store, "updated") == [
+            made[4].id,
+            *(one.id for one in reversed(made) if one != made[4]),
+        ]
 
 
 def pages(store, order):
@@ -119,7 +124,9 @@ def test_a_parent_is_looked_up_by_its_number_on_postgresql(empty_database):
         with db.transaction():
             db.execute("SET LOCAL enable_seqscan = off")
             walk = {**postgres_rows.of(agent._record), "start": 1, "at": None}
-            plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {postgres_lineages.WALK}", walk))
+            plan = "\n".join(
+                row for (row,) in db.execute(f"EXPLAIN {postgres_lineages.WALK}", walk)
+            )
     assert "agents_pkey" in plan
     assert "agents_session_name_key" not in plan
 
@@ -143,7 +150,9 @@ def test_a_page_of_agents_by_birth_is_read_from_an_index_on_postgresql(empty_dat
 
 
 @one_server
-@pytest.mark.parametrize(("prefix", "index"), [("user:", "agents_birth"), ("other:5", "agents_key")])
+@pytest.mark.parametrize(
+    ("prefix", "index"), [("user:", "agents_birth"), ("other:5", "agents_key")]
+)
 def test_a_prefix_is_looked_up_unless_most_keys_have_it(empty_database, prefix, index):
     url = empty_database()
     backstory.open(url).close()
@@ -177,7 +186,8 @@ def test_a_key_is_looked_up_however_long_the_log_is(empty_database, is_analyzed,
         if is_analyzed:
             db.execute("ANALYZE backstory.events")
         names = {
-            f"%({name})s": f"${n}" for n, name in enumerate(("nos", "lows", "highs", "keys", "place"), 1)
+            f"%({name})s": f"${n}"
+            for n, name in enumerate(("nos", "lows", "highs", "keys", "place"), 1)
         }
         sql = postgres_rows.KEYED
         for name, number in names.items():

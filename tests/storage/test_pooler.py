@@ -17,7 +17,9 @@ from tests import databases
 from tests.processes import wait_until
 
 POOLER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-NEEDED = pytest.mark.skipif(POOLER is None, reason="PGBOUNCER IS NOT INSTALLED: poolers are not tested")
+NEEDED = pytest.mark.skipif(
+    POOLER is None, reason="PGBOUNCER IS NOT INSTALLED: poolers are not tested"
+)
 
 CONFIG = """
 [databases]
@@ -51,7 +53,8 @@ def pooled(new_database):
         config = CONFIG.format(
             host=known.get("host", "/var/run/postgresql"),
             port=known.get("port", 5432),
-            password=f"user={user} " + (f"password={known['password']}" if known.get("password") else ""),
+            password=f"user={user} "
+            + (f"password={known['password']}" if known.get("password") else ""),
             own=own,
             ignored="extra_float_digits,options",
             folder=folder,
@@ -126,7 +129,9 @@ def test_reading_only_is_refused_where_the_pooler_would_let_writes_through(poole
     set_on_server(direct, url, "search_path = pg_catalog, pg_temp")
     with backstory.open(url) as store:
         store.start("main")
-    with pytest.raises(backstory.CannotOpen, match="default_transaction_read_only is 'off'") as refused:
+    with pytest.raises(
+        backstory.CannotOpen, match="default_transaction_read_only is 'off'"
+    ) as refused:
         backstory.open(url, read_only=True)
     assert "SET default_transaction_read_only = on" in str(refused.value)
     set_on_server(direct, url, "default_transaction_read_only = on")

@@ -27,7 +27,9 @@ def statements(path):
     module = importlib.import_module(f"backstory.storage.postgres.{path.stem}")
     yield from (str(value) for name, value in vars(module).items() if name.isupper())
     literals = (
-        node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
     )
     yield from (text for text in literals if isinstance(text, str) and text.startswith("SELECT"))
 

@@ -38,7 +38,11 @@ def test_joined_ranges_have_the_positions_of_the_pieces(pieces):
 def test_pieces_of_one_agent_that_lie_close_together_are_one_range():
     near, far = ranges.NEAR, ranges.NEAR + 1
     pieces = [Piece(1, 1, 2), Piece(1, 3 + near, 20), Piece(1, 21 + far, 40), Piece(2, 41, 50)]
-    assert [joined[:3] for joined in ranges.joined(pieces)] == [(1, 1, 20), (1, 21 + far, 40), (2, 41, 50)]
+    assert [joined[:3] for joined in ranges.joined(pieces)] == [
+        (1, 1, 20),
+        (1, 21 + far, 40),
+        (2, 41, 50),
+    ]
 
 
 def test_a_joined_range_does_not_grow_without_limit():
@@ -66,7 +70,11 @@ def test_parts_of_pieces_are_in_order(pieces, count, data):
     every = [seq for piece in pieces for seq in range(piece.low, piece.high + 1)]
     last, rest = last_positions(pieces, count)
     some = data.draw(st.lists(st.sampled_from(every), min_size=1))
-    cases = [(last, every[-count:]), (rest, every[:-count]), (parts_at(pieces, some), sorted({*some}))]
+    cases = [
+        (last, every[-count:]),
+        (rest, every[:-count]),
+        (parts_at(pieces, some), sorted({*some})),
+    ]
     for parts, wanted in cases:
         found = [seq for _, seq in positions(ranges.joined(parts))] if parts else []
         assert found == wanted

@@ -176,7 +176,13 @@ def test_a_file_in_a_folder_that_cannot_be_written_is_opened_for_reading(is_open
                 with pytest.raises(backstory.ReadOnly) as error:
                     agent.user("more")
                 hits = len(scanned.search(reader._log, "apple"))
-                return [reader.read_only, agent.event(1).content, hits, reader.verify(), str(error.value)]
+                return [
+                    reader.read_only,
+                    agent.event(1).content,
+                    hits,
+                    reader.verify(),
+                    str(error.value),
+                ]
 
         said = as_nobody(read)
         store.close()

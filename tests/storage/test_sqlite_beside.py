@@ -43,7 +43,9 @@ def test_files_in_a_quiet_folder_are_looked_at_once(tmp_path, files, asked):
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize(("ago", "part"), [(10 * SECOND, 0), (-10 * SECOND, 5)], ids=["coarse", "now"])
+@pytest.mark.parametrize(
+    ("ago", "part"), [(10 * SECOND, 0), (-10 * SECOND, 5)], ids=["coarse", "now"]
+)
 def test_a_folder_whose_time_may_stay_the_same_is_not_relied_on(tmp_path, files, asked, ago, part):
     changed(tmp_path, ago, part)
     assert [files.replaced() for _ in range(3)] == [None] * 3

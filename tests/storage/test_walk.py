@@ -66,7 +66,12 @@ def test_marks_forks_and_appends_take_a_few_queries_however_deep_the_ancestry(st
     store, seen = statements
     agent = deep(store, 60)
     # An append takes one more in a new second: SQLite keeps the second of the last write.
-    for call, most in ((agent.marks, 2), (agent.fork, 5), (lambda: agent.user("x"), 5), (agent.rewind, 10)):
+    for call, most in (
+        (agent.marks, 2),
+        (agent.fork, 5),
+        (lambda: agent.user("x"), 5),
+        (agent.rewind, 10),
+    ):
         seen.clear()
         call()
         assert len(seen) <= most, seen
@@ -107,7 +112,8 @@ def test_the_walk_uses_the_index_over_the_events_that_have_a_base(tmp_path):
             plan = " ".join(
                 row[3]
                 for row in db.execute(
-                    "EXPLAIN QUERY PLAN " + sql, {"no": 1, "start": 1, "at": 1} if ":no" in sql else ("[]",)
+                    "EXPLAIN QUERY PLAN " + sql,
+                    {"no": 1, "start": 1, "at": 1} if ":no" in sql else ("[]",),
                 )
             )
             assert index in plan

@@ -19,7 +19,9 @@ def moves(source, head, count):
     for seq in range(head + 1, head + count + 1):
         if source.random() < 0.5 and seq > 1:
             far = source.random() < 0.01
-            target = source.randrange(1, seq) if far else max(1, seq - source.choice((1, 1, 1, 2, 5)))
+            target = (
+                source.randrange(1, seq) if far else max(1, seq - source.choice((1, 1, 1, 2, 5)))
+            )
             yield "jump", None, {"target_message_id": target}
         else:
             yield "user", str(seq)

@@ -17,7 +17,15 @@ COMMAND = Path(sysconfig.get_path("scripts")) / "backstory"
 def judged(format: str) -> subprocess.CompletedProcess[str]:
     """The judge's word on the cases of one format."""
     tool, corpus = SHARED / "tools" / "judge_import.py", SHARED / "corpus" / "transcripts"
-    command = [sys.executable, str(tool), str(corpus), "--backstory", str(COMMAND), "--only", f"{format}/"]
+    command = [
+        sys.executable,
+        str(tool),
+        str(corpus),
+        "--backstory",
+        str(COMMAND),
+        "--only",
+        f"{format}/",
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -31,7 +39,9 @@ def main() -> int:
         results = list(pool.map(judged, formats))
     for format, result in zip(formats, results, strict=True):
         lines = result.stdout.splitlines()
-        whole = next((line for line in lines if "cases whole" in line), result.stderr.strip()[-200:])
+        whole = next(
+            (line for line in lines if "cases whole" in line), result.stderr.strip()[-200:]
+        )
         print(f"{format}: {whole}")
         if result.returncode:
             print("\n".join(line for line in lines if not line.startswith("ok ")))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 # A story is made from a seed, so that one number is all that a failure needs.
 seeds = st.integers(0, 2**32)
-tree = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+tree = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @dataclass
@@ -46,7 +48,11 @@ class Turn:
                 return []
         spoken = [("assistant", self.text)] if self.text or not self.calls else []
         calls = [("call", call.id) for call in self.calls]
-        return spoken + calls + [("result", c.id, c.output) for c in self.calls if c.output is not None]
+        return (
+            spoken
+            + calls
+            + [("result", c.id, c.output) for c in self.calls if c.output is not None]
+        )
 
     def way(self):
         """The turns from the beginning to this one."""
@@ -117,7 +123,9 @@ class Story:
     def _call(self, number, n):
         id = f"call_{number:03}_{n}"
         output = None if self.random.random() < 0.1 else self.text("r")
-        return Call(id, self.random.choice(["read", "edit"]), {"path": self.text("f")}, output, n == 2)
+        return Call(
+            id, self.random.choice(["read", "edit"]), {"path": self.text("f")}, output, n == 2
+        )
 
     def text(self, mark):
         """Words that no other text of the story has."""
@@ -127,4 +135,6 @@ class Story:
     def everything(self):
         """All that was ever said, live or not, copies left out."""
         summaries = [("user", turn.text) for turn in self.turns if turn.kind == "compaction"]
-        return summaries + [line for turn in self.turns if turn.kind != "compaction" for line in turn.said()]
+        return summaries + [
+            line for turn in self.turns if turn.kind != "compaction" for line in turn.said()
+        ]

@@ -110,7 +110,10 @@ def test_a_codex_thread_that_is_named_at_its_end_has_that_name(store, tmp_path):
     records = [
         {"type": "session_meta", "payload": {"id": SESSION, "cwd": "/src"}},
         *({"type": "response_item", "payload": said} for _ in range(600)),
-        {"type": "event_msg", "payload": {"type": "thread_name_updated", "thread_name": "Greeting"}},
+        {
+            "type": "event_msg",
+            "payload": {"type": "thread_name_updated", "thread_name": "Greeting"},
+        },
     ]
     path = write_lines(tmp_path / "rollout.jsonl", records)
     store.import_transcripts(path, settle=0, dry=True)
@@ -255,7 +258,9 @@ def test_an_exported_file_adds_nothing(store, tmp_path):
     ]
     added(store, write_lines(tmp_path / f"{SESSION}.jsonl", lines))
     agent = main(store)
-    agent.jump(agent.find("r1").seq)  # the live context ends with a result, and that is the last line
+    agent.jump(
+        agent.find("r1").seq
+    )  # the live context ends with a result, and that is the last line
     out = exported(store, store.resolve(agent.id), "claude-code").text
     name = json.loads(out.splitlines()[0])["sessionId"]
     path = tmp_path / "out" / f"{name}.jsonl"
@@ -286,8 +291,13 @@ def test_a_compaction_does_not_bring_back_what_was_erased(store, tmp_path, place
     said = agent.event(place).content or "pwd"
     agent.erase([place], why="a secret")
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": ["u1", "a1", "a9", "a2", "r1"]}}
-    boundary = line("b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid="r1")
-    lines += [boundary | {"compactMetadata": kept}, user("s1", "summary", "b1", 8, isCompactSummary=True)]
+    boundary = line(
+        "b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid="r1"
+    )
+    lines += [
+        boundary | {"compactMetadata": kept},
+        user("s1", "summary", "b1", 8, isCompactSummary=True),
+    ]
     added(store, write_lines(path, lines))
     assert not [e for e in agent.events(after=5) if said in f"{e.content} {e.data}"]
     assert {"tool_call", "tool_result"} <= set(heard(agent))
@@ -305,7 +315,10 @@ IN_PIECES = [
     answer("a4", THOUGHT, "a3", 5, "m1"),
     result("r1", "c1", "done", "a2", 6),
 ]
-GROWN = [answer("a5", text(" I think"), "a4", 7, "m1"), answer("a6", call("c2", it="x"), "a5", 8, "m1")]
+GROWN = [
+    answer("a5", text(" I think"), "a4", 7, "m1"),
+    answer("a6", call("c2", it="x"), "a5", 8, "m1"),
+]
 
 
 PIECES = {"m1:0": "hunter1x", "m1:1": "hunter3x", "m1:0+14": "hunter2x"}
@@ -313,7 +326,9 @@ PIECES = {"m1:0": "hunter1x", "m1:1": "hunter3x", "m1:0+14": "hunter2x"}
 
 @pytest.mark.parametrize("first", [3, 4, 6])
 @pytest.mark.parametrize("piece", PIECES)
-def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(store, url, tmp_path, first, piece):
+def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(
+    store, url, tmp_path, first, piece
+):
     if first == 3 and piece == "m1:0+14":
         pytest.skip("it is not there yet")
     path = tmp_path / f"{SESSION}.jsonl"
@@ -325,8 +340,13 @@ def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(store, url
     secret = PIECES[piece]
     uuids = [record["uuid"] for record in (*IN_PIECES, *GROWN)]
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": uuids}}
-    boundary = line("b1", None, 9, "system", None, subtype="compact_boundary", logicalParentUuid="r1")
-    cut = [boundary | {"compactMetadata": kept}, user("s1", "summary", "b1", 10, isCompactSummary=True)]
+    boundary = line(
+        "b1", None, 9, "system", None, subtype="compact_boundary", logicalParentUuid="r1"
+    )
+    cut = [
+        boundary | {"compactMetadata": kept},
+        user("s1", "summary", "b1", 10, isCompactSummary=True),
+    ]
     for lines in (IN_PIECES, [*IN_PIECES, *GROWN], [*IN_PIECES, *GROWN, *cut]):
         added(store, write_lines(path, lines))
         assert secret.encode() not in held(store, url)
@@ -336,15 +356,26 @@ def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(store, url
     assert store.verify() == []
 
 
-def test_the_form_of_what_a_compaction_kept_does_not_bring_back_what_was_erased(store, url, tmp_path):
+def test_the_form_of_what_a_compaction_kept_does_not_bring_back_what_was_erased(
+    store, url, tmp_path
+):
     path = tmp_path / f"{SESSION}.jsonl"
     whole = [*THOUGHT, *GIVEN]
-    lines = [user("u1", "go", None, 1), answer("a1", whole, "u1", 2, "m1"), result("r1", "c1", "", "a1", 3)]
+    lines = [
+        user("u1", "go", None, 1),
+        answer("a1", whole, "u1", 2, "m1"),
+        result("r1", "c1", "", "a1", 3),
+    ]
     added(store, write_lines(path, lines))
     main(store).erase([main(store).find("m1:1").seq], why="a secret")
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": ["u1", "a1", "r1"]}}
     boundary = line("b1", None, 7, "system", None, subtype="compact_boundary", compactMetadata=kept)
-    added(store, write_lines(path, [*lines, boundary, user("s1", "summary", "b1", 8, isCompactSummary=True)]))
+    added(
+        store,
+        write_lines(
+            path, [*lines, boundary, user("s1", "summary", "b1", 8, isCompactSummary=True)]
+        ),
+    )
     assert added(store, touched(path)) == 0
     assert b"hunter3x" not in held(store, url)
 
@@ -361,7 +392,9 @@ def test_a_damaged_copy_adds_what_only_it_has_and_the_log_ends_where_the_later_o
 ):
     whole = write_lines(tmp_path / "a" / f"{SESSION}.jsonl", REWOUND)
     extra = user("x1", "only here", "a2", time)
-    copy = write_lines(tmp_path / "b" / f"{SESSION}.jsonl", [REWOUND[4], REWOUND[1], REWOUND[2], extra])
+    copy = write_lines(
+        tmp_path / "b" / f"{SESSION}.jsonl", [REWOUND[4], REWOUND[1], REWOUND[2], extra]
+    )
     store.import_transcripts(tmp_path, settle=0)
     agent = main(store)
     assert said(agent) == live
@@ -374,9 +407,14 @@ def test_a_damaged_copy_adds_what_only_it_has_and_the_log_ends_where_the_later_o
 
 def test_a_rewritten_file_with_shuffled_lines_adds_nothing_the_second_time(store, tmp_path):
     path = tmp_path / f"{SESSION}.jsonl"
-    first, last = user("u1", "go", None, 1), [result("r1", "c1", "done", "b3", 5), user("u2", "on", "r1", 6)]
+    first, last = (
+        user("u1", "go", None, 1),
+        [result("r1", "c1", "done", "b3", 5), user("u2", "on", "r1", 6)],
+    )
     spoken = answer("b1", text("Let me"), "u1", 2, "m1")
-    thought = answer("b2", [{"type": "thinking", "thinking": "hm", "signature": "s"}], "b1", 3, "m1")
+    thought = answer(
+        "b2", [{"type": "thinking", "thinking": "hm", "signature": "s"}], "b1", 3, "m1"
+    )
     called = answer("b3", call("c1"), "b2", 4, "m1")
     added(store, write_lines(path, [first, spoken, thought, called, *last]))
     echo = user("e1", "<command-name>/exit</command-name>", "u1", 6)
@@ -395,7 +433,10 @@ COMPACTED = [
 
 def test_a_fork_that_begins_where_its_origin_was_compacted_has_only_its_own_events(store, tmp_path):
     fork = [record | {"sessionId": OTHER} for record in COMPACTED[6:]]
-    own = [user("f1", "another way", "a5", 20, sessionId=OTHER), answer("f2", text("fine"), "f1", 21)]
+    own = [
+        user("f1", "another way", "a5", 20, sessionId=OTHER),
+        answer("f2", text("fine"), "f1", 21),
+    ]
     # By its name, the fork is read before what it was forked from.
     write_lines(tmp_path / f"{OTHER}.jsonl", [*fork, *own])
     origin = write_lines(tmp_path / f"{SESSION}.jsonl", [*COMPACTED, user("u9", "on", "a5", 10)])
@@ -417,8 +458,18 @@ def test_a_fork_that_comes_later_finds_what_it_was_forked_from(store, tmp_path):
 
 
 def test_a_fork_may_begin_with_records_of_its_own_and_in_the_middle_of_its_origin(store, tmp_path):
-    hook = {"type": "progress", "uuid": "h1", "parentUuid": None, "timestamp": "2026-03-01T10:00:00.000Z"}
-    fork = [hook, REWOUND[4] | {"parentUuid": "h1"}, REWOUND[5], user("f1", "another way", "a3", 20)]
+    hook = {
+        "type": "progress",
+        "uuid": "h1",
+        "parentUuid": None,
+        "timestamp": "2026-03-01T10:00:00.000Z",
+    }
+    fork = [
+        hook,
+        REWOUND[4] | {"parentUuid": "h1"},
+        REWOUND[5],
+        user("f1", "another way", "a3", 20),
+    ]
     write_lines(tmp_path / f"{OTHER}.jsonl", fork)
     write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
     added(store, tmp_path)
@@ -427,7 +478,10 @@ def test_a_fork_may_begin_with_records_of_its_own_and_in_the_middle_of_its_origi
 
 
 def test_a_fork_that_came_before_its_origin_names_it(store, tmp_path):
-    copied = [record | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}} for record in REWOUND[:2]]
+    copied = [
+        record | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}}
+        for record in REWOUND[:2]
+    ]
     fork = write_lines(tmp_path / f"{OTHER}.jsonl", [*copied, user("f1", "elsewhere", "a1", 9)])
     added(store, fork)
     agent = store.agent(OTHER)
@@ -440,7 +494,10 @@ def test_a_fork_that_came_before_its_origin_names_it(store, tmp_path):
 
 
 def test_a_fork_that_continues_its_origin_says_so_itself(store, tmp_path):
-    copied = [record | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}} for record in REWOUND[:2]]
+    copied = [
+        record | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}}
+        for record in REWOUND[:2]
+    ]
     write_lines(tmp_path / f"{OTHER}.jsonl", [*copied, user("f1", "elsewhere", "a1", 9)])
     added(store, write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND).parent)
     agent = store.agent(OTHER)

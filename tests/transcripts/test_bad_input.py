@@ -41,7 +41,9 @@ def test_parents_in_a_circle_and_parents_that_are_missing_lose_nothing(store, tm
         user("u3", "three", "u2", 3),
         user("u4", "four", "nobody", 4),
     ]
-    outcome = store.import_transcripts(write_lines(tmp_path / f"{SESSION}.jsonl", records), settle=0)
+    outcome = store.import_transcripts(
+        write_lines(tmp_path / f"{SESSION}.jsonl", records), settle=0
+    )
     prompts = [event.content for event in main(store).events() if event.kind == "user"]
     assert sorted(prompts) == ["four", "one", "three", "two"]
     assert outcome.everything().mended
@@ -49,7 +51,9 @@ def test_parents_in_a_circle_and_parents_that_are_missing_lose_nothing(store, tm
 
 
 def test_steps_with_one_id_all_come_in_and_a_second_import_adds_nothing(store, tmp_path):
-    steps = [{"step_id": 1, "source": "user", "message": words} for words in ("one", "two", "three")]
+    steps = [
+        {"step_id": 1, "source": "user", "message": words} for words in ("one", "two", "three")
+    ]
     document = {"schema_version": "ATIF-v1.4", "session_id": "s1", "steps": steps}
     path = tmp_path / "trajectory.json"
     for more in ({}, {"notes": "touched"}):
@@ -74,7 +78,11 @@ def test_data_that_is_nested_too_deeply_comes_in_as_text(store, tmp_path):
     for _ in range(300):
         deep = {"a": deep}
     call = [{"type": "tool_use", "id": "toolu_1", "name": "run", "input": deep}]
-    records = [user("u1", "go", None, 1), answer("a1", call, "u1", 2), answer("a2", text("done"), "a1", 3)]
+    records = [
+        user("u1", "go", None, 1),
+        answer("a1", call, "u1", 2),
+        answer("a2", text("done"), "a1", 3),
+    ]
     store.import_transcripts(write_lines(tmp_path / f"{SESSION}.jsonl", records), settle=0)
     assert said(main(store)) == ["go", "done"]
     assert [event.kind for event in main(store).events()].count("tool_call") == 1
@@ -83,8 +91,19 @@ def test_data_that_is_nested_too_deeply_comes_in_as_text(store, tmp_path):
 
 @pytest.mark.parametrize("number", ["1e400", "NaN", "-Infinity"])
 def test_a_number_that_no_store_can_hold_comes_in_as_its_text(store, tmp_path, number):
-    call = [{"type": "tool_use", "id": "toolu_1", "name": "run", "input": {"size": "NUMBER", "none": None}}]
-    records = [user("u1", "go", None, 1), answer("a1", call, "u1", 2), answer("a2", text("done"), "a1", 3)]
+    call = [
+        {
+            "type": "tool_use",
+            "id": "toolu_1",
+            "name": "run",
+            "input": {"size": "NUMBER", "none": None},
+        }
+    ]
+    records = [
+        user("u1", "go", None, 1),
+        answer("a1", call, "u1", 2),
+        answer("a2", text("done"), "a1", 3),
+    ]
     path = write_lines(tmp_path / f"{SESSION}.jsonl", records)
     path.write_text(path.read_text().replace('"NUMBER"', number))
     store.import_transcripts(path, settle=0)
@@ -143,7 +162,9 @@ def test_a_database_in_use_is_read_as_it_is(store, tmp_path, monkeypatch):
     writer.close()
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="there is nothing that root may not read")
+@pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() == 0, reason="there is nothing that root may not read"
+)
 def test_a_folder_without_rights_is_reported(store, tmp_path):
     closed = tmp_path / "closed"
     write_lines(closed / f"{SESSION}.jsonl", REWOUND)
@@ -154,7 +175,9 @@ def test_a_folder_without_rights_is_reported(store, tmp_path):
         closed.chmod(0o700)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs a process that knows its memory")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/status"), reason="needs a process that knows its memory"
+)
 def test_a_line_of_200_megabytes_takes_little_memory(tmp_path):
     path = tmp_path / f"{SESSION}.jsonl"
     before, after = json.dumps(user("u1", "WORDS", None, 1)).split("WORDS")
@@ -172,7 +195,9 @@ def test_a_line_of_200_megabytes_takes_little_memory(tmp_path):
         "    print(len(contents), contents[-1], outcome.everything().notes[0].what.split(':')[0])\n"
         "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
     told, peak = ran.stdout.splitlines()
     assert told.startswith("2 two a line of 200,")
     assert int(peak) < 400_000
@@ -183,15 +208,23 @@ def test_a_source_that_cannot_be_read_keeps_no_other_out(store, tmp_path):
     folder.mkdir()
     for name, column in (("broken", "other"), ("sound", "title")):
         with sqlite3.connect(folder / f"{name}.db") as connection:
-            connection.execute(f"create table sessions (id, parent_session_id, {column}, created_at)")
-            connection.execute("create table messages (id, session_id, role, parts, model, created_at)")
+            connection.execute(
+                f"create table sessions (id, parent_session_id, {column}, created_at)"
+            )
+            connection.execute(
+                "create table messages (id, session_id, role, parts, model, created_at)"
+            )
             connection.execute("insert into sessions values (?, null, 'T', 1)", (name,))
             parts = json.dumps([{"type": "text", "data": {"text": "hi"}}])
-            connection.execute("insert into messages values ('m', ?, 'user', ?, 'x', 1)", (name, parts))
+            connection.execute(
+                "insert into messages values ('m', ?, 'user', ?, 'x', 1)", (name, parts)
+            )
         connection.close()
     outcome = store.import_transcripts([folder], settle=0)
     assert [session.id for session in outcome.sessions] == ["sound"]
-    assert [fault.source.rsplit("/", 1)[-1] for fault in outcome.everything().unread] == ["broken.db"]
+    assert [fault.source.rsplit("/", 1)[-1] for fault in outcome.everything().unread] == [
+        "broken.db"
+    ]
 
 
 # What a broken record may have where a word is expected.
@@ -203,7 +236,9 @@ def test_a_record_whose_type_is_no_word_does_not_stop_an_import(tmp_path, tool):
     for number, odd in enumerate(ODD):
         name, lines = TOOLS[tool].write(Story(Random(number), **TOOLS[tool].options))
         broken = [line | {"type": odd} for line in lines] + [
-            line | {"payload": line["payload"] | {"type": odd}} for line in lines if "payload" in line
+            line | {"payload": line["payload"] | {"type": odd}}
+            for line in lines
+            if "payload" in line
         ]
         with backstory.open(":memory:") as store:
             path = write_lines(tmp_path / name, [*lines, *broken])
@@ -227,7 +262,10 @@ def test_a_zip_whose_member_is_broken_is_reported(tmp_path):
 
 def test_a_session_whose_id_has_a_nul_comes_in(store, tmp_path):
     about = {"id": "ses\0one", "title": "T", "directory": "/w", "parentID": {"no": "id"}}
-    message = {"info": {"id": "m1", "role": "user"}, "parts": [{"id": "p1", "type": "text", "text": "go"}]}
+    message = {
+        "info": {"id": "m1", "role": "user"},
+        "parts": [{"id": "p1", "type": "text", "text": "go"}],
+    }
     (tmp_path / "export.json").write_text(json.dumps({"info": about, "messages": [message]}))
     store.import_transcripts(tmp_path, settle=0)
     [agent] = store.agents()
@@ -271,7 +309,9 @@ def test_a_virtual_table_whose_module_is_not_here_keeps_nothing_out(store, tmp_p
     base.execute("insert into messages values ('m1', 's1', 'user', ?, 'm', 1)", (parts,))
     base.execute("create virtual table other using fts5(words)")
     base.execute("pragma writable_schema = on")
-    base.execute("update sqlite_master set sql = replace(sql, 'fts5', 'nobody_has_it') where name = 'other'")
+    base.execute(
+        "update sqlite_master set sql = replace(sql, 'fts5', 'nobody_has_it') where name = 'other'"
+    )
     base.commit()
     base.close()
     store.import_transcripts(tmp_path, settle=0)

@@ -51,7 +51,12 @@ def test_a_draft_that_was_taken_back_is_in_the_log_and_not_in_the_context(tmp_pa
 
 
 def test_two_drafts_that_hang_on_a_hook_are_branches_and_not_a_clear(tmp_path):
-    hook = {"type": "attachment", "uuid": "h", "parentUuid": None, "attachment": {"type": "hook_success"}}
+    hook = {
+        "type": "attachment",
+        "uuid": "h",
+        "parentUuid": None,
+        "attachment": {"type": "hook_success"},
+    }
     thread = thread_of(tmp_path, hook, line("a", "h", content="one"), line("b", "h", content="two"))
     events = log(thread)
     assert [event.kind for event in events] == ["user", "jump", "user"]
@@ -60,7 +65,11 @@ def test_two_drafts_that_hang_on_a_hook_are_branches_and_not_a_clear(tmp_path):
 
 def test_the_line_that_closes_an_exit_hangs_on_an_older_record(tmp_path):
     echo = "<command-name>/exit</command-name>"
-    synthetic = {"role": "assistant", "model": "<synthetic>", "content": text("No response requested.")}
+    synthetic = {
+        "role": "assistant",
+        "model": "<synthetic>",
+        "content": text("No response requested."),
+    }
     found = live(
         tmp_path,
         line("a", None),
@@ -87,7 +96,9 @@ def test_a_tail_of_echoes_on_the_first_record_is_not_the_live_leaf(tmp_path):
 
 
 def test_a_linear_tail_of_echoes_stays_in_the_context(tmp_path):
-    found = live(tmp_path, line("a", None), line("b", "a", content="<command-name>/cost</command-name>"))
+    found = live(
+        tmp_path, line("a", None), line("b", "a", content="<command-name>/cost</command-name>")
+    )
     assert found == [("user", "hello"), ("user", "<command-name>/cost</command-name>")]
 
 
@@ -108,7 +119,11 @@ def test_a_lost_line_is_bridged_by_the_record_before(tmp_path):
     sessions, report = read(
         write_lines(
             tmp_path / f"{SESSION}.jsonl",
-            [line("a", None), line("b", "a", "assistant", text("hi")), line("c", "lost", content="next")],
+            [
+                line("a", None),
+                line("b", "a", "assistant", text("hi")),
+                line("c", "lost", content="next"),
+            ],
         )
     )
     assert context(log(one(sessions))) == [("user", "hello"), ("assistant", "hi"), ("user", "next")]
@@ -116,7 +131,9 @@ def test_a_lost_line_is_bridged_by_the_record_before(tmp_path):
 
 
 def test_parents_in_a_circle_come_to_an_end(tmp_path):
-    found = live(tmp_path, line("a", None), line("b", "c", content="x"), line("c", "b", content="y"))
+    found = live(
+        tmp_path, line("a", None), line("b", "c", content="x"), line("c", "b", content="y")
+    )
     assert found[0] == ("user", "hello")
     assert set(found) == {("user", "hello"), ("user", "x"), ("user", "y")}
 
@@ -140,7 +157,11 @@ def test_a_queued_prompt_is_a_prompt(tmp_path):
 
 
 def test_a_queued_notification_is_not_a_prompt(tmp_path):
-    queued = {"type": "queued_command", "prompt": "<task-notification>done", "commandMode": "prompt"}
+    queued = {
+        "type": "queued_command",
+        "prompt": "<task-notification>done",
+        "commandMode": "prompt",
+    }
     attached = {"type": "attachment", "uuid": "q", "parentUuid": "a", "attachment": queued}
     thread = thread_of(tmp_path, line("a", None), attached)
     event = log(thread)[-1]
@@ -196,7 +217,9 @@ def test_the_newest_last_prompt_may_name_another_branch(tmp_path):
 
 
 def agent(name, session, *records):
-    return [record | {"isSidechain": True, "agentId": name, "sessionId": session} for record in records]
+    return [
+        record | {"isSidechain": True, "agentId": name, "sessionId": session} for record in records
+    ]
 
 
 def task(uuid, parent, call, prompt):
@@ -206,7 +229,10 @@ def task(uuid, parent, call, prompt):
 
 def done(uuid, parent, call, **fields):
     return line(
-        uuid, parent, content=[{"type": "tool_result", "tool_use_id": call, "content": "ok"}], **fields
+        uuid,
+        parent,
+        content=[{"type": "tool_result", "tool_use_id": call, "content": "ok"}],
+        **fields,
     )
 
 
@@ -225,18 +251,28 @@ def test_sub_agents_are_found_by_what_the_session_knows_of_them(tmp_path):
     below = tmp_path / SESSION / "subagents"
     prompts = {"one": "x", "two": "y", "three": "find the third", "four": "z", "five": "Warmup"}
     for name, prompt in prompts.items():
-        write_lines(below / f"agent-{name}.jsonl", agent(name, SESSION, line(name, None, content=prompt)))
+        write_lines(
+            below / f"agent-{name}.jsonl", agent(name, SESSION, line(name, None, content=prompt))
+        )
     (below / "agent-four.meta.json").write_text('{"toolUseId": "call_4", "description": "Four"}')
     [session] = read(tmp_path)[0]
     calls = {thread.id: thread.origin.call for thread in session.threads if thread.id}
-    assert calls == {"one": "call_1", "two": "call_2", "three": "call_3", "four": "call_4", "five": None}
+    assert calls == {
+        "one": "call_1",
+        "two": "call_2",
+        "three": "call_3",
+        "four": "call_4",
+        "five": None,
+    }
     assert all(thread.origin.spawned for thread in session.threads if thread.id)
 
 
 def test_the_agents_of_a_workflow_are_at_the_call_that_began_it(tmp_path):
     main = [line("a", None), task("b", "a", "call_1", "run"), task("c", "b", "call_2", "run")]
     answered = {"status": "async_launched", "runId": "wf_1"}
-    write_lines(tmp_path / f"{SESSION}.jsonl", [*main, done("r", "c", "call_2", toolUseResult=answered)])
+    write_lines(
+        tmp_path / f"{SESSION}.jsonl", [*main, done("r", "c", "call_2", toolUseResult=answered)]
+    )
     below = tmp_path / SESSION / "subagents" / "workflows" / "wf_1"
     write_lines(below / "agent-one.jsonl", agent("one", SESSION, line("x", None, content="map")))
     [session] = read(tmp_path)[0]
@@ -259,14 +295,22 @@ def test_side_chains_inside_a_file_are_threads_of_their_own(tmp_path):
     ]
     path = write_lines(tmp_path / f"{SESSION}.jsonl", [*main, *side, done("r", "b", "call_1")])
     [session] = read(path)[0]
-    assert [(t.id, t.origin.call) for t in session.threads if t.id] == [("s", "call_1"), ("u", None)]
+    assert [(t.id, t.origin.call) for t in session.threads if t.id] == [
+        ("s", "call_1"),
+        ("u", None),
+    ]
     assert context(log(session.threads[1])) == [("user", "dig"), ("assistant", "dug")]
 
 
 def test_a_fork_with_its_beginning_copied_has_only_its_own_events(tmp_path):
-    base = [line("a", None), line("b", "a", "assistant", text("hi")), line("c", "b", content="left")]
+    base = [
+        line("a", None),
+        line("b", "a", "assistant", text("hi")),
+        line("c", "b", content="left"),
+    ]
     copied = [
-        record | {"forkedFrom": {"sessionId": "base", "messageUuid": record["uuid"]}} for record in base[:2]
+        record | {"forkedFrom": {"sessionId": "base", "messageUuid": record["uuid"]}}
+        for record in base[:2]
     ]
     write_lines(tmp_path / "base.jsonl", base)
     write_lines(tmp_path / "fork.jsonl", [*copied, line("x", "b", content="right")])
@@ -277,9 +321,16 @@ def test_a_fork_with_its_beginning_copied_has_only_its_own_events(tmp_path):
     assert [unit.id for unit in thread.units() if not unit.inherited] == ["x"]
 
 
-def test_a_fork_of_a_compacted_session_begins_with_the_boundary_and_is_at_what_it_copied_last(tmp_path):
+def test_a_fork_of_a_compacted_session_begins_with_the_boundary_and_is_at_what_it_copied_last(
+    tmp_path,
+):
     boundary = line("b", None, "system", subtype="compact_boundary", logicalParentUuid="a")
-    base = [line("a", None), boundary, line("c", "b", isCompactSummary=True), line("d", "c", content="left")]
+    base = [
+        line("a", None),
+        boundary,
+        line("c", "b", isCompactSummary=True),
+        line("d", "c", content="left"),
+    ]
     copied = [record | {"forkedFrom": {"sessionId": "base"}} for record in base[1:3]]
     hook = {"type": "progress", "uuid": "h", "parentUuid": None, "data": {"type": "hook_progress"}}
     write_lines(tmp_path / "1-fork.jsonl", [*copied, line("x", "c", content="right")])
@@ -303,36 +354,59 @@ def test_copies_that_say_nothing_of_a_fork_are_told_apart_by_who_went_on_first(t
     assert (parent.id, fork.id, fork.threads[0].origin.session) == ("2-base", "1-fork", "2-base")
 
 
-def test_a_file_that_was_resumed_as_a_copy_in_another_file_is_what_that_one_was_forked_from(tmp_path):
+def test_a_file_that_was_resumed_as_a_copy_in_another_file_is_what_that_one_was_forked_from(
+    tmp_path,
+):
     base = [line("a", None), line("b", "a", "assistant", text("hi"))]
     write_lines(tmp_path / "1-resumed.jsonl", [*base, line("c", "b", content="more")])
     write_lines(tmp_path / "2-base.jsonl", base)
     parent, fork = read(tmp_path)[0]
-    assert (parent.id, fork.id, fork.threads[0].origin) == ("2-base", "1-resumed", Origin("2-base", at="b"))
+    assert (parent.id, fork.id, fork.threads[0].origin) == (
+        "2-base",
+        "1-resumed",
+        Origin("2-base", at="b"),
+    )
     assert [unit.id for unit in fork.threads[0].units() if not unit.inherited] == ["c"]
 
 
 def test_a_file_that_begins_with_a_large_image_is_recognised(tmp_path):
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}
     first = line("a", None, content=[{"type": "image", "source": source}], isSidechain=False)
-    late = {"parentUuid": None, "isSidechain": False, "type": "user", "message": first["message"]} | first
-    path = write_lines(tmp_path / f"{SESSION}.jsonl", [late, line("b", "a", "assistant", text("hi"))])
+    late = {
+        "parentUuid": None,
+        "isSidechain": False,
+        "type": "user",
+        "message": first["message"],
+    } | first
+    path = write_lines(
+        tmp_path / f"{SESSION}.jsonl", [late, line("b", "a", "assistant", text("hi"))]
+    )
     [session] = read(path.parent)[0]
     assert (session.tool, session.id) == ("claude-code", SESSION)
 
 
 def test_lines_without_ids_are_a_row(tmp_path):
-    rows = [line("a", None), line("b", None, "assistant", text("hi")), line("c", None, content="more")]
+    rows = [
+        line("a", None),
+        line("b", None, "assistant", text("hi")),
+        line("c", None, content="more"),
+    ]
     bare = [{key: row[key] for key in ("type", "message", "timestamp")} for row in rows]
     for row in bare:
         row["message"].pop("id", None)
     write_lines(tmp_path / "exported.jsonl", bare)
     [session] = read(tmp_path)[0]
-    assert context(log(one([session]))) == [("user", "hello"), ("assistant", "hi"), ("user", "more")]
+    assert context(log(one([session]))) == [
+        ("user", "hello"),
+        ("assistant", "hi"),
+        ("user", "more"),
+    ]
 
 
 def test_a_file_without_a_conversation_is_no_session(tmp_path):
-    write_lines(tmp_path / "x.jsonl", [{"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}])
+    write_lines(
+        tmp_path / "x.jsonl", [{"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}]
+    )
     assert read(tmp_path)[0] == []
 
 
@@ -344,10 +418,14 @@ def test_what_nobody_understands_is_counted_by_type_and_version(tmp_path):
 
 def test_an_answer_whose_end_may_still_come_is_not_settled(tmp_path):
     def settled(*records):
-        return [unit.settled for unit in thread_of(tmp_path, *records).units() if isinstance(unit, Unit)]
+        return [
+            unit.settled for unit in thread_of(tmp_path, *records).units() if isinstance(unit, Unit)
+        ]
 
     partial = line("b", "a", "assistant", text("I will"))
-    marked = line("b", "a", "assistant", message={"content": text("Done."), "stop_reason": "end_turn"})
+    marked = line(
+        "b", "a", "assistant", message={"content": text("Done."), "stop_reason": "end_turn"}
+    )
     assert settled(line("a", None), partial) == [True, False]
     assert settled(line("a", None), partial, line("c", "b")) == [True, True, True]
     assert settled(line("a", None), marked) == [True, True]

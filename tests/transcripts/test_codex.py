@@ -16,13 +16,20 @@ def record(type_, time=0, **payload):
 
 def meta(id=ID, **more):
     return record(
-        "session_meta", id=id, timestamp="2026-06-03T08:00:00Z", cwd="/w", cli_version="0.140.0", **more
+        "session_meta",
+        id=id,
+        timestamp="2026-06-03T08:00:00Z",
+        cwd="/w",
+        cli_version="0.140.0",
+        **more,
     )
 
 
 def said(role, text, time=0):
     kind = "output_text" if role == "assistant" else "input_text"
-    return record("response_item", time, type="message", role=role, content=[{"type": kind, "text": text}])
+    return record(
+        "response_item", time, type="message", role=role, content=[{"type": kind, "text": text}]
+    )
 
 
 def item(time=0, **payload):
@@ -30,7 +37,9 @@ def item(time=0, **payload):
 
 
 def call(id, time=0, **more):
-    return item(time, type="function_call", call_id=id, name="shell", arguments='{"cmd": "ls"}', **more)
+    return item(
+        time, type="function_call", call_id=id, name="shell", arguments='{"cmd": "ls"}', **more
+    )
 
 
 def output(id, text="ok", time=0):
@@ -83,7 +92,9 @@ def test_a_rollback_counts_prompts_and_takes_the_notices_above_the_cut(tmp_path)
 
 
 def test_a_rollback_of_everything_keeps_what_stood_above_the_first_prompt(tmp_path):
-    thread = thread_of(tmp_path, ENVIRONMENT, said("user", "one"), event("thread_rolled_back", num_turns=9))
+    thread = thread_of(
+        tmp_path, ENVIRONMENT, said("user", "one"), event("thread_rolled_back", num_turns=9)
+    )
     assert [text for _, text in context(log(thread))] == [everything(log(thread))[0][1]]
 
 
@@ -98,7 +109,14 @@ def test_a_compaction_copies_what_it_repeats_and_marks_the_rest_as_its_summary(t
         said("user", "two"),
     )
     events = log(thread)
-    assert [event.kind for event in events] == ["user", "assistant", "clear", "user", "user", "user"]
+    assert [event.kind for event in events] == [
+        "user",
+        "assistant",
+        "clear",
+        "user",
+        "user",
+        "user",
+    ]
     assert events[3].data == {"copy_of": 1}
     assert events[4].data == {"compaction": True}
     assert context(events) == [("user", "one"), ("user", "In short."), ("user", "two")]
@@ -106,14 +124,19 @@ def test_a_compaction_copies_what_it_repeats_and_marks_the_rest_as_its_summary(t
 
 def test_an_old_compaction_keeps_the_prompts_and_its_message(tmp_path):
     thread = thread_of(
-        tmp_path, said("user", "one"), said("assistant", "first"), record("compacted", message="In short.")
+        tmp_path,
+        said("user", "one"),
+        said("assistant", "first"),
+        record("compacted", message="In short."),
     )
     assert context(log(thread)) == [("user", "one"), ("user", "In short.")]
 
 
 def test_reasoning_rides_on_what_it_led_to(tmp_path):
     sealed = {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbGVk"}
-    thread = thread_of(tmp_path, said("user", "go"), item(**sealed), call("c1"), output("c1"), item(**sealed))
+    thread = thread_of(
+        tmp_path, said("user", "go"), item(**sealed), call("c1"), output("c1"), item(**sealed)
+    )
     events = log(thread)
     assert [event.kind for event in events] == ["user", "tool_call", "tool_result", "assistant"]
     assert events[1].data["native"]["wire"][0] == sealed
@@ -149,7 +172,11 @@ def test_a_first_line_that_is_still_being_written_is_waited_for(tmp_path):
 
 
 def test_a_hosted_search_is_no_call_without_a_result(tmp_path):
-    search = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
+    search = {
+        "type": "web_search_call",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
     thread = thread_of(tmp_path, said("user", "go"), item(**search), said("assistant", "found"))
     assert context(log(thread)) == [("user", "go"), ("assistant", "found")]
 
@@ -175,9 +202,15 @@ def test_usage_and_model_are_on_the_first_event_of_the_answer(tmp_path):
 def test_arguments_need_not_be_json_and_shell_calls_are_calls(tmp_path):
     odd = item(type="function_call", call_id="c1", name="shell", arguments="ls -l")
     patch = item(
-        type="custom_tool_call", call_id="c2", name="apply_patch", input="*** Begin", status="completed"
+        type="custom_tool_call",
+        call_id="c2",
+        name="apply_patch",
+        input="*** Begin",
+        status="completed",
     )
-    local = item(type="local_shell_call", call_id="c3", status="completed", action={"command": ["ls"]})
+    local = item(
+        type="local_shell_call", call_id="c3", status="completed", action={"command": ["ls"]}
+    )
     calls = [e.data for e in log(thread_of(tmp_path, odd, patch, local)) if e.kind == "tool_call"]
     assert [data["id"] for data in calls] == ["c1", "c2", "c3"]
     assert calls[0]["arguments"] == "ls -l"
@@ -230,7 +263,12 @@ def test_a_resumed_thread_says_what_it_is_again_and_stays_one(tmp_path):
     assert thread.origin is None
 
 
-BASE = [said("user", "one", 1), said("assistant", "first", 2), call("spawn", 3), output("spawn", "{}", 4)]
+BASE = [
+    said("user", "one", 1),
+    said("assistant", "first", 2),
+    call("spawn", 3),
+    output("spawn", "{}", 4),
+]
 
 
 def test_a_copied_fork_is_compared_with_its_parent_item_by_item(tmp_path):
@@ -251,7 +289,9 @@ def test_the_arguments_of_a_call_are_kept_once(tmp_path):
     given = {"command": ["bash", "-lc", "a long command that nobody wants to store twice"]}
     text = json.dumps(given, separators=(",", ":"))
     thought = record("response_item", type="reasoning", summary=[], encrypted_content="c2VhbA==")
-    asked = record("response_item", type="function_call", call_id="c1", name="shell", arguments=text)
+    asked = record(
+        "response_item", type="function_call", call_id="c1", name="shell", arguments=text
+    )
     write(tmp_path, meta(), said("user", "go"), thought, asked, output("c1", "done"))
     with backstory.open(":memory:") as store:
         store.import_transcripts(tmp_path, settle=0)
@@ -259,27 +299,38 @@ def test_the_arguments_of_a_call_are_kept_once(tmp_path):
         [call] = [event for event in agent.events() if event.kind == "tool_call"]
         assert text not in json.dumps(call.data["native"]).replace("\\", "")
         items = agent.conversation().to("openai-responses")["input"]
-        assert [item["arguments"] for item in items if item.get("type") == "function_call"] == [text]
+        assert [item["arguments"] for item in items if item.get("type") == "function_call"] == [
+            text
+        ]
 
 
 def test_a_fork_whose_parent_is_not_here_is_taken_whole_and_said(tmp_path):
     write(tmp_path, meta(CHILD, forked_from_id=ID), *BASE, id=CHILD)
     sessions, report = read(tmp_path)
     assert not any(unit.inherited for unit in sessions[0].threads[0].units())
-    assert [fault.what for fault in report.notes] == [f"a fork of {ID}, which is not here: taken as a whole"]
+    assert [fault.what for fault in report.notes] == [
+        f"a fork of {ID}, which is not here: taken as a whole"
+    ]
 
 
 @pytest.mark.parametrize(
     "spawned",
     [
         {"type": "collab_agent_spawn_end", "call_id": "spawn", "new_thread_id": CHILD},
-        {"type": "sub_agent_activity", "event_id": "spawn", "agent_thread_id": CHILD, "kind": "started"},
+        {
+            "type": "sub_agent_activity",
+            "event_id": "spawn",
+            "agent_thread_id": CHILD,
+            "kind": "started",
+        },
     ],
 )
 def test_a_sub_agent_is_spawned_by_its_call(tmp_path, spawned):
     write(tmp_path, meta(), *BASE, record("event_msg", **spawned))
     source = {"subagent": {"thread_spawn": {"parent_thread_id": ID, "depth": 1}}}
-    write(tmp_path, meta(CHILD, source=source, agent_nickname="Ohm"), said("user", "look"), id=CHILD)
+    write(
+        tmp_path, meta(CHILD, source=source, agent_nickname="Ohm"), said("user", "look"), id=CHILD
+    )
     _, child = read(tmp_path)[0]
     origin = child.threads[0].origin
     assert (origin.session, origin.call, origin.spawned, origin.at) == (ID, "spawn", True, None)
@@ -309,12 +360,20 @@ def test_a_thread_that_was_reverted_goes_on_in_another_file_as_a_fork(tmp_path):
     write(tmp_path, *paginated([meta(), *BASE, said("user", "left")]))
     again, later = "019e8c81-1800-7f02-a000-0000000000cc", "019e8c82-1800-7f02-a000-0000000000dd"
     base = {"thread_id": ID, "end_ordinal_exclusive": 3, "end_byte_offset": 1}
-    write(tmp_path, *paginated([meta(history_base=base), said("user", "right")], 3), id=f"{ID}_{again}")
+    write(
+        tmp_path,
+        *paginated([meta(history_base=base), said("user", "right")], 3),
+        id=f"{ID}_{again}",
+    )
     base = {"thread_id": again, "end_ordinal_exclusive": 5}
-    write(tmp_path, *paginated([meta(history_base=base), said("user", "on")], 5), id=f"{ID}_{later}")
+    write(
+        tmp_path, *paginated([meta(history_base=base), said("user", "on")], 5), id=f"{ID}_{later}"
+    )
     sessions, report = read(tmp_path)
     assert [session.id for session in sessions] == [ID, again, later]
-    assert [session.threads[0].origin and session.threads[0].origin.session for session in sessions] == [
+    assert [
+        session.threads[0].origin and session.threads[0].origin.session for session in sessions
+    ] == [
         None,
         ID,
         again,
@@ -345,14 +404,26 @@ def test_a_rollout_of_nothing_but_events_is_told_by_them(tmp_path):
 
 
 def test_events_beside_items_are_passed_over(tmp_path):
-    lines = [meta(), event("user_message", message="one"), said("user", "one"), said("assistant", "first")]
+    lines = [
+        meta(),
+        event("user_message", message="one"),
+        said("user", "one"),
+        said("assistant", "first"),
+    ]
     told = [line for line in context(log(thread_of(tmp_path, *lines))) if line[0] != "system"]
     assert told == [("user", "one"), ("assistant", "first")]
 
 
 def test_what_another_agent_wrote_is_a_prompt_and_no_system_text(tmp_path):
-    letter = {"author": "/lead", "recipient": "/lead/a", "content": "look at x", "trigger_turn": True}
-    thread = thread_of(tmp_path, record("inter_agent_communication", **letter), said("assistant", "seen"))
+    letter = {
+        "author": "/lead",
+        "recipient": "/lead/a",
+        "content": "look at x",
+        "trigger_turn": True,
+    }
+    thread = thread_of(
+        tmp_path, record("inter_agent_communication", **letter), said("assistant", "seen")
+    )
     events = log(thread)
     assert context(events) == [("user", "look at x"), ("assistant", "seen")]
     assert events[0].data["meta"] == "message"
@@ -361,7 +432,17 @@ def test_what_another_agent_wrote_is_a_prompt_and_no_system_text(tmp_path):
 def test_an_item_that_was_written_twice_is_told_once_and_reported(tmp_path):
     question, spoken = said("user", "go", 1), said("assistant", "first", 2)
     mirror = event("user_message", message="go")
-    lines = [question, mirror, question, mirror, spoken, spoken, call("c1", 3), call("c1", 3), output("c1")]
+    lines = [
+        question,
+        mirror,
+        question,
+        mirror,
+        spoken,
+        spoken,
+        call("c1", 3),
+        call("c1", 3),
+        output("c1"),
+    ]
     path = write(tmp_path, meta(), *lines, said("user", "go", 9))
     [session], _ = read(path)
     events = log(session.threads[0])
@@ -379,4 +460,8 @@ def test_what_was_said_twice_is_told_twice(tmp_path):
 def test_an_output_that_no_call_asked_for_is_the_tool_speaking(tmp_path):
     told = item(type="function_call_output", name="clock", output="It is noon.")
     events = log(thread_of(tmp_path, said("user", "one"), told, said("assistant", "first")))
-    assert (events[1].kind, events[1].content, events[1].data) == ("user", "It is noon.", {"meta": "clock"})
+    assert (events[1].kind, events[1].content, events[1].data) == (
+        "user",
+        "It is noon.",
+        {"meta": "clock"},
+    )

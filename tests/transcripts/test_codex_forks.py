@@ -52,7 +52,9 @@ def test_a_fork_of_a_fork_that_came_before_what_it_was_copied_from_stands_for_it
         assert words(store.agent(GRANDCHILD)) == ["one", "first", "other", "elsewhere", "third"]
 
 
-def test_a_fork_that_is_imported_again_without_what_it_was_copied_from_adds_only_what_is_new(tmp_path):
+def test_a_fork_that_is_imported_again_without_what_it_was_copied_from_adds_only_what_is_new(
+    tmp_path,
+):
     first, second = family(tmp_path)
     with backstory.open(":memory:") as store:
         import_touched(store, first, second)
@@ -119,13 +121,19 @@ def test_a_paginated_fork_waits_for_what_it_continues_and_need_not_say_anything(
 def paginated_family(folder):
     """A thread, and a fork of it that points at it: the paths of their files."""
     told = {"base_instructions": {"text": "Be Codex."}}
-    base = [meta(**told), said("user", "one", 1), said("assistant", "first", 2), said("user", "two", 3)]
+    base = [
+        meta(**told),
+        said("user", "one", 1),
+        said("assistant", "first", 2),
+        said("user", "two", 3),
+    ]
     points = {"thread_id": ID, "end_ordinal_exclusive": 3}
     fork = meta(CHILD, forked_from_id=ID, history_base=points, **told)
     own = [fork, said("user", "other", 11), said("assistant", "elsewhere", 12)]
     files = ((ID, base), (CHILD, own))
     return [
-        write(folder, *(line | {"ordinal": n} for n, line in enumerate(lines)), id=id) for id, lines in files
+        write(folder, *(line | {"ordinal": n} for n, line in enumerate(lines)), id=id)
+        for id, lines in files
     ]
 
 
@@ -137,7 +145,9 @@ def test_a_paginated_fork_that_came_before_what_it_points_at_gets_that_later(tmp
         import_touched(store, first, second)
         whole = ["Be Codex.", "one", "first", "other", "elsewhere"]
         assert words(store.agent(CHILD)) == whole
-        second.write_text(second.read_text() + json.dumps(said("user", "more", 21) | {"ordinal": 3}) + "\n")
+        second.write_text(
+            second.read_text() + json.dumps(said("user", "more", 21) | {"ordinal": 3}) + "\n"
+        )
         import_touched(store, second)
         assert words(store.agent(CHILD)) == [*whole, "more"]
         head = store.agent(CHILD).head
@@ -149,7 +159,9 @@ def test_a_paginated_fork_that_is_imported_again_without_what_it_points_at_keeps
     first, second = paginated_family(tmp_path)
     with backstory.open(":memory:") as store:
         import_touched(store, first, second)
-        second.write_text(second.read_text() + json.dumps(said("user", "more", 21) | {"ordinal": 3}) + "\n")
+        second.write_text(
+            second.read_text() + json.dumps(said("user", "more", 21) | {"ordinal": 3}) + "\n"
+        )
         import_touched(store, second)
         fork = store.agent(CHILD)
         assert words(fork) == ["Be Codex.", "one", "first", "other", "elsewhere", "more"]
@@ -169,7 +181,12 @@ def test_a_paginated_fork_whose_parent_is_not_all_here_yet_gets_the_rest_later(t
 
 def test_a_sub_agent_whose_copy_lacks_the_calls_stands_at_its_call_by_itself(tmp_path):
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": ID, "depth": 1}}}
-    base = [said("user", "one", 1), call("c1", 2), output("c1", "seen", 3), said("assistant", "first", 4)]
+    base = [
+        said("user", "one", 1),
+        call("c1", 2),
+        output("c1", "seen", 3),
+        said("assistant", "first", 4),
+    ]
     base += [said("user", "two", 5), call("c2", 6), output("c2", f'{{"agent_id": "{CHILD}"}}', 7)]
     copy = [line for line in base if line["payload"]["type"] == "message"]
     own = [said("user", "look", 31), said("assistant", "looked", 32)]
@@ -179,13 +196,20 @@ def test_a_sub_agent_whose_copy_lacks_the_calls_stands_at_its_call_by_itself(tmp
         store.import_transcripts(tmp_path, settle=0)
         parent, child = store.agent(ID), store.agent(CHILD)
         assert words(child) == ["one", "first", "two", "look", "looked"]
-        [called] = [e.seq for e in parent.events() if e.kind == "tool_call" and e.data["id"] == "c2"]
+        [called] = [
+            e.seq for e in parent.events() if e.kind == "tool_call" and e.data["id"] == "c2"
+        ]
         assert (child.parent, child.born_seq, child.fork_seq) == (parent.id, called, 0)
 
 
 def test_a_sub_agent_whose_copy_was_not_complete_when_it_was_imported_lacks_nothing_later(tmp_path):
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": ID, "depth": 1}}}
-    base = [said("user", "one", 1), said("assistant", "first", 2), said("user", "two", 3), call("c1", 4)]
+    base = [
+        said("user", "one", 1),
+        said("assistant", "first", 2),
+        said("user", "two", 3),
+        call("c1", 4),
+    ]
     write(tmp_path, meta(), *base, output("c1", f'{{"agent_id": "{CHILD}"}}', 5))
     copy = [meta(CHILD, forked_from_id=ID, source=spawn), *base, output("c1", "You are new.", 31)]
     with backstory.open(":memory:") as store:
@@ -205,4 +229,8 @@ def test_a_fork_that_was_born_when_its_copy_was_cut_has_the_rest_of_it(tmp_path)
         for _ in range(2):
             import_touched(store, origin, fork)
             agent = store.agent(CHILD)
-            assert (words(agent), agent.fork_seq, agent.head) == (["one", "first", "two", "other"], 1, 4)
+            assert (words(agent), agent.fork_seq, agent.head) == (
+                ["one", "first", "two", "other"],
+                1,
+                4,
+            )

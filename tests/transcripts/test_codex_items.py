@@ -25,13 +25,22 @@ def arguments(draw):
         compact = orjson.dumps(given).decode()
     except TypeError:
         compact = "{"
-    return draw(st.sampled_from([compact, json.dumps(given), compact[:-1], '{"a":1e16}', '{"a":1e400}', ""]))
+    return draw(
+        st.sampled_from([compact, json.dumps(given), compact[:-1], '{"a":1e16}', '{"a":1e400}', ""])
+    )
 
 
 frames = {"id": words | st.none(), "status": words, "namespace": words, "phase": words}
 reasoning = st.fixed_dictionaries(
-    {"type": st.just("reasoning"), "summary": st.lists(st.just({"type": "summary_text", "text": "so"}))},
-    optional={"id": words, "encrypted_content": words, "content": st.none() | st.lists(words, max_size=1)},
+    {
+        "type": st.just("reasoning"),
+        "summary": st.lists(st.just({"type": "summary_text", "text": "so"})),
+    },
+    optional={
+        "id": words,
+        "encrypted_content": words,
+        "content": st.none() | st.lists(words, max_size=1),
+    },
 )
 calls = st.fixed_dictionaries(
     {"type": st.just("function_call"), "call_id": words, "name": words, "arguments": arguments()},
@@ -58,7 +67,9 @@ messages = st.fixed_dictionaries(
     },
     optional=frames,
 )
-others = st.fixed_dictionaries({"type": st.sampled_from(["web_search_call", "compaction"])}, optional=frames)
+others = st.fixed_dictionaries(
+    {"type": st.sampled_from(["web_search_call", "compaction"])}, optional=frames
+)
 
 
 @given(
@@ -82,11 +93,28 @@ def test_arguments_that_are_nested_too_deep_are_left_to_the_wire():
 
 def test_the_usual_items_take_the_quick_way():
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
-    call = {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "call_1"}
-    patch = {"type": "custom_tool_call", "call_id": "call_2", "name": "apply_patch", "input": "*** Begin"}
+    call = {
+        "type": "function_call",
+        "name": "shell",
+        "arguments": '{"command":["ls"]}',
+        "call_id": "call_1",
+    }
+    patch = {
+        "type": "custom_tool_call",
+        "call_id": "call_2",
+        "name": "apply_patch",
+        "input": "*** Begin",
+    }
     words = [{"type": "output_text", "text": "Done."}]
     said = {"type": "message", "role": "assistant", "content": words, "phase": "final_answer"}
-    for items in ([call], [thought, call], [patch], [thought, patch], [said], [thought, thought, said]):
+    for items in (
+        [call],
+        [thought, call],
+        [patch],
+        [thought, patch],
+        [said],
+        [thought, thought, said],
+    ):
         usual = codex_items.usual_answer(items, "gpt-x")
         assert usual is not None
         assert json.dumps(usual) == json.dumps(loaded_answer(items, "openai-responses", "gpt-x"))

@@ -62,9 +62,13 @@ def test_what_the_tool_adds_continues_the_context_that_was_exported(tmp_path, ta
         [agent] = store.agents()
         before = asked(agent)
         assume("<command-name>" not in str(before[-1:]))  # of an echo, Claude Code may not go on
-        records = list(map(json.loads, exported(store, store.resolve(agent.id), target).text.splitlines()))
+        records = list(
+            map(json.loads, exported(store, store.resolve(agent.id), target).text.splitlines())
+        )
         name, new = CONTINUED[target](records)
-        store.import_transcripts(write_lines(tmp_path / target / f"{name}.jsonl", [*records, new]), settle=0)
+        store.import_transcripts(
+            write_lines(tmp_path / target / f"{name}.jsonl", [*records, new]), settle=0
+        )
         assert len(store.agents()) == 1
         prompt = [{"type": "text", "text": NEW}]
         if before and before[-1][0] == "user":

@@ -13,7 +13,9 @@ def crush(other):
 
     def say(session, id, role, *parts, summary=0):
         given = json.dumps([{"type": type_, "data": data} for type_, data in parts])
-        other.add("messages", id, session, role, given, "claude-x", 1775293200, summary, "anthropic")
+        other.add(
+            "messages", id, session, role, given, "claude-x", 1775293200, summary, "anthropic"
+        )
 
     other.say = say
     return other
@@ -32,10 +34,16 @@ def test_the_context_begins_at_the_summary_and_a_child_names_its_call(crush):
     )
     crush.say("s1", "m3", "assistant", ("text", {"text": "In short."}), summary=1)
     crush.say(
-        "s1", "m4", "assistant", ("tool_call", {"id": "c1", "name": "agent", "input": '{"prompt": "x"}'})
+        "s1",
+        "m4",
+        "assistant",
+        ("tool_call", {"id": "c1", "name": "agent", "input": '{"prompt": "x"}'}),
     )
     crush.say(
-        "s1", "m5", "tool", ("tool_result", {"tool_call_id": "c1", "content": "Seen.", "is_error": False})
+        "s1",
+        "m5",
+        "tool",
+        ("tool_result", {"tool_call_id": "c1", "content": "Seen.", "is_error": False}),
     )
     crush.say("m4$$c1", "m6", "user", ("text", {"text": "look"}))
     main, child = crush.read()[0]
@@ -48,7 +56,9 @@ def test_the_context_begins_at_the_summary_and_a_child_names_its_call(crush):
 
 def test_a_command_that_a_person_ran_in_crush_is_told_with_its_output(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
-    crush.say("s1", "m1", "user", ("shell_command", {"command": "ls", "output": "a b", "exit_code": 0}))
+    crush.say(
+        "s1", "m1", "user", ("shell_command", {"command": "ls", "output": "a b", "exit_code": 0})
+    )
     assert context(log(one(crush.read()[0]))) == [("user", "$ ls\na b\n(exit code 0)")]
 
 
@@ -57,20 +67,38 @@ def test_files_that_were_attached_in_crush_and_pictures_of_its_tools_are_kept(cr
     notes = {"Path": "notes.md", "MIMEType": "text/markdown", "Data": "aGVsbG8="}
     paper = {"Path": "a.pdf", "MIMEType": "application/pdf", "Data": "JVBERg=="}
     crush.say("s1", "m1", "user", ("text", {"text": "read"}), ("binary", notes), ("binary", paper))
-    seen = {"tool_call_id": "c1", "content": "seen", "data": "iVBORw0KGgo=", "mime_type": "image/png"}
+    seen = {
+        "tool_call_id": "c1",
+        "content": "seen",
+        "data": "iVBORw0KGgo=",
+        "mime_type": "image/png",
+    }
     crush.say("s1", "m2", "tool", ("tool_result", seen))
     asked, file, result = log(one(crush.read()[0]))
     assert [block["type"] for block in asked.data["native"]["wire"]] == ["text", "document"]
-    assert (file.content, file.data["meta"]) == ("<file path='notes.md'>\n\nhello\n</file>", "attachment")
-    assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == ["text", "image"]
+    assert (file.content, file.data["meta"]) == (
+        "<file path='notes.md'>\n\nhello\n</file>",
+        "attachment",
+    )
+    assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == [
+        "text",
+        "image",
+    ]
 
 
 def test_reasoning_that_openai_sealed_is_kept_by_crush(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
     sealed = {"item_id": "rs_1", "encrypted_content": "c2VhbGVk", "summary": []}
-    parts = [{"type": "reasoning", "data": {"thinking": "hm", "signature": "", "responses_data": sealed}}]
-    parts += [{"type": "text", "data": {"text": "so"}}, {"type": "finish", "data": {"reason": "end_turn"}}]
-    crush.add("messages", "m1", "s1", "assistant", json.dumps(parts), "gpt-5", 1775293200, 0, "openai")
+    parts = [
+        {"type": "reasoning", "data": {"thinking": "hm", "signature": "", "responses_data": sealed}}
+    ]
+    parts += [
+        {"type": "text", "data": {"text": "so"}},
+        {"type": "finish", "data": {"reason": "end_turn"}},
+    ]
+    crush.add(
+        "messages", "m1", "s1", "assistant", json.dumps(parts), "gpt-5", 1775293200, 0, "openai"
+    )
     [said] = log(one(crush.read()[0]))
     assert said.data["native"]["wire"][0]["encrypted_content"] == "c2VhbGVk"
 
@@ -80,7 +108,9 @@ def test_an_answer_of_crush_without_its_end_is_still_being_written(crush):
     crush.say("s1", "m1", "user", ("text", {"text": "go"}))
     crush.say("s1", "m2", "assistant", ("text", {"text": "Do"}))
     assert [unit.settled for unit in one(crush.read()[0]).units()] == [True, False]
-    crush.say("s1", "m3", "assistant", ("text", {"text": "Done"}), ("finish", {"reason": "end_turn"}))
+    crush.say(
+        "s1", "m3", "assistant", ("text", {"text": "Done"}), ("finish", {"reason": "end_turn"})
+    )
     assert all(unit.settled for unit in one(crush.read()[0]).units())
 
 
@@ -116,7 +146,9 @@ def test_a_summary_that_failed_leaves_the_context_as_it_was(crush):
 def test_at_first_the_id_of_a_child_was_that_of_its_call(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
     crush.add("sessions", "toolu_1", "s1", "New Agent Session", 1775293201, None)
-    crush.say("s1", "m1", "assistant", ("tool_call", {"id": "toolu_1", "name": "agent", "input": "{}"}))
+    crush.say(
+        "s1", "m1", "assistant", ("tool_call", {"id": "toolu_1", "name": "agent", "input": "{}"})
+    )
     crush.say("toolu_1", "m2", "user", ("text", {"text": "look"}))
     _, child = crush.read()[0]
     assert (child.threads[0].origin.session, child.threads[0].origin.call) == ("s1", "toolu_1")
@@ -125,7 +157,11 @@ def test_at_first_the_id_of_a_child_was_that_of_its_call(crush):
 def test_an_image_at_an_address_is_kept_by_crush(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
     crush.say(
-        "s1", "m1", "user", ("text", {"text": "look"}), ("image_url", {"url": "https://example.com/a.png"})
+        "s1",
+        "m1",
+        "user",
+        ("text", {"text": "look"}),
+        ("image_url", {"url": "https://example.com/a.png"}),
     )
     [asked] = log(one(crush.read()[0]))
     assert asked.data["native"]["wire"][1]["source"]["url"] == "https://example.com/a.png"

@@ -28,8 +28,13 @@ def test_a_compaction_does_not_bring_back_what_is_erased_while_it_is_imported(
 
     monkeypatch.setattr(ThreadWriter, "commit", erase_first)
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": ["u1", "a1", "a9", "a2", "r1"]}}
-    boundary = line("b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid="r1")
-    lines += [boundary | {"compactMetadata": kept}, user("s1", "summary", "b1", 8, isCompactSummary=True)]
+    boundary = line(
+        "b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid="r1"
+    )
+    lines += [
+        boundary | {"compactMetadata": kept},
+        user("s1", "summary", "b1", 8, isCompactSummary=True),
+    ]
     added(store, write_lines(path, lines))
     assert not [e for e in agent.events(after=5) if said in f"{e.content} {e.data}"]
     assert {"tool_call", "tool_result"} <= set(heard(agent))
@@ -58,7 +63,9 @@ def test_an_answer_that_grows_does_not_bring_back_what_is_erased_meanwhile(
     assert store.verify() == []
 
 
-def test_a_compaction_does_not_bring_back_what_is_erased_while_its_file_is_read(store, tmp_path, monkeypatch):
+def test_a_compaction_does_not_bring_back_what_is_erased_while_its_file_is_read(
+    store, tmp_path, monkeypatch
+):
     monkeypatch.setattr("backstory.transcripts.thread_writer.BATCH", 2)
     commit = ThreadWriter.commit
 
@@ -70,8 +77,13 @@ def test_a_compaction_does_not_bring_back_what_is_erased_while_its_file_is_read(
     monkeypatch.setattr(ThreadWriter, "commit", erase_then)
     lines = [user("u1", "go", None, 1), answer("a1", text("It is hunter1x"), "u1", 2)]
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": ["u1", "a1"]}}
-    boundary = line("b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid="a1")
-    lines += [boundary | {"compactMetadata": kept}, user("s1", "summary", "b1", 8, isCompactSummary=True)]
+    boundary = line(
+        "b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid="a1"
+    )
+    lines += [
+        boundary | {"compactMetadata": kept},
+        user("s1", "summary", "b1", 8, isCompactSummary=True),
+    ]
     added(store, write_lines(tmp_path / f"{SESSION}.jsonl", lines))
     assert "hunter1x" not in str(main(store).events())
     assert [event.content for event in main(store).context().messages] == ["summary", "go"]
@@ -79,7 +91,10 @@ def test_a_compaction_does_not_bring_back_what_is_erased_while_its_file_is_read(
 
 
 def test_a_file_that_was_exported_does_not_bring_back_what_was_erased(store, tmp_path):
-    lines = [user("u1", text("It is hunter1x") + text(" or not"), None, 1), answer("a1", text("so"), "u1", 2)]
+    lines = [
+        user("u1", text("It is hunter1x") + text(" or not"), None, 1),
+        answer("a1", text("so"), "u1", 2),
+    ]
     added(store, write_lines(tmp_path / f"{SESSION}.jsonl", lines))
     agent = main(store)
     out = exported(store, store.resolve(agent.id), "claude-code").text
@@ -87,8 +102,13 @@ def test_a_file_that_was_exported_does_not_bring_back_what_was_erased(store, tmp
     agent.erase([1], why="a secret")
     uuids = [record["uuid"] for record in own if "uuid" in record]
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": uuids}}
-    boundary = line("b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid=uuids[-1])
-    own += [boundary | {"compactMetadata": kept}, user("s1", "summary", "b1", 8, isCompactSummary=True)]
+    boundary = line(
+        "b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid=uuids[-1]
+    )
+    own += [
+        boundary | {"compactMetadata": kept},
+        user("s1", "summary", "b1", 8, isCompactSummary=True),
+    ]
     path = tmp_path / "out" / f"{own[0]['sessionId']}.jsonl"
     path.parent.mkdir()
     added(store, write_lines(path, [record | {"sessionId": own[0]["sessionId"]} for record in own]))

@@ -44,7 +44,11 @@ def node(id, parent, role=None, text="", *, time=1.0, to="all", **content):
 
 
 def chat(*nodes, current=None, **more):
-    conversation = {"conversation_id": "c1", "title": "Chat", "mapping": {n["id"]: n for n in nodes}}
+    conversation = {
+        "conversation_id": "c1",
+        "title": "Chat",
+        "mapping": {n["id"]: n for n in nodes},
+    }
     return conversation | ({"current_node": current} if current else {}) | more
 
 
@@ -58,7 +62,11 @@ def test_an_answer_made_again_and_an_edited_question_are_branches(exported):
         node("u3", "a2", "user", "two, edited", time=5),
     ]
     events = log(one(exported(chat(*nodes, current="u3"))[0]))
-    assert context(events) == [("user", "one"), ("assistant", "second try"), ("user", "two, edited")]
+    assert context(events) == [
+        ("user", "one"),
+        ("assistant", "second try"),
+        ("user", "two, edited"),
+    ]
     assert {("assistant", "first try"), ("user", "two")} <= set(everything(events))
 
 
@@ -72,7 +80,16 @@ def test_the_node_that_is_shown_is_live_even_if_it_is_not_the_newest(exported):
 def test_what_is_said_to_a_tool_is_a_call_and_the_tools_node_its_result(exported):
     nodes = [
         node("u", None, "user", "count"),
-        node("c", "u", "assistant", time=2, to="python", content_type="code", text_="", parts=['{"n": 1}']),
+        node(
+            "c",
+            "u",
+            "assistant",
+            time=2,
+            to="python",
+            content_type="code",
+            text_="",
+            parts=['{"n": 1}'],
+        ),
         node("r", "c", "tool", "1", time=3),
         node("a", "r", "assistant", "One.", time=4),
         node("x", "a", "tool", "by itself", time=5),
@@ -90,7 +107,11 @@ def test_what_is_said_to_a_tool_is_a_call_and_the_tools_node_its_result(exported
 
 
 def test_hidden_system_nodes_and_thoughts_do_not_speak(exported):
-    thoughts = {"content_type": "thoughts", "thoughts": [{"summary": "Plan", "content": "hm"}], "parts": None}
+    thoughts = {
+        "content_type": "thoughts",
+        "thoughts": [{"summary": "Plan", "content": "hm"}],
+        "parts": None,
+    }
     nodes = [
         node("s", None, "system", ""),
         node("u", "s", "user", "go", time=2),
@@ -106,7 +127,13 @@ def test_hidden_system_nodes_and_thoughts_do_not_speak(exported):
 
 
 def message(uuid, parent, sender, *content, time=1, **more):
-    found = {"uuid": uuid, "sender": sender, "text": "", "content": list(content), "attachments": []}
+    found = {
+        "uuid": uuid,
+        "sender": sender,
+        "text": "",
+        "content": list(content),
+        "attachments": [],
+    }
     found |= {"created_at": f"2026-02-06T18:00:{time:02}.000Z"} | more
     return found | ({} if parent is None else {"parent_message_uuid": parent})
 
@@ -155,7 +182,10 @@ def test_messages_name_their_parents_or_stand_in_a_row(exported):
         message("m1", None, "human", words("one")),
         message("m2", None, "assistant", words("first"), time=2),
     ]
-    assert context(log(one(exported(conversation(*row))[0]))) == [("user", "one"), ("assistant", "first")]
+    assert context(log(one(exported(conversation(*row))[0]))) == [
+        ("user", "one"),
+        ("assistant", "first"),
+    ]
 
 
 def test_messages_that_name_nobody_stand_in_a_row(exported):
@@ -164,7 +194,10 @@ def test_messages_that_name_nobody_stand_in_a_row(exported):
         message("m1", None, "human", words("one"), time=1, **nobody),
         message("m2", None, "assistant", words("two"), time=2, **nobody),
     ]
-    assert context(log(one(exported(conversation(*row))[0]))) == [("user", "one"), ("assistant", "two")]
+    assert context(log(one(exported(conversation(*row))[0]))) == [
+        ("user", "one"),
+        ("assistant", "two"),
+    ]
 
 
 def test_calls_without_ids_are_bound_in_order(exported):
@@ -185,7 +218,11 @@ def test_a_large_export_has_its_conversations_in_several_members(tmp_path):
     with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
         for number in range(3):
             mapping = {"a": node("a", None, "user", f"question {number}")}
-            conversation = {"conversation_id": f"c{number}", "mapping": mapping, "current_node": "a"}
+            conversation = {
+                "conversation_id": f"c{number}",
+                "mapping": mapping,
+                "current_node": "a",
+            }
             archive.writestr(f"conversations-00{number}.json", json.dumps([conversation]))
     sessions, _ = read(tmp_path / "export.zip")
     assert [session.id for session in sessions] == ["c0", "c1", "c2"]

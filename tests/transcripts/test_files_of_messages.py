@@ -38,7 +38,8 @@ def test_equal_conversations_are_told_apart_by_their_number_and_keep_their_ids(t
     assert len(set(ids)) == 3
     assert ids[2] == f"{ids[0]}#2"
     grown = [
-        session.id for session in read(write_lines(tmp_path / "x.jsonl", [*lines, {"messages": ASKED}]))[0]
+        session.id
+        for session in read(write_lines(tmp_path / "x.jsonl", [*lines, {"messages": ASKED}]))[0]
     ]
     assert grown[:3] == ids
 
@@ -57,7 +58,11 @@ def test_a_list_of_runs_and_a_bare_list_of_messages(tmp_path):
 
 def test_functions_of_2023_and_refusals(tmp_path):
     messages = [
-        {"role": "assistant", "content": None, "function_call": {"name": "run", "arguments": "not json"}},
+        {
+            "role": "assistant",
+            "content": None,
+            "function_call": {"name": "run", "arguments": "not json"},
+        },
         {"role": "function", "name": "run", "content": "1"},
         {"role": "assistant", "content": None, "refusal": "No."},
     ]
@@ -70,7 +75,9 @@ def test_functions_of_2023_and_refusals(tmp_path):
 def test_a_file_is_lines_a_list_or_one_object_however_it_is_written(tmp_path):
     short, long = [{"role": "user", "content": "q"}], [{"role": "user", "content": "x" * 100_000}]
     texts = {
-        "first line longer than a head": "".join(json.dumps({"messages": m}) + "\n" for m in (long, short)),
+        "first line longer than a head": "".join(
+            json.dumps({"messages": m}) + "\n" for m in (long, short)
+        ),
         "one object over many lines": json.dumps({"messages": short}, indent=1),
         "a long list of messages": json.dumps(short + long, indent=1),
         "a list of runs": json.dumps([{"messages": short}, {"messages": long}], indent=1),
@@ -157,7 +164,11 @@ def test_images_and_reasoning_of_a_trajectory_are_kept(tmp_path):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     thought = [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}]
     history = [
-        {"role": "user", "content": [{"type": "text", "text": "Fix it."}, picture], "agent": "main"},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Fix it."}, picture],
+            "agent": "main",
+        },
         {"role": "assistant", "content": "Look.", "agent": "main", "thinking_blocks": thought},
     ]
     (tmp_path / "task.traj").write_text(json.dumps({"history": history}))
@@ -181,10 +192,17 @@ def test_steps_have_calls_and_their_observations(tmp_path):
             "model_name": "qwen",
             "metrics": {"prompt_tokens": 5, "cost_usd": 0.1},
             "tool_calls": [{"tool_call_id": "c1", "function_name": "run", "arguments": {"n": 1}}],
-            "observation": {"results": [{"source_call_id": "c1", "content": "1"}, {"content": "by itself"}]},
+            "observation": {
+                "results": [{"source_call_id": "c1", "content": "1"}, {"content": "by itself"}]
+            },
         },
     ]
-    document = {"schema_version": "ATIF-v1.6", "session_id": "s1", "agent": {"name": "demo"}, "steps": steps}
+    document = {
+        "schema_version": "ATIF-v1.6",
+        "session_id": "s1",
+        "agent": {"name": "demo"},
+        "steps": steps,
+    }
     (tmp_path / "t.json").write_text(json.dumps(document))
     [session] = read(tmp_path)[0]
     events = log(session.threads[0])
@@ -205,12 +223,20 @@ def trajectory(*steps, **more):
 
 
 def spawning(*refs):
-    calls = [{"tool_call_id": f"c{n}", "function_name": "Agent", "arguments": {}} for n in range(len(refs))]
+    calls = [
+        {"tool_call_id": f"c{n}", "function_name": "Agent", "arguments": {}}
+        for n in range(len(refs))
+    ]
     results = [
         {"source_call_id": f"c{n}", "content": None, "subagent_trajectory_ref": [ref]}
         for n, ref in enumerate(refs)
     ]
-    return {"step_id": 1, "source": "agent", "tool_calls": calls, "observation": {"results": results}}
+    return {
+        "step_id": 1,
+        "source": "agent",
+        "tool_calls": calls,
+        "observation": {"results": results},
+    }
 
 
 def test_sub_agents_inside_a_trajectory_are_threads_at_their_calls(tmp_path):
@@ -255,7 +281,9 @@ def test_of_parts_without_times_the_one_with_the_shortest_name_is_the_first(tmp_
     for name in ("t.json", "t.cont-1.json"):
         asked = {"step_id": 1, "source": "user", "message": name}
         (tmp_path / name).write_text(json.dumps(trajectory(asked, session_id="s")))
-    assert {session.source.rpartition("/")[2]: session.id == "s" for session in read(tmp_path)[0]} == {
+    assert {
+        session.source.rpartition("/")[2]: session.id == "s" for session in read(tmp_path)[0]
+    } == {
         "t.json": True,
         "t.cont-1.json": False,
     }
@@ -315,7 +343,13 @@ def test_headlines_begin_sessions_and_marks_say_who_speaks(tmp_path):
         ("user", "Tokens: 5 sent"),
         ("user", "/diff"),
     ]
-    assert [(event.data or {}).get("meta") for event in events] == ["tool", None, None, "tool", None]
+    assert [(event.data or {}).get("meta") for event in events] == [
+        "tool",
+        None,
+        None,
+        "tool",
+        None,
+    ]
     assert "before the first headline" in report.notes[0].what
 
 

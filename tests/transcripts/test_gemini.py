@@ -3,11 +3,21 @@ import json
 from backstory.transcripts import Move
 from tests.transcripts.reading import context, log, one, read, write_lines
 
-META = {"sessionId": "g1", "projectHash": "abc", "startTime": "2026-08-02T11:00:00Z", "kind": "main"}
+META = {
+    "sessionId": "g1",
+    "projectHash": "abc",
+    "startTime": "2026-08-02T11:00:00Z",
+    "kind": "main",
+}
 
 
 def user(id, text):
-    return {"id": id, "timestamp": "2026-08-02T11:00:01Z", "type": "user", "content": [{"text": text}]}
+    return {
+        "id": id,
+        "timestamp": "2026-08-02T11:00:01Z",
+        "type": "user",
+        "content": [{"text": text}],
+    }
 
 
 def answer(id, text="", **more):
@@ -17,7 +27,12 @@ def answer(id, text="", **more):
 
 def call(id, output=None, **more):
     response = {"functionResponse": {"id": id, "name": "read", "response": {"output": output}}}
-    found = {"id": id, "name": "read", "args": {"p": 1}, "status": "success" if output else "executing"}
+    found = {
+        "id": id,
+        "name": "read",
+        "args": {"p": 1},
+        "status": "success" if output else "executing",
+    }
     return found | ({"result": [response]} if output else {}) | more
 
 
@@ -55,7 +70,14 @@ def test_a_history_that_is_set_anew_is_a_compaction_if_live_messages_are_gone(tm
     assert [event.kind for event in log(same)] == ["user", "assistant", "user"]
     cut = thread_of(tmp_path, *said, {"$set": {"messages": [user("s", "In short."), said[2]]}})
     events = log(cut)
-    assert [event.kind for event in events] == ["user", "assistant", "user", "clear", "user", "user"]
+    assert [event.kind for event in events] == [
+        "user",
+        "assistant",
+        "user",
+        "clear",
+        "user",
+        "user",
+    ]
     assert events[-2].data == {"compaction": True}
     assert events[-1].data == {"copy_of": 3}
 
@@ -75,13 +97,21 @@ def test_one_document_is_read_like_lines(tmp_path):
 
 
 def test_what_only_people_see_is_no_event(tmp_path):
-    info = {"id": "i", "timestamp": "2026-08-02T11:00:03Z", "type": "info", "content": "Update available"}
+    info = {
+        "id": "i",
+        "timestamp": "2026-08-02T11:00:03Z",
+        "type": "info",
+        "content": "Update available",
+    }
     thread = thread_of(tmp_path, user("u", "go"), info, answer("a", "done"))
     assert [event.kind for event in log(thread)] == ["user", "assistant"]
 
 
 def test_calls_in_the_content_keep_their_seal_and_are_not_told_twice(tmp_path):
-    part = {"functionCall": {"id": "c1", "name": "read", "args": {"p": 1}}, "thoughtSignature": "c2ln"}
+    part = {
+        "functionCall": {"id": "c1", "name": "read", "args": {"p": 1}},
+        "thoughtSignature": "c2ln",
+    }
     message = answer("a", toolCalls=[call("c1", "found")]) | {"content": [{"text": "Look."}, part]}
     events = log(thread_of(tmp_path, user("u", "go"), message))
     assert [event.kind for event in events] == ["user", "assistant", "tool_call", "tool_result"]
@@ -90,7 +120,9 @@ def test_calls_in_the_content_keep_their_seal_and_are_not_told_twice(tmp_path):
 
 def test_a_sub_agent_belongs_to_the_session_whose_folder_it_is_in(tmp_path):
     chats = tmp_path / "hash" / "chats"
-    write_lines(chats / "session-1.jsonl", [META, answer("a", toolCalls=[call("c1", "ok", agentId="g2")])])
+    write_lines(
+        chats / "session-1.jsonl", [META, answer("a", toolCalls=[call("c1", "ok", agentId="g2")])]
+    )
     below = META | {"sessionId": "g2", "kind": "subagent"}
     write_lines(chats / "g1" / "g2.jsonl", [below, user("u", "look")])
     main, agent = read(tmp_path)[0]
@@ -99,7 +131,9 @@ def test_a_sub_agent_belongs_to_the_session_whose_folder_it_is_in(tmp_path):
 
 
 def test_the_folder_is_the_first_directory_else_the_hash(tmp_path):
-    thread = thread_of(tmp_path, user("u", "go"), {"$set": {"summary": "Layout", "directories": ["/w"]}})
+    thread = thread_of(
+        tmp_path, user("u", "go"), {"$set": {"summary": "Layout", "directories": ["/w"]}}
+    )
     assert thread.about == {"title": "Layout", "cwd": "/w"}
     assert thread_of(tmp_path, user("u", "go")).about["cwd"] == "abc"
 
@@ -112,9 +146,15 @@ def test_pictures_that_a_tool_found_are_kept_beside_its_words_or_within_them(tmp
     within["result"][0]["functionResponse"]["parts"] = [picture]
     events = log(thread_of(tmp_path, user("u", "go"), answer("a", toolCalls=[beside, within])))
     results = [event for event in events if event.kind == "tool_result"]
-    assert [(event.content, event.data["id"]) for event in results] == [("one", "c1"), ("two", "c2")]
+    assert [(event.content, event.data["id"]) for event in results] == [
+        ("one", "c1"),
+        ("two", "c2"),
+    ]
     for event in results:
-        assert [block["type"] for block in event.data["native"]["wire"][0]["content"]] == ["text", "image"]
+        assert [block["type"] for block in event.data["native"]["wire"][0]["content"]] == [
+            "text",
+            "image",
+        ]
 
 
 def test_messages_that_name_their_session_are_not_taken_for_another_tool_s(tmp_path):
@@ -153,10 +193,19 @@ def test_results_that_are_a_message_of_their_own_too_are_told_once(tmp_path):
 def test_a_session_that_was_resumed_is_not_compacted(tmp_path):
     """The tool writes its history again: results as messages, and nothing of what only it said."""
     asked = answer("a", toolCalls=[call("c1", "one")])
-    said = [user("e", "<session_context>here"), user("u", "go"), asked, responses("r", response("c1", "one"))]
+    said = [
+        user("e", "<session_context>here"),
+        user("u", "go"),
+        asked,
+        responses("r", response("c1", "one")),
+    ]
     command, shown = user("k", "/stats"), {"id": "i", "type": "info", "content": "shown"}
     part = {"functionCall": {"id": "c1", "name": "read", "args": {"p": 1}}}
-    again = [user("u", "go"), asked | {"content": [part]}, responses("a_response", response("c1", "one"))]
+    again = [
+        user("u", "go"),
+        asked | {"content": [part]},
+        responses("a_response", response("c1", "one")),
+    ]
     thread = thread_of(
         tmp_path,
         *said,
@@ -187,7 +236,10 @@ def test_a_call_has_its_own_result_though_those_of_its_siblings_stand_beside_it(
     calls = [call("c1", "one") | {"result": both}, call("c2", "two") | {"result": both}]
     events = log(thread_of(tmp_path, user("u", "go"), answer("a", toolCalls=calls)))
     found = [event for event in events if event.kind == "tool_result"]
-    assert [(event.content, "native" in event.data) for event in found] == [("one", True), ("two", False)]
+    assert [(event.content, "native" in event.data) for event in found] == [
+        ("one", True),
+        ("two", False),
+    ]
 
 
 def test_a_compaction_that_keeps_calls_and_results_as_messages_keeps_the_results(tmp_path):
@@ -213,10 +265,14 @@ def test_what_a_compaction_kept_under_new_ids_is_a_copy(tmp_path):
     summary = [user("e", "<session_context>here"), user("s", "In short."), answer("g", "Got it.")]
     kept = [user("k1", "two"), answer("k2", [{"text": "Look."}, part])]
     kept += [responses("k3", response("c1", "one")), answer("k4", [{"text": "second"}])]
-    thread = thread_of(tmp_path, *said, {"$set": {"messages": [*summary, *kept]}}, user("u3", "three"))
+    thread = thread_of(
+        tmp_path, *said, {"$set": {"messages": [*summary, *kept]}}, user("u3", "three")
+    )
     events = log(thread)
     clear = next(event.seq for event in events if event.kind == "clear")
-    after = [(event.content, (event.data or {}).get("copy_of")) for event in events if event.seq > clear]
+    after = [
+        (event.content, (event.data or {}).get("copy_of")) for event in events if event.seq > clear
+    ]
     assert after == [
         ("<session_context>here", None),
         ("In short.", None),
@@ -228,7 +284,9 @@ def test_what_a_compaction_kept_under_new_ids_is_a_copy(tmp_path):
         ("second", 7),
         ("three", None),
     ]
-    assert [event.content for event in events if (event.data or {}).get("compaction")] == ["In short."]
+    assert [event.content for event in events if (event.data or {}).get("compaction")] == [
+        "In short."
+    ]
 
 
 def test_a_second_compaction_does_not_take_the_tool_s_own_words_for_kept_ones(tmp_path):
@@ -250,7 +308,14 @@ def test_a_history_that_is_written_message_by_message_before_it_is_set_is_told_o
     thread = thread_of(tmp_path, *said, *again, {"$set": {"messages": again}}, user("u2", "two"))
     events = log(thread)
     assert [event.kind for event in events].count("user") == 3
-    assert [(event.data or {}).get("copy_of") for event in events if event.seq > 6] == [1, 2, 3, 4, 5, None]
+    assert [(event.data or {}).get("copy_of") for event in events if event.seq > 6] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        None,
+    ]
     assert context(events) == [
         ("user", "one"),
         ("assistant", "Look."),
@@ -267,5 +332,7 @@ def test_the_first_prompt_may_be_broken_off_and_taken_back_too(tmp_path):
     events = log(thread_of(tmp_path, *broken, user("v", "two"), answer("a", "first")))
     assert [event.kind for event in events] == ["user", "user", "jump", "user", "assistant"]
     assert context(events)[-2:] == [("user", "two"), ("assistant", "first")]
-    cleared = log(thread_of(tmp_path, user("u", "one"), {"$set": {"messages": []}}, user("v", "two")))
+    cleared = log(
+        thread_of(tmp_path, user("u", "one"), {"$set": {"messages": []}}, user("v", "two"))
+    )
     assert [event.kind for event in cleared] == ["user", "clear", "user"]

@@ -27,7 +27,14 @@ def goose(other):
 
     def say(role, *content, seen=SEEN):
         number = len(other.said) + 1
-        values = (number, f"m{number}", "20260303_1", role, json.dumps(content), 1772532000 + number)
+        values = (
+            number,
+            f"m{number}",
+            "20260303_1",
+            role,
+            json.dumps(content),
+            1772532000 + number,
+        )
         other.said.append(values)
         other.add("messages", *values, json.dumps(seen))
 
@@ -61,8 +68,13 @@ def test_a_prompt_that_a_compaction_says_again_is_not_its_summary(goose):
     goose.say("user", text("two"))
     events = log(one(goose.read()[0]))
     assert context(events) == [("user", "In short."), ("assistant", "Understood."), ("user", "two")]
-    assert [event.content for event in events if (event.data or {}).get("compaction")] == ["In short."]
-    assert [(event.data or {}).get("copy_of") for event in events if event.content == "two"] == [None, 3]
+    assert [event.content for event in events if (event.data or {}).get("compaction")] == [
+        "In short."
+    ]
+    assert [(event.data or {}).get("copy_of") for event in events if event.content == "two"] == [
+        None,
+        3,
+    ]
 
 
 def test_a_prompt_that_a_person_says_once_more_after_a_compaction_is_not_a_copy(goose):
@@ -70,9 +82,19 @@ def test_a_prompt_that_a_person_says_once_more_after_a_compaction_is_not_a_copy(
     goose.say("user", text("In short."), seen=TOLD)
     goose.say("assistant", text("Understood."), seen=TOLD)
     goose.add(
-        "messages", 9, "m9", "20260303_1", "user", json.dumps([text("on")]), 1772532090, json.dumps(SEEN)
+        "messages",
+        9,
+        "m9",
+        "20260303_1",
+        "user",
+        json.dumps([text("on")]),
+        1772532090,
+        json.dumps(SEEN),
     )
-    assert [event.data for event in log(one(goose.read()[0])) if event.content == "on"] == [None, None]
+    assert [event.data for event in log(one(goose.read()[0])) if event.content == "on"] == [
+        None,
+        None,
+    ]
 
 
 def test_a_summary_that_was_compacted_itself_is_still_one(goose):
@@ -106,7 +128,11 @@ def test_one_message_holds_the_results_of_several_calls(goose):
 
     def response(id, words, **more):
         value = {"content": [text(words)]} | more
-        return {"type": "toolResponse", "id": id, "toolResult": {"status": "success", "value": value}}
+        return {
+            "type": "toolResponse",
+            "id": id,
+            "toolResult": {"status": "success", "value": value},
+        }
 
     goose.say("assistant", text("Look."), request("c1"), request("c2"))
     goose.say("user", response("c1", "1"), response("c2", "no", isError=True))
@@ -118,9 +144,15 @@ def test_one_message_holds_the_results_of_several_calls(goose):
 
 
 def test_a_picture_in_a_result_of_goose_is_kept(goose):
-    value = {"content": [text("seen"), {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]}
+    value = {
+        "content": [
+            text("seen"),
+            {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},
+        ]
+    }
     goose.say(
-        "user", {"type": "toolResponse", "id": "c1", "toolResult": {"status": "success", "value": value}}
+        "user",
+        {"type": "toolResponse", "id": "c1", "toolResult": {"status": "success", "value": value}},
     )
     [result] = log(one(goose.read()[0]))
     assert (result.content, result.data["id"]) == ("seen", "c1")
@@ -162,7 +194,11 @@ def response(id, *content):
 
 
 def request(id):
-    return {"type": "toolRequest", "id": id, "toolCall": {"status": "success", "value": {"name": "run"}}}
+    return {
+        "type": "toolRequest",
+        "id": id,
+        "toolCall": {"status": "success", "value": {"name": "run"}},
+    }
 
 
 def test_what_a_tool_says_for_the_person_alone_is_not_in_the_result(goose):
@@ -173,14 +209,20 @@ def test_what_a_tool_says_for_the_person_alone_is_not_in_the_result(goose):
 
 
 def test_a_resource_in_a_result_has_its_words(goose):
-    file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "inside"}}
+    file = {
+        "type": "resource",
+        "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "inside"},
+    }
     goose.say("user", response("c1", file))
     assert context(log(one(goose.read()[0]))) == [("result", "c1", "inside")]
 
 
 def test_notices_are_not_part_of_the_conversation_and_what_only_people_see_is_a_note(goose):
     goose.say("user", text("go"))
-    goose.say("assistant", {"type": "systemNotification", "notificationType": "inlineMessage", "msg": "..."})
+    goose.say(
+        "assistant",
+        {"type": "systemNotification", "notificationType": "inlineMessage", "msg": "..."},
+    )
     goose.say("user", text("$ ls"), seen=GONE)
     goose.say("assistant", text("Done."))
     events = log(one(goose.read()[0]))
@@ -221,14 +263,21 @@ def test_a_line_of_an_old_file_that_was_written_twice_is_told_once(tmp_path):
     lines = [{"working_dir": "/w", "description": ""}, asked, asked, spoken, spoken, asked, again]
     [session], _ = read(write_lines(tmp_path / "old.jsonl", lines))
     events = log(session.threads[0])
-    assert context(events) == [("user", "go"), ("assistant", "first"), ("user", "go"), ("user", "go")]
+    assert context(events) == [
+        ("user", "go"),
+        ("assistant", "first"),
+        ("user", "go"),
+        ("user", "go"),
+    ]
     assert session.report.mended["line written again"] == 2
 
 
 def test_a_sub_agent_is_at_the_call_whose_result_names_its_session(goose):
     """The call that fetches the result of one in the background names it once more."""
     goose.add("sessions", "20260303_0", "Delegated task", "", "/w")
-    goose.add("messages", 90, "s1", "20260303_0", "user", json.dumps([text("look")]), 1772532000, None)
+    goose.add(
+        "messages", 90, "s1", "20260303_0", "user", json.dumps([text("look")]), 1772532000, None
+    )
     named = {"content": [text("found")], "_meta": {"subagent_session_id": "20260303_0"}}
     result = {"status": "success", "value": named}
     goose.say("user", text("go"))
@@ -239,22 +288,28 @@ def test_a_sub_agent_is_at_the_call_whose_result_names_its_session(goose):
     main, agent = goose.read()[0]
     [thread] = agent.threads
     assert (main.id, agent.id, main.threads[0].origin) == ("20260303_1", "20260303_0", None)
-    assert (thread.origin.session, thread.origin.call, thread.origin.spawned) == ("20260303_1", "c1", True)
+    assert (thread.origin.session, thread.origin.call, thread.origin.spawned) == (
+        "20260303_1",
+        "c1",
+        True,
+    )
 
 
 def test_a_sub_agent_waits_for_the_result_that_says_whose_it_is(other, store):
     """The call itself is written no earlier than that."""
     other.table("sessions", "id", "name", "working_dir", "session_type")
-    other.table("messages", "id", "message_id", "session_id", "role", "content_json", "created_timestamp")
+    other.table(
+        "messages", "id", "message_id", "session_id", "role", "content_json", "created_timestamp"
+    )
     other.add("sessions", "s1", "Chat", "/w", "user")
     other.add("sessions", "s2", "Delegated task", "/w", "sub_agent")
     other.add("messages", 1, "m1", "s1", "user", json.dumps([text("go")]), 1772532000)
     other.add("messages", 2, "m2", "s2", "user", json.dumps([text("look")]), 1772532001)
     other.read()
     outcome = store.import_transcripts(other.path, settle=3600)
-    assert [(session.id, session.unfinished) for session in outcome.sessions if session.unfinished] == [
-        ("s2", 1)
-    ]
+    assert [
+        (session.id, session.unfinished) for session in outcome.sessions if session.unfinished
+    ] == [("s2", 1)]
     asked = {"type": "toolRequest", "id": "c1", "toolCall": {"value": {"name": "delegate"}}}
     other.add("messages", 3, "m3", "s1", "assistant", json.dumps([asked]), 1772532002)
     named = {"content": [text("found")], "_meta": {"subagent_session_id": "s2"}}

@@ -234,7 +234,9 @@ def test_a_wild_session_whose_imports_are_killed(tmp_path, monkeypatch, seed):
 
 
 @pytest.mark.parametrize("commits", range(1, 5))
-def test_copies_that_a_killed_import_did_not_write_are_written_by_the_next(tmp_path, monkeypatch, commits):
+def test_copies_that_a_killed_import_did_not_write_are_written_by_the_next(
+    tmp_path, monkeypatch, commits
+):
     path = tmp_path / f"{SESSION}.jsonl"
     lines = [
         user("u1", "go", None, 0),
@@ -263,8 +265,12 @@ CUT = [
 @pytest.mark.parametrize(
     "more", [text(" can"), call("c2"), [*THOUGHT, *call("c2")], [*THOUGHT, *text(" do")]]
 )
-@pytest.mark.parametrize("first", [text("We"), call("c1"), [*THOUGHT, *text("We")], [*THOUGHT, *call("c1")]])
-def test_what_an_answer_gets_after_a_compaction_that_kept_it_is_kept_too(tmp_path, first, more, next, above):
+@pytest.mark.parametrize(
+    "first", [text("We"), call("c1"), [*THOUGHT, *text("We")], [*THOUGHT, *call("c1")]]
+)
+def test_what_an_answer_gets_after_a_compaction_that_kept_it_is_kept_too(
+    tmp_path, first, more, next, above
+):
     path = tmp_path / f"{SESSION}.jsonl"
     lines = [user("u1", "go", None, 1), answer("a1", first, "u1", 2, "m1"), *CUT, *next]
     late = answer("a2", more, above, 6, "m1")
@@ -296,16 +302,26 @@ def test_a_late_result_is_on_each_branch_once_however_often_they_change(tmp_path
 
 
 TASK = [user("u1", "go", None, 1), answer("a1", call("c1"), "u1", 2, "m1")]
-EXIT = user("x1", "<command-name>/exit</command-name>", "a1", 3)  # a dead end, until something continues it
+EXIT = user(
+    "x1", "<command-name>/exit</command-name>", "a1", 3
+)  # a dead end, until something continues it
 MORE = [answer("a2", call("c2"), "a1", 8, "m1"), result("r2", "c2", "two", "a2", 9)]
-PROGRESS = {"type": "progress", "uuid": "p1", "parentUuid": "u1", "timestamp": "2026-03-01T09:00:09.000Z"}
+PROGRESS = {
+    "type": "progress",
+    "uuid": "p1",
+    "parentUuid": "u1",
+    "timestamp": "2026-03-01T09:00:09.000Z",
+}
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
         # What a prompt continues comes later: until then, it seems to be the prompt above it.
-        ([user("u1", "go", None, 1), user("x1", "this", "u1", 2), user("x2", "that", "p1", 3)], [PROGRESS]),
+        (
+            [user("u1", "go", None, 1), user("x1", "this", "u1", 2), user("x2", "that", "p1", 3)],
+            [PROGRESS],
+        ),
         # A result comes before its call, and the log ends with it.
         ([user("u1", "go", None, 1), result("r1", "c1", "done", "u1", 3)], [TASK[1]]),
         # An answer that the tool went back to grows, then goes on elsewhere.
@@ -337,7 +353,9 @@ def test_a_late_result_is_before_what_is_said_next(tmp_path):
 
 def test_a_result_that_a_branch_lacks_is_copied_but_not_the_branch(tmp_path):
     path = tmp_path / f"{SESSION}.jsonl"
-    branch = [user(f"x{n}", f"step {n}", f"x{n - 1}" if n > 1 else "a1", 2 + n) for n in range(1, 6)]
+    branch = [
+        user(f"x{n}", f"step {n}", f"x{n - 1}" if n > 1 else "a1", 2 + n) for n in range(1, 6)
+    ]
     late = [result("r1", "c1", "done", "a1", 8), user("y1", "another way", "r1", 9)]
     back = [user("x6", "back", "x5", 10)]
     with backstory.open(":memory:") as grown:

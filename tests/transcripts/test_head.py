@@ -32,7 +32,9 @@ def test_the_head_stays_where_a_person_went_if_the_tool_went_nowhere(tmp_path):
         [agent] = grown.agents()
         agent.user("mine")
         head = agent.head
-        write_lines(path, [*TWO_WAYS, leaf("x1"), {"type": "custom-title", "customTitle": "A title"}])
+        write_lines(
+            path, [*TWO_WAYS, leaf("x1"), {"type": "custom-title", "customTitle": "A title"}]
+        )
         grown.import_transcripts(path, settle=0)
         assert (agent.head, list(agent.conversation())[-1].content) == (head, "mine")
         write_lines(path, [*TWO_WAYS, leaf("x1"), user("x2", "on", "x1", 5)])

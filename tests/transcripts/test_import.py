@@ -30,14 +30,27 @@ def user(id, text, parent, second, **more):
 
 
 def answer(id, blocks, parent, second, message=None, **more):
-    body = {"role": "assistant", "id": message or f"msg_{id}", "model": "claude-x", "content": blocks}
+    body = {
+        "role": "assistant",
+        "id": message or f"msg_{id}",
+        "model": "claude-x",
+        "content": blocks,
+    }
     return line(id, parent, second, "assistant", body | {"usage": {"input_tokens": 7}}, **more)
 
 
 def line(id, parent, second, type_, message, **more):
-    record = {"uuid": id, "parentUuid": parent, "type": type_, "message": message, "sessionId": SESSION}
+    record = {
+        "uuid": id,
+        "parentUuid": parent,
+        "type": type_,
+        "message": message,
+        "sessionId": SESSION,
+    }
     time = f"2026-03-01T09:00:{second:02}.000Z"
-    return record | {"timestamp": time, "isSidechain": False, "cwd": "/src", "version": "2.1.0"} | more
+    return (
+        record | {"timestamp": time, "isSidechain": False, "cwd": "/src", "version": "2.1.0"} | more
+    )
 
 
 def text(words):
@@ -86,7 +99,14 @@ def test_a_session_comes_in_with_its_tree_times_and_details(store, tmp_path):
     agent = main(store)
     assert said(agent) == ["one", "first", "two again", "third"]
     assert [event.kind for event in agent.events()].count("jump") == 1
-    assert [event.created_at.second for event in agent.events() if event.kind != "jump"] == [1, 2, 3, 4, 5, 6]
+    assert [event.created_at.second for event in agent.events() if event.kind != "jump"] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
     assert agent.about["title"] == "Parser"
     assert (agent.about["cwd"], agent.about["source"]["tool"]) == ("/src", "claude-code")
     first = agent.find("msg_a1:0")
@@ -95,7 +115,12 @@ def test_a_session_comes_in_with_its_tree_times_and_details(store, tmp_path):
     )  # fmt: skip
     assert store.agent("Parser") == store.agent(SESSION[:6]) == agent
     [session] = outcome.sessions
-    assert (session.agent, session.new_events, session.branches, session.is_new) == (agent.id, 7, 1, True)
+    assert (session.agent, session.new_events, session.branches, session.is_new) == (
+        agent.id,
+        7,
+        1,
+        True,
+    )
     assert session.title == "Parser"
     assert store.verify() == []
 
@@ -112,7 +137,10 @@ def test_a_sub_agent_is_born_at_its_call_and_one_without_a_session_gets_a_root(s
     side = {"isSidechain": True, "agentId": "abc"}
     write_lines(
         tmp_path / SESSION / "subagents" / "agent-abc.jsonl",
-        [user("s1", "look around", None, 3, **side), answer("s2", text("nothing"), "s1", 4, **side)],
+        [
+            user("s1", "look around", None, 3, **side),
+            answer("s2", text("nothing"), "s1", 4, **side),
+        ],
     )
     lost = {"isSidechain": True, "agentId": "def", "sessionId": "gone"}
     write_lines(tmp_path / "agent-def.jsonl", [user("w1", "Warmup", None, 3, **lost)])
@@ -131,7 +159,10 @@ def test_a_sub_agent_is_born_at_its_call_and_one_without_a_session_gets_a_root(s
 def test_a_fork_goes_on_from_its_parent_and_has_only_its_own_events(store, tmp_path):
     write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND[:4])
     other = "0c5f2f0e-0000-4000-8000-0000000000a2"
-    copied = [record | {"sessionId": other, "forkedFrom": {"sessionId": SESSION}} for record in REWOUND[:2]]
+    copied = [
+        record | {"sessionId": other, "forkedFrom": {"sessionId": SESSION}}
+        for record in REWOUND[:2]
+    ]
     write_lines(tmp_path / f"{other}.jsonl", [*copied, user("f1", "elsewhere", "a1", 9)])
     store.import_transcripts(tmp_path, settle=0)
     fork = store.agent(other)
@@ -159,7 +190,9 @@ def test_only_what_changed_and_what_is_tied_to_it_is_read_again(store, tmp_path)
     write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
     write_lines(tmp_path / f"{other}.jsonl", [user("z1", "alone", None, 1)])
     store.import_transcripts(tmp_path, settle=0)
-    write_lines(tmp_path / f"{other}.jsonl", [user("z1", "alone", None, 1), user("z2", "more", "z1", 2)])
+    write_lines(
+        tmp_path / f"{other}.jsonl", [user("z1", "alone", None, 1), user("z2", "more", "z1", 2)]
+    )
     outcome = store.import_transcripts(tmp_path, settle=0)
     assert [(session.id, session.new_events) for session in outcome.sessions] == [(other, 1)]
 
@@ -183,7 +216,8 @@ def test_a_session_is_let_go_when_it_is_written(store, tmp_path, monkeypatch):
 
 def test_an_answer_that_may_still_be_written_is_waited_for(store, tmp_path):
     path = write_lines(
-        tmp_path / f"{SESSION}.jsonl", [user("u1", "go", None, 1), answer("a1", text("We"), "u1", 2)]
+        tmp_path / f"{SESSION}.jsonl",
+        [user("u1", "go", None, 1), answer("a1", text("We"), "u1", 2)],
     )
     outcome = store.import_transcripts(path)
     assert [session.unfinished for session in outcome.sessions] == [1]
@@ -217,7 +251,9 @@ def test_a_title_that_a_person_gave_stays(store, tmp_path):
     main(store).describe(title="Mine")
     store.import_transcripts(write_lines(path, [*REWOUND, title]), settle=0)
     assert main(store).about["title"] == "Mine"
-    store.import_transcripts(write_lines(path, [*REWOUND, title | {"customTitle": "New"}]), settle=0)
+    store.import_transcripts(
+        write_lines(path, [*REWOUND, title | {"customTitle": "New"}]), settle=0
+    )
     assert main(store).about["title"] == "New"
 
 
@@ -272,7 +308,10 @@ def test_an_import_that_stops_in_the_middle_is_gone_on_with(store, tmp_path, mon
 
 def test_secrets_are_replaced_and_counted_if_that_is_asked_for(store, tmp_path):
     secret = "ghp_" + "a1B2" * 9
-    records = [user("u1", f"use {secret}", None, 1), answer("a1", call("toolu_1", token=secret), "u1", 2)]
+    records = [
+        user("u1", f"use {secret}", None, 1),
+        answer("a1", call("toolu_1", token=secret), "u1", 2),
+    ]
     path = settle(write_lines(tmp_path / f"{SESSION}.jsonl", records))
     outcome = store.import_transcripts(path, mask=True)
     everything = "".join(f"{event.content}{event.data_json}" for event in main(store).events())
@@ -285,10 +324,15 @@ def test_secrets_are_replaced_and_counted_if_that_is_asked_for(store, tmp_path):
 def test_an_answer_with_a_secret_that_was_replaced_is_completed(store, tmp_path, secret):
     path = tmp_path / f"{SESSION}.jsonl"
     records = [user("u1", "go", None, 1), answer("a1", text(f"It is {secret}."), "u1", 2, "m1")]
-    records += [answer("a2", text(f" {secret}"), "a1", 3, "m1"), answer("a3", text("!"), "a2", 4, "m1")]
+    records += [
+        answer("a2", text(f" {secret}"), "a1", 3, "m1"),
+        answer("a3", text("!"), "a2", 4, "m1"),
+    ]
     for end in (2, 3, 4):
         store.import_transcripts(write_lines(path, records[:end]), settle=0, mask=True)
-    pieces = [event.content for event in main(store).context().messages if event.kind == "assistant"]
+    pieces = [
+        event.content for event in main(store).context().messages if event.kind == "assistant"
+    ]
     marked = pieces[0][len("It is ") : -1]
     assert pieces == [f"It is {marked}.", f" {marked}", "!"]
     assert marked.startswith("[")
@@ -301,7 +345,9 @@ def test_an_answer_with_a_secret_that_was_kept_is_completed_without_further_ones
     store.import_transcripts(write_lines(path, records), settle=0)
     records += [answer("a2", text(f" {secret}"), "a1", 3, "m1")]
     store.import_transcripts(write_lines(path, records), settle=0, mask=True)
-    pieces = [event.content for event in main(store).context().messages if event.kind == "assistant"]
+    pieces = [
+        event.content for event in main(store).context().messages if event.kind == "assistant"
+    ]
     assert pieces[0] == f"It is {secret}."
     assert pieces[1].startswith(" [github secret ")
 
@@ -312,7 +358,9 @@ def test_what_is_said_about_a_session_has_no_secrets_if_that_is_asked_for(store,
     records = [line | {"cwd": f"/{secret}"} for line in REWOUND]
     title = {"type": "custom-title", "customTitle": "x" * 40 + secret}
     store.import_transcripts(write_lines(path, records[:2]), settle=0, mask=True)
-    outcome = store.import_transcripts(write_lines(path, [*records[:4], title]), settle=0, mask=True)
+    outcome = store.import_transcripts(
+        write_lines(path, [*records[:4], title]), settle=0, mask=True
+    )
     [session] = outcome.sessions
     assert session.title == main(store).about["title"]
     named = "".join(f"{agent.name}{agent.about}" for agent in store.agents())
@@ -349,10 +397,14 @@ def test_raw_records_have_no_secrets_and_no_images_if_that_is_asked_for(store, t
     secret = "ghp_" + "a1B2" * 9
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     content = [{"type": "image", "source": source}, {"type": "text", "text": f"use {secret}"}]
-    path = settle(write_lines(tmp_path / f"{SESSION}.jsonl", [user("u1", content, None, 1, odd=secret)]))
+    path = settle(
+        write_lines(tmp_path / f"{SESSION}.jsonl", [user("u1", content, None, 1, odd=secret)])
+    )
     store.import_transcripts(path, raw=True, mask=True, images=False)
     kept = "".join(event.data_json or "" for agent in store.agents() for event in agent.events())
-    assert "backstory.raw" in {event.content for agent in store.agents() for event in agent.events()}
+    assert "backstory.raw" in {
+        event.content for agent in store.agents() for event in agent.events()
+    }
     assert secret not in kept
     assert "iVBORw0KGgo" not in kept
 
@@ -392,13 +444,19 @@ def test_sessions_can_be_chosen_by_time_and_by_folder(store, tmp_path):
     ):
         store.import_transcripts(tmp_path, settle=0, **options)
         assert store.agents() == []
-    store.import_transcripts(tmp_path, settle=0, since=datetime(2026, 2, 1, tzinfo=UTC), project="/src")
+    store.import_transcripts(
+        tmp_path, settle=0, since=datetime(2026, 2, 1, tzinfo=UTC), project="/src"
+    )
     assert said(main(store))[0] == "one"
 
 
 def test_chats_with_one_system_prompt_can_be_forks_of_one_root(store, tmp_path):
-    chats = [[("system", "Be kind."), ("user", text)] for text in ("one", "two")] + [[("user", "alone")]]
-    lines = [{"messages": [{"role": role, "content": text} for role, text in chat]} for chat in chats]
+    chats = [[("system", "Be kind."), ("user", text)] for text in ("one", "two")] + [
+        [("user", "alone")]
+    ]
+    lines = [
+        {"messages": [{"role": role, "content": text} for role, text in chat]} for chat in chats
+    ]
     path = settle(write_lines(tmp_path / "chats.jsonl", lines))
     store.import_transcripts(path, siblings=True)
     [root] = [agent for agent in store.agents() if not said(agent)]
@@ -448,7 +506,9 @@ def test_a_source_that_grows_ends_in_the_store_where_a_fresh_import_would(tmp_pa
                 assert not store.import_transcripts(path, format=tool.format).has_news
         [agent] = store.agents()
         kept = logged(store, agent)
-        assert without_order(without_instructions(context(kept))) == without_order(story.leaf.context())
+        assert without_order(without_instructions(context(kept))) == without_order(
+            story.leaf.context()
+        )
         assert joined(without_instructions(everything(kept))) == joined(story.everything())
         assert store.verify() == []
 
@@ -458,7 +518,9 @@ def logged(store, agent):
     from backstory.transcripts import LogEvent
 
     rows = store._backend.stored(agent.snapshot, 0, 100_000)
-    return [LogEvent(r.seq, r.kind, r.content, r.event.data, r.created_us, r.base, r.key) for r in rows]
+    return [
+        LogEvent(r.seq, r.kind, r.content, r.event.data, r.created_us, r.base, r.key) for r in rows
+    ]
 
 
 @tree

@@ -115,7 +115,11 @@ def transcripts(folder):
         result("r1", "toolu_1", "seen", "a4", 8, toolUseResult={"agentId": "b1"}),
         answer("a5", text("done"), "r1", 9),
     ]
-    helper = [user("s1", "look", None, 7), answer("s2", text("a file"), "s1", 8), user("s3", "more", "s2", 9)]
+    helper = [
+        user("s1", "look", None, 7),
+        answer("s2", text("a file"), "s1", 8),
+        user("s3", "more", "s2", 9),
+    ]
     marks = {"isSidechain": True, "agentId": "b1"}
     settle(write_lines(folder / f"{SESSION}.jsonl", [*REWOUND, *task]))
     inner = folder / SESSION / "subagents"
@@ -128,7 +132,9 @@ def transcripts(folder):
 
 def logs(store):
     return {
-        agent.key: [(event.seq, event.kind, event.content, event.data_json) for event in agent.events()]
+        agent.key: [
+            (event.seq, event.kind, event.content, event.data_json) for event in agent.events()
+        ]
         for agent in store.agents()
     }
 
@@ -162,6 +168,8 @@ def test_wherever_a_packed_import_is_killed_the_next_one_goes_on(tmp_path):
         lines.append(speaks(f"u{n}", words, f"u{n - 1 if n != 9 else 3}", n))
     path = settle(write_lines(tmp_path / f"{SESSION}.jsonl", lines))
     command = [sys.executable, "-c", PACKED, str(tmp_path), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > len(lines)

@@ -8,7 +8,9 @@ from tests.transcripts.reading import context, log, one
 @pytest.fixture
 def llm(other):
     other.table("conversations", "id", "name", "model")
-    columns = "id model prompt system response conversation_id datetime_utc input_tokens output_tokens"
+    columns = (
+        "id model prompt system response conversation_id datetime_utc input_tokens output_tokens"
+    )
     other.table("responses", *columns.split())
     return other
 
@@ -17,8 +19,21 @@ def test_before_0_32_results_stand_before_the_prompt_of_their_response(llm):
     llm.table("tool_calls", "id", "response_id", "name", "arguments", "tool_call_id")
     llm.table("tool_results", "id", "response_id", "output", "tool_call_id", "exception")
     llm.add("conversations", "c1", "Chat", "gpt-x")
-    llm.add("responses", "r1", "gpt-x", "count", "Be brief.", "", "c1", "2026-02-02T09:00:00+00:00", 3, 1)
-    llm.add("responses", "r2", "gpt-x", "", "Be brief.", "One.", "c1", "2026-02-02T09:00:01+00:00", 4, 2)
+    llm.add(
+        "responses",
+        "r1",
+        "gpt-x",
+        "count",
+        "Be brief.",
+        "",
+        "c1",
+        "2026-02-02T09:00:00+00:00",
+        3,
+        1,
+    )
+    llm.add(
+        "responses", "r2", "gpt-x", "", "Be brief.", "One.", "c1", "2026-02-02T09:00:01+00:00", 4, 2
+    )
     llm.add("tool_calls", 1, "r1", "run", '{"n": 1}', "call_1")
     llm.add("tool_results", 1, "r2", "1", "call_1", None)
     thread = one(llm.read()[0])
@@ -66,7 +81,9 @@ def store_of_messages(llm):
     llm.table("messages", "hash", "parent_hash", "role")
     llm.table("parts", "id", "message_hash", "position", "type", "text", "payload")
     llm.table("threads", "id", "name", "tip_message_hash", "datetime_utc")
-    llm.table("turns", "id", "tip_message_hash", "datetime_utc", "model", "input_tokens", "output_tokens")
+    llm.table(
+        "turns", "id", "tip_message_hash", "datetime_utc", "model", "input_tokens", "output_tokens"
+    )
     llm.table("fragments", "id", "content")
     llm.table("attachments", "id", "type", "path", "url", "content")
     llm.add("messages", "u", None, "user")
@@ -88,7 +105,9 @@ def test_a_prompt_that_borrows_from_fragments_has_their_text(store_of_messages):
 
 def test_a_prompt_that_is_nothing_but_an_image_is_one(store_of_messages):
     store_of_messages.add("attachments", "i", "image/png", None, None, b"png")
-    store_of_messages.add("parts", 1, "u", 0, "attachment", None, json.dumps({"attachment": {"id": "i"}}))
+    store_of_messages.add(
+        "parts", 1, "u", 0, "attachment", None, json.dumps({"attachment": {"id": "i"}})
+    )
     [prompt, _] = log(one(store_of_messages.read()[0]))
     assert prompt.kind == "user"
     assert "cG5n" in json.dumps(prompt.data)
@@ -111,7 +130,18 @@ def test_calls_without_ids_are_bound_to_their_results_in_order(llm):
     llm.table("tool_results", "id", "response_id", "output", "tool_call_id")
     llm.add("conversations", "c1", "Chat", "gemini-x")
     for number, prompt in enumerate(["count", ""]):
-        llm.add("responses", f"r{number}", "gemini-x", prompt, None, "", "c1", f"2026-02-0{number + 1}", 1, 1)
+        llm.add(
+            "responses",
+            f"r{number}",
+            "gemini-x",
+            prompt,
+            None,
+            "",
+            "c1",
+            f"2026-02-0{number + 1}",
+            1,
+            1,
+        )
     for number in (1, 2):
         llm.add("tool_calls", number, "r0", "run", "{}", None)
         llm.add("tool_results", number, "r1", str(number), None)
@@ -130,19 +160,32 @@ def test_a_picture_that_a_tool_of_llm_found_is_kept(llm):
     llm.add("attachments", "i", "image/png", None, None, b"png")
     llm.add("tool_results_attachments", 4, "i", 0)
     [result, _] = log(one(llm.read()[0]))
-    assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == ["text", "image"]
+    assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == [
+        "text",
+        "image",
+    ]
 
 
 def test_a_conversation_that_is_in_both_generations_of_tables_is_one_session(store_of_messages):
     store_of_messages.add("parts", 1, "u", 0, "text", "What?", None)
     store_of_messages.add("conversations", "t", "Thread", "m")
-    store_of_messages.add("responses", "r", "m", "What?", None, "Seen.", "t", "2026-02-02T09:00:00", 1, 1)
-    assert context(log(one(store_of_messages.read()[0]))) == [("user", "What?"), ("assistant", "Seen.")]
+    store_of_messages.add(
+        "responses", "r", "m", "What?", None, "Seen.", "t", "2026-02-02T09:00:00", 1, 1
+    )
+    assert context(log(one(store_of_messages.read()[0]))) == [
+        ("user", "What?"),
+        ("assistant", "Seen."),
+    ]
 
 
 def test_a_tool_that_the_provider_ran_has_its_result_in_the_answer(store_of_messages):
     found = {"name": "search", "output": "found", "tool_call_id": "s1", "server_executed": True}
-    asked = {"name": "search", "arguments": {"q": "x"}, "tool_call_id": "s1", "server_executed": True}
+    asked = {
+        "name": "search",
+        "arguments": {"q": "x"},
+        "tool_call_id": "s1",
+        "server_executed": True,
+    }
     store_of_messages.add("parts", 1, "u", 0, "text", "Look.", None)
     store_of_messages.add("parts", 10, "a", 1, "tool_call", None, json.dumps(asked))
     store_of_messages.add("parts", 11, "a", 2, "tool_result", None, json.dumps(found))
@@ -156,7 +199,16 @@ def test_a_tool_that_the_provider_ran_has_its_result_in_the_answer(store_of_mess
 
 def test_responses_from_before_tokens_are_read_and_those_without_a_conversation_too(other):
     other.table("conversations", "id", "name", "model")
-    other.table("responses", "id", "model", "prompt", "system", "response", "conversation_id", "datetime_utc")
+    other.table(
+        "responses",
+        "id",
+        "model",
+        "prompt",
+        "system",
+        "response",
+        "conversation_id",
+        "datetime_utc",
+    )
     other.add("conversations", "c", "Named", "x")
     other.add("responses", "r1", "x", "one", None, "first", "c", "2024-01-01T00:00:00")
     other.add("responses", "r2", "x", "two", None, "second", None, "2024-01-01T00:00:01")

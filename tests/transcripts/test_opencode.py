@@ -14,7 +14,11 @@ def text(id, words, **more):
 
 
 def tool(id, call, status="completed", **state):
-    given = {"status": status, "input": {"p": 1}, "time": {"start": 1785072160100, "end": 1785072160200}}
+    given = {
+        "status": status,
+        "input": {"p": 1},
+        "time": {"start": 1785072160100, "end": 1785072160200},
+    }
     return {"id": id, "type": "tool", "tool": "read", "callID": call, "state": given | state}
 
 
@@ -61,23 +65,35 @@ def as_database(folder, *sessions):
     for one in sessions:
         info = one["info"]
         revert = json.dumps(info["revert"]) if "revert" in info else None
-        values = (info["id"], info.get("parentID"), info["directory"], info["title"], info["version"], revert)
+        values = (
+            info["id"],
+            info.get("parentID"),
+            info["directory"],
+            info["title"],
+            info["version"],
+            revert,
+        )
         base.execute("insert into session values (?, ?, ?, ?, ?, ?)", values)
         for message in one["messages"]:
             id, data = message["info"]["id"], dict(message["info"])
             del data["id"]
-            base.execute("insert into message values (?, ?, 0, ?)", (id, info["id"], json.dumps(data)))
+            base.execute(
+                "insert into message values (?, ?, 0, ?)", (id, info["id"], json.dumps(data))
+            )
             for part in message["parts"]:
                 rest = {key: value for key, value in part.items() if key != "id"}
                 base.execute(
-                    "insert into part values (?, ?, ?, ?)", (part["id"], id, info["id"], json.dumps(rest))
+                    "insert into part values (?, ?, ?, ?)",
+                    (part["id"], id, info["id"], json.dumps(rest)),
                 )
     base.commit()
     base.close()
     return folder
 
 
-@pytest.fixture(params=[as_documents, as_storage, as_database], ids=["document", "storage", "database"])
+@pytest.fixture(
+    params=[as_documents, as_storage, as_database], ids=["document", "storage", "database"]
+)
 def stored(request, tmp_path):
     return lambda *sessions: read(request.param(tmp_path, *sessions))[0]
 
@@ -180,13 +196,20 @@ def test_a_picture_that_a_tool_found_and_a_document_of_the_person_are_kept(store
     asked, _, result = log(one.threads[0])
     assert [block["type"] for block in asked.data["native"]["wire"]] == ["text", "document"]
     assert (result.content, result.data["id"]) == ("read", "c1")
-    assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == ["text", "image"]
+    assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == [
+        "text",
+        "image",
+    ]
 
 
 def test_an_answer_that_died_is_an_event_without_words(stored):
     [one] = stored(session("ses_1", answer("msg_1", error={"name": "MessageAbortedError"})))
     event = log(one.threads[0])[0]
-    assert (event.kind, event.content, event.data["failure"]) == ("assistant", "", "MessageAbortedError")
+    assert (event.kind, event.content, event.data["failure"]) == (
+        "assistant",
+        "",
+        "MessageAbortedError",
+    )
 
 
 def test_an_answer_that_still_runs_is_not_settled(stored):
@@ -257,7 +280,9 @@ def at(second, message):
 
 
 def asked_for_summary(id, kept_from):
-    return user(id, {"id": f"{id}_p", "type": "compaction", "auto": True, "tail_start_id": kept_from})
+    return user(
+        id, {"id": f"{id}_p", "type": "compaction", "auto": True, "tail_start_id": kept_from}
+    )
 
 
 def test_what_a_compaction_keeps_is_found_by_its_place_though_ids_do_not_ascend(stored):
@@ -267,7 +292,10 @@ def test_what_a_compaction_keeps_is_found_by_its_place_though_ids_do_not_ascend(
         at(3, user("msg_2", text("p3", "two"))),
         at(4, answer("msg_5", text("p4", "second"))),
         at(5, asked_for_summary("msg_4", "msg_2")),
-        at(6, answer("msg_1", text("p6", "In short."), summary=True, finish="stop", parentID="msg_4")),
+        at(
+            6,
+            answer("msg_1", text("p6", "In short."), summary=True, finish="stop", parentID="msg_4"),
+        ),
         at(7, user("msg_3", text("p7", "three"))),
     ]
     assert live(stored(session("ses_1", *told))) == [
@@ -283,10 +311,18 @@ def test_a_compaction_that_keeps_more_than_the_one_before_it_keeps_its_summary_t
         at(1, user("msg_1", text("p1", "one"))),
         at(2, user("msg_2", text("p2", "two"))),
         at(3, asked_for_summary("msg_3", "msg_2")),
-        at(4, answer("msg_4", text("p4", "In short."), summary=True, finish="stop", parentID="msg_3")),
+        at(
+            4,
+            answer("msg_4", text("p4", "In short."), summary=True, finish="stop", parentID="msg_3"),
+        ),
         at(5, user("msg_5", text("p5", "three"))),
         at(6, asked_for_summary("msg_6", "msg_2")),
-        at(7, answer("msg_7", text("p7", "In shorter."), summary=True, finish="stop", parentID="msg_6")),
+        at(
+            7,
+            answer(
+                "msg_7", text("p7", "In shorter."), summary=True, finish="stop", parentID="msg_6"
+            ),
+        ),
     ]
     assert live(stored(session("ses_1", *told))) == [
         ("user", "In shorter."),

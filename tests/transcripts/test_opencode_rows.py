@@ -26,7 +26,12 @@ def with_rows(folder, rows, *messages, **info):
 
 
 def called(call, status="completed", **state):
-    given = {"status": status, "input": {"path": "x"}, "structured": {"n": 1}, "content": []} | state
+    given = {
+        "status": status,
+        "input": {"path": "x"},
+        "structured": {"n": 1},
+        "content": [],
+    } | state
     return {"type": "tool", "id": call, "name": "read", "state": given, "time": TIME}
 
 
@@ -102,7 +107,12 @@ def test_a_command_that_still_runs_is_not_settled(tmp_path):
 
 def test_rows_that_repeat_the_messages_are_passed_over_and_others_reported(tmp_path):
     said = {"model": MODEL, "content": [{"type": "text", "id": "t", "text": "hello"}]}
-    rows = [("user", {"text": "hi"}), ("assistant", said), ("user", {"text": "only here"}), ("new-kind", {})]
+    rows = [
+        ("user", {"text": "hi"}),
+        ("assistant", said),
+        ("user", {"text": "only here"}),
+        ("new-kind", {}),
+    ]
     older = [user("msg_1", text("p1", "hi")), answer("msg_2", text("p2", "hello"))]
     thread, report = with_rows(tmp_path, rows, *older)
     assert context(log(thread)) == [("user", "hi"), ("assistant", "hello")]

@@ -1,10 +1,21 @@
 from tests.transcripts.reading import context, log, one, read, write_lines
 
-HEADER = {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-05-02T07:00:00.000Z", "cwd": "/w"}
+HEADER = {
+    "type": "session",
+    "version": 3,
+    "id": "s1",
+    "timestamp": "2026-05-02T07:00:00.000Z",
+    "cwd": "/w",
+}
 
 
 def entry(id, parent, type_="message", **fields):
-    return {"type": type_, "id": id, "parentId": parent, "timestamp": "2026-05-02T07:00:01.000Z"} | fields
+    return {
+        "type": type_,
+        "id": id,
+        "parentId": parent,
+        "timestamp": "2026-05-02T07:00:01.000Z",
+    } | fields
 
 
 def user(id, parent, text):
@@ -12,7 +23,12 @@ def user(id, parent, text):
 
 
 def answer(id, parent, *blocks, **more):
-    message = {"role": "assistant", "content": list(blocks), "api": "anthropic-messages", "model": "claude-x"}
+    message = {
+        "role": "assistant",
+        "content": list(blocks),
+        "api": "anthropic-messages",
+        "model": "claude-x",
+    }
     return entry(id, parent, message=message | more)
 
 
@@ -57,7 +73,9 @@ def test_a_label_names_an_earlier_position_and_what_hangs_on_it_hangs_on_its_par
 
 def test_a_title_that_omp_changed_is_the_title(tmp_path):
     changed = entry("t", "a", "title_change", title="Another", previousTitle="One", source="auto")
-    write_lines(tmp_path / "s.jsonl", [HEADER, user("a", None, "one"), changed, user("b", "t", "two")])
+    write_lines(
+        tmp_path / "s.jsonl", [HEADER, user("a", None, "one"), changed, user("b", "t", "two")]
+    )
     sessions, report = read(tmp_path)
     assert one(sessions).about["title"] == "Another"
     assert context(log(one(sessions))) == [("user", "one"), ("user", "two")]
@@ -87,7 +105,11 @@ def test_a_compaction_keeps_from_its_first_kept_entry(tmp_path):
 def test_version_1_counts_entries_and_its_header(tmp_path):
     header = {"type": "session", "id": "s1", "timestamp": "2025-11-20T00:00:00Z", "cwd": "/w"}
     lines = [
-        {"type": "message", "timestamp": "2025-11-20T00:00:01Z", "message": {"role": "user", "content": text}}
+        {
+            "type": "message",
+            "timestamp": "2025-11-20T00:00:01Z",
+            "message": {"role": "user", "content": text},
+        }
         for text in ("one", "two")
     ]
     cut = {"type": "compaction", "timestamp": "2025-11-20T00:00:02Z", "summary": "In short."}
@@ -105,7 +127,14 @@ def test_what_is_kept_from_the_model_is_a_note(tmp_path):
         entry("a", None, message=command | {"excludeFromContext": True}),
         entry("b", "a", message=command),
         entry("c", "b", "custom", customType="state", data={}),
-        entry("d", "c", "custom_message", customType="reminder", content="Mind the plan.", display=False),
+        entry(
+            "d",
+            "c",
+            "custom_message",
+            customType="reminder",
+            content="Mind the plan.",
+            display=False,
+        ),
     )
     events = log(thread)
     assert [(e.kind, (e.data or {}).get("meta")) for e in events] == [
@@ -138,7 +167,9 @@ def test_signatures_go_back_into_the_form_of_their_provider(tmp_path):
 
 
 def test_an_aborted_and_empty_answer_is_an_event(tmp_path):
-    thread = thread_of(tmp_path, HEADER, user("a", None, "go"), answer("b", "a", stopReason="aborted"))
+    thread = thread_of(
+        tmp_path, HEADER, user("a", None, "go"), answer("b", "a", stopReason="aborted")
+    )
     event = log(thread)[-1]
     assert (event.kind, event.content, event.data["stopped"]) == ("assistant", "", "aborted")
 
@@ -163,7 +194,9 @@ def test_omp_has_a_title_before_its_header_and_instructions_of_its_own(tmp_path)
 
 
 def test_of_several_titles_the_last_counts(tmp_path):
-    titles = [{"type": "title", "v": 1, "title": title} for title in ("Pixels", "Colours", "Shades")]
+    titles = [
+        {"type": "title", "v": 1, "title": title} for title in ("Pixels", "Colours", "Shades")
+    ]
     assert thread_of(tmp_path, *titles, HEADER, user("a", None, "go")).about["title"] == "Shades"
 
 
@@ -189,11 +222,18 @@ def test_a_compaction_may_hold_the_messages_that_it_kept(tmp_path):
 def test_the_line_ends_where_the_last_leaf_entry_says(tmp_path):
     said = [HEADER, user("a", None, "one"), answer("b", "a", words("first")), user("c", "b", "two")]
     back = entry("l", "c", "leaf", targetId="b")
-    assert context(log(thread_of(tmp_path, *said, back))) == [("user", "one"), ("assistant", "first")]
+    assert context(log(thread_of(tmp_path, *said, back))) == [
+        ("user", "one"),
+        ("assistant", "first"),
+    ]
     events = log(thread_of(tmp_path, *said, back, user("d", "b", "three")))
     assert context(events) == [("user", "one"), ("assistant", "first"), ("user", "three")]
     assert context(log(thread_of(tmp_path, *said, entry("l", "c", "leaf", targetId=None)))) == []
-    omp = [*said, entry("x", "c", "leaf_change", target="a"), entry("y", "x", "leaf_change", target="nobody")]
+    omp = [
+        *said,
+        entry("x", "c", "leaf_change", target="a"),
+        entry("y", "x", "leaf_change", target="nobody"),
+    ]
     sessions, report = read(write_lines(tmp_path / "omp_s1.jsonl", omp))
     assert context(log(one(sessions))) == [("user", "one")]
     assert not report.unknown
@@ -245,7 +285,11 @@ def test_a_fork_of_version_4_names_the_session_that_it_came_from(tmp_path):
     header, *lines = version_4(*shared, said_in("main", "d", "b", "right"))
     write_lines(tmp_path / "a_s2.jsonl", [header | {"id": "s2", "parentSessionId": "s1"}, *lines])
     parent, child = read(tmp_path)[0]
-    assert (parent.id, child.threads[0].origin.session, child.threads[0].origin.at) == ("s1", "s1", "b")
+    assert (parent.id, child.threads[0].origin.session, child.threads[0].origin.at) == (
+        "s1",
+        "s1",
+        "b",
+    )
 
 
 def test_of_two_copies_of_a_file_the_longer_one_counts(tmp_path):

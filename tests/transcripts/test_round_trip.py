@@ -109,7 +109,9 @@ def test_a_file_of_claude_code_is_one_that_its_loader_takes(store, tmp_path):
     parents = {record["uuid"]: record for record in records}
     while way[-1]["parentUuid"] is not None:
         way.append(parents[way[-1]["parentUuid"]])
-    assert len(way) == len(store.resolve(SESSION).agent.context().messages) - 1  # the jump is not said
+    assert (
+        len(way) == len(store.resolve(SESSION).agent.context().messages) - 1
+    )  # the jump is not said
     assert {record["sessionId"] for record in records} == {export.place.stem}
     assert export.place.parts[:2] == ("projects", "-src")
     spoken = [record["message"] for record in reversed(way) if record["type"] == "assistant"]
@@ -134,23 +136,37 @@ def test_a_rollout_of_codex_begins_with_its_meta_and_has_an_event_for_each_promp
     export = exported(store, store.resolve(told.id), "codex")
     meta, *records = map(json.loads, export.text.splitlines())
     assert meta["type"] == "session_meta"
-    assert {"id", "timestamp", "cwd", "originator", "cli_version", "source", "model_provider"} < set(
-        meta["payload"]
-    )
+    assert {
+        "id",
+        "timestamp",
+        "cwd",
+        "originator",
+        "cli_version",
+        "source",
+        "model_provider",
+    } < set(meta["payload"])
     assert meta["payload"]["id"] in export.place.name
     events = [record["payload"] for record in records if record["type"] == "event_msg"]
-    assert [e["message"] for e in events if e["type"] == "user_message"] == ["Look <b>here</b>", "and then?"]
+    assert [e["message"] for e in events if e["type"] == "user_message"] == [
+        "Look <b>here</b>",
+        "and then?",
+    ]
     assert [record["type"] for record in records].count("turn_context") == 2
 
 
 def test_a_session_of_pi_is_a_chain_of_short_ids(store, told):
-    header, *entries = map(json.loads, exported(store, store.resolve(told.id), "pi").text.splitlines())
+    header, *entries = map(
+        json.loads, exported(store, store.resolve(told.id), "pi").text.splitlines()
+    )
     assert (header["type"], header["version"]) == ("session", 3)
     assert all(len(entry["id"]) == 8 for entry in entries)
     name, left, *live = entries  # what stood before the clear, then a chain of its own
     assert (name["type"], name["name"], name["parentId"]) == ("session_info", "main", None)
     assert left["parentId"] == name["id"]
-    assert [entry["parentId"] for entry in live] == [name["id"], *(entry["id"] for entry in live[:-1])]
+    assert [entry["parentId"] for entry in live] == [
+        name["id"],
+        *(entry["id"] for entry in live[:-1]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +174,9 @@ def test_a_session_of_pi_is_a_chain_of_short_ids(store, told):
 )
 def test_pi_learns_who_answered(store, told, model, provider):
     told.append("assistant", "Yes.", {"model": model})
-    last = json.loads(exported(store, store.resolve(told.id), "pi").text.splitlines()[-1])["message"]
+    last = json.loads(exported(store, store.resolve(told.id), "pi").text.splitlines()[-1])[
+        "message"
+    ]
     assert (last["provider"], last["model"]) == (provider, model)
 
 
@@ -180,7 +198,9 @@ def test_the_usage_of_what_a_compaction_kept_is_not_the_size_of_the_context(stor
     agent.append("assistant", "first", {"model": "claude-x", "usage": usage})
     agent.compact("In short.", keep=1)
     agent.append("assistant", "foreign", {"model": "gpt-5", "usage": usage})
-    lines = map(json.loads, exported(store, store.resolve(agent.id), "claude-code").text.splitlines())
+    lines = map(
+        json.loads, exported(store, store.resolve(agent.id), "claude-code").text.splitlines()
+    )
     spent = [line["message"]["usage"] for line in lines if line["type"] == "assistant"]
     assert [sum(one.values()) for one in spent[-2:]] == [0, 7]
 
@@ -209,7 +229,9 @@ def test_every_target_gives_the_same_bytes_again(store, told):
 
 
 @pytest.mark.parametrize("target", ["claude-code", "pi"])
-def test_branches_that_were_left_are_in_the_file_and_the_live_one_is_its_last(store, tmp_path, target):
+def test_branches_that_were_left_are_in_the_file_and_the_live_one_is_its_last(
+    store, tmp_path, target
+):
     agent = store.start("main")
     first = agent.user("first")
     agent.assistant("left")
@@ -243,7 +265,9 @@ def test_what_was_left_behind_the_live_end_stays_out_of_the_file(store, tmp_path
 @given(seed=seeds)
 def test_a_random_tree_goes_out_and_comes_back_without_adding_anything(tmp_path, target, seed):
     random = Random(seed)
-    tool = random.choice([one for one in WRITERS.values() if one.format in ("claude-code", "codex", "pi")])
+    tool = random.choice(
+        [one for one in WRITERS.values() if one.format in ("claude-code", "codex", "pi")]
+    )
     name, lines = tool.write(Story(random, **tool.options))
     source = settle(write_lines(tmp_path / name, lines))
     with backstory.open(":memory:") as store, backstory.open(":memory:") as other:
@@ -279,7 +303,9 @@ def test_words_behind_the_calls_of_an_answer_are_not_added_again(store, tmp_path
 def test_an_answer_that_grew_behind_a_branch_is_whole(store, tmp_path, target):
     agent = store.start("main")
     agent.user("go")
-    first = agent.append("tool_call", None, {"id": "t1", "name": "run", "arguments": {}, "answer": "m"})
+    first = agent.append(
+        "tool_call", None, {"id": "t1", "name": "run", "arguments": {}, "answer": "m"}
+    )
     agent.user("left")
     agent.jump(first.seq)
     agent.append("tool_call", None, {"id": "t2", "name": "run", "arguments": {}, "answer": "m"})
@@ -306,4 +332,8 @@ def test_what_is_live_is_last_though_it_ends_with_an_open_call(store, tmp_path):
     agent.jump(call.seq)
     path, _ = write(store, agent, "claude-code", tmp_path)
     [thread] = next(iter(transcripts.read(path))).threads
-    assert [line[:2] for line in context(log(thread))] == [("user", "go"), ("call", "t1"), ("result", "t1")]
+    assert [line[:2] for line in context(log(thread))] == [
+        ("user", "go"),
+        ("call", "t1"),
+        ("result", "t1"),
+    ]

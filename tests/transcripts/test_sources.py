@@ -70,7 +70,9 @@ def test_bytes_that_are_not_utf_8_are_replaced_and_counted(tmp_path):
 
 def test_a_mark_at_the_start_and_zeros_at_the_end_are_no_damage(tmp_path):
     path = tmp_path / "s.jsonl"
-    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(line("a", None, "go")).encode() + b"\n" + b"\0" * 64)
+    path.write_bytes(
+        b"\xef\xbb\xbf" + json.dumps(line("a", None, "go")).encode() + b"\n" + b"\0" * 64
+    )
     sessions, report = read(path)
     assert context(log(one(sessions))) == [("user", "go")]
     assert not report.damaged
@@ -98,7 +100,9 @@ def test_data_that_is_nested_too_deep_is_kept_as_text(tmp_path):
     assert json.loads(value)
 
 
-def test_a_line_that_is_too_long_keeps_its_place_and_loses_most_of_its_longest_text(tmp_path, monkeypatch):
+def test_a_line_that_is_too_long_keeps_its_place_and_loses_most_of_its_longest_text(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(files, "LONGEST", 4096)
     monkeypatch.setattr(decode.shortened, "__defaults__", (512,))
     long = line("b", "a", 'quote " slash \\ ' + "x" * 20_000, toolUseResult={"stdout": "y" * 9_000})
@@ -128,7 +132,10 @@ def test_what_was_shortened_is_json_and_begins_as_it_did(text, longest, size):
 # ------------------------------------------------------------------ arrays
 
 
-@given(st.lists(st.one_of(st.integers(), st.text(), st.lists(st.integers())), max_size=8), st.integers(1, 9))
+@given(
+    st.lists(st.one_of(st.integers(), st.text(), st.lists(st.integers())), max_size=8),
+    st.integers(1, 9),
+)
 def test_an_array_is_read_element_by_element_whatever_the_pieces(values, size):
     class Slow(io.BytesIO):
         def read(self, count=-1):
@@ -160,7 +167,10 @@ def test_a_link_out_of_the_folder_is_not_followed_and_said(tmp_path):
     (inside / "loop").symlink_to(inside)
     sessions, report = read(inside)
     assert [session.id for session in sessions] == ["s"]
-    assert sorted(fault.source.rsplit("/", 1)[-1] for fault in report.notes) == ["file.jsonl", "folder"]
+    assert sorted(fault.source.rsplit("/", 1)[-1] for fault in report.notes) == [
+        "file.jsonl",
+        "folder",
+    ]
 
 
 def test_what_is_no_transcript_is_said_and_nothing_is_made_of_it(tmp_path):
@@ -210,7 +220,9 @@ def test_a_database_that_another_program_locks_is_said_to_be_in_use(tmp_path, mo
 def test_a_database_is_read_while_another_program_writes_to_it(tmp_path):
     writer = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
     writer.execute("pragma journal_mode = wal")
-    writer.execute("create table sessions (id, parent_session_id, title, created_at, summary_message_id)")
+    writer.execute(
+        "create table sessions (id, parent_session_id, title, created_at, summary_message_id)"
+    )
     writer.execute("create table messages (id, session_id, role, parts, model, created_at)")
     writer.execute("insert into sessions values ('s1', null, 'T', 1, null)")
     parts = json.dumps([{"type": "text", "data": {"text": "go"}}])
@@ -223,7 +235,9 @@ def test_a_database_is_read_while_another_program_writes_to_it(tmp_path):
 def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr("backstory.transcripts.archives.ENOUGH", 1000)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("conversations.json", '[{"mapping": {}, "pad": "' + "0" * 1_000_000 + '"}]')
+        archive.writestr(
+            "conversations.json", '[{"mapping": {}, "pad": "' + "0" * 1_000_000 + '"}]'
+        )
     sessions, report = read(tmp_path / "bomb.zip")
     assert sessions == []
     assert "times its size" in report.unread[0].what
@@ -247,7 +261,9 @@ def test_a_zip_that_is_cut_off_is_said_to_be_unreadable(tmp_path):
 
 def test_a_format_can_be_said_and_one_that_is_none_is_refused(tmp_path):
     path = claude(tmp_path, line("a", None, "go"))
-    assert [session.tool for session in transcripts.read(path, format="claude-code")] == ["claude-code"]
+    assert [session.tool for session in transcripts.read(path, format="claude-code")] == [
+        "claude-code"
+    ]
     with pytest.raises(Invalid, match="no format 'clod'"):
         list(transcripts.read(path, format="clod"))
 
@@ -255,7 +271,10 @@ def test_a_format_can_be_said_and_one_that_is_none_is_refused(tmp_path):
 def test_a_text_does_not_become_a_session_because_its_format_was_said(tmp_path):
     (tmp_path / "note.txt").write_text("hello\n")
     sessions, report = read(tmp_path / "note.txt", format="codex")
-    assert (sessions, [fault.what for fault in report.notes]) == ([], ["not a transcript that is known"])
+    assert (sessions, [fault.what for fault in report.notes]) == (
+        [],
+        ["not a transcript that is known"],
+    )
 
 
 def test_a_circle_of_parents_is_broken_and_counted(tmp_path):

@@ -36,7 +36,9 @@ def without_instructions(lines):
 
 @tree
 @given(seed=seeds)
-def test_a_story_comes_back_with_its_context_and_with_all_that_was_left_behind(tmp_path, tool, seed):
+def test_a_story_comes_back_with_its_context_and_with_all_that_was_left_behind(
+    tmp_path, tool, seed
+):
     story = Story(Random(seed), **tool.options)
     name, lines = tool.write(story)
     events = log(one(read(write_lines(tmp_path / name, lines))[0]))
@@ -55,7 +57,10 @@ def test_what_was_settled_keeps_its_ids_and_words_while_the_file_grows(tmp_path,
         for session in read(tmp_path / name)[0]:
             units = [unit for unit in session.threads[0].units() if unit.settled]
             for entry in [entry for unit in units for entry in unit.entries]:
-                assert known.setdefault(entry.id, (entry.kind, entry.content)) == (entry.kind, entry.content)
+                assert known.setdefault(entry.id, (entry.kind, entry.content)) == (
+                    entry.kind,
+                    entry.content,
+                )
 
 
 @tree
@@ -112,7 +117,9 @@ def grown(log, thread, *, settled):
     """A log with what a source has come to say since."""
     places = {event.id: event.seq for event in log if event.id is not None}
     head = log[-1].seq if log else 0
-    words = begun_in((event.id, event.content, event.seq) for event in log if event.kind == "assistant")
+    words = begun_in(
+        (event.id, event.content, event.seq) for event in log if event.kind == "assistant"
+    )
 
     copies = {}
     for event in log:

@@ -84,7 +84,9 @@ def test_one_that_grows_ends_in_the_store_where_a_fresh_import_would(tmp_path, n
 
 @tree
 @given(seed=seeds)
-def test_what_vanishes_from_a_source_stays_in_the_log_and_what_took_its_place_is_live(tmp_path, name, seed):
+def test_what_vanishes_from_a_source_stays_in_the_log_and_what_took_its_place_is_live(
+    tmp_path, name, seed
+):
     if name in NAMELESS or name == "atif":
         pytest.skip("nothing vanishes, or nothing is known by its id")
     random = Random(seed)

@@ -50,7 +50,11 @@ def data_of(tool, story):
 def told(store):
     """All agents with all that their logs say."""
     return sorted(
-        (agent.key, [(e.kind, e.content, e.data, e.key) for e in agent.events()], sorted(agent.about.items()))
+        (
+            agent.key,
+            [(e.kind, e.content, e.data, e.key) for e in agent.events()],
+            sorted(agent.about.items()),
+        )
         for agent in store.agents()
     )
 
@@ -66,7 +70,9 @@ def forget(store, path):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seed=seeds)
-def test_growth_in_random_steps_gives_what_reading_the_whole_file_each_time_gives(tmp_path, tool, seed):
+def test_growth_in_random_steps_gives_what_reading_the_whole_file_each_time_gives(
+    tmp_path, tool, seed
+):
     random = Random(seed)
     name, data = data_of(tool, Story(random, length=20, **tool.options))
     ends = [*sorted(random.sample(range(1, len(data)), min(5, len(data) - 1))), len(data)]
@@ -92,7 +98,9 @@ def halves(data, share=0.8):
 
 
 def test_a_new_turn_is_read_without_what_stands_before_it(tmp_path, tool, starts):
-    name, data = data_of(tool, Story(Random(3), length=40, **tool.options | {"rewinds": None, "cuts": ()}))
+    name, data = data_of(
+        tool, Story(Random(3), length=40, **tool.options | {"rewinds": None, "cuts": ()})
+    )
     with backstory.open(":memory:") as store, backstory.open(":memory:") as fresh:
         first, last = halves(data)
         grown(store, tmp_path / name, data, [first])
@@ -109,7 +117,9 @@ def test_a_new_turn_is_read_without_what_stands_before_it(tmp_path, tool, starts
 
 
 def test_a_file_that_was_rewritten_is_read_from_its_beginning(tmp_path, tool, starts):
-    name, data = data_of(tool, Story(Random(3), length=40, **tool.options | {"rewinds": None, "cuts": ()}))
+    name, data = data_of(
+        tool, Story(Random(3), length=40, **tool.options | {"rewinds": None, "cuts": ()})
+    )
     with backstory.open(":memory:") as store:
         first, last = halves(data)
         grown(store, tmp_path / name, data, [first])
@@ -140,7 +150,10 @@ def test_a_rewind_to_before_the_bookmark_reads_the_whole_file(tmp_path, starts):
 def test_a_result_of_a_call_before_the_bookmark_reads_the_whole_file(tmp_path, starts):
     lines = [line(number, number - 1) for number in range(1, 60)]
     call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {}}
-    lines[3] |= {"type": "assistant", "message": {"id": "msg_1", "role": "assistant", "content": [call]}}
+    lines[3] |= {
+        "type": "assistant",
+        "message": {"id": "msg_1", "role": "assistant", "content": [call]},
+    }
     path = tmp_path / "0c5f2f0e-0000-4000-8000-000000000001.jsonl"
     write(path, lines)
     with backstory.open(":memory:") as store:

@@ -15,7 +15,9 @@ TOLD = "look into it"
 class Wild:
     """Records, each hanging somewhere."""
 
-    def __init__(self, random, *, length=24, session=SESSION, agent=None, damage=True, spawns=False):
+    def __init__(
+        self, random, *, length=24, session=SESSION, agent=None, damage=True, spawns=False
+    ):
         self.random = random
         self.session, self.agent = session, agent
         self.records = []
@@ -109,7 +111,12 @@ class Wild:
             return
         number = self.blocks[id] = self.blocks.get(id, 0) + 1
         call = f"toolu_{number}_{self.number()}"
-        given = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": self.said("c")}}
+        given = {
+            "type": "tool_use",
+            "id": call,
+            "name": "Bash",
+            "input": {"command": self.said("c")},
+        }
         self.open.append((call, self.block(id, given)))
 
     def block(self, id, block):
@@ -133,9 +140,16 @@ class Wild:
             case 0:
                 self.add("system", subtype="turn_duration")
             case 1:
-                self.add("user", message={"role": "user", "content": "<command-name>/exit</command-name>"})
+                self.add(
+                    "user",
+                    message={"role": "user", "content": "<command-name>/exit</command-name>"},
+                )
             case 2:
-                queued = {"type": "queued_command", "prompt": self.said("q"), "commandMode": "prompt"}
+                queued = {
+                    "type": "queued_command",
+                    "prompt": self.said("q"),
+                    "commandMode": "prompt",
+                }
                 self.add("attachment", attachment=queued)
             case 3:
                 spoken = {"role": "assistant", "model": "<synthetic>", "content": self.said("s")}
@@ -171,6 +185,8 @@ class Wild:
             case 1:
                 self.add("progress", parent=None, data={"type": "hook_progress"})
             case _ if self.lines:
-                self.records.append({"type": "last-prompt", "leafUuid": self.random.choice(self.lines)})
+                self.records.append(
+                    {"type": "last-prompt", "leafUuid": self.random.choice(self.lines)}
+                )
                 if self.random.random() < 0.3:
                     self.lines.append(self.random.choice(self.lines))

@@ -40,9 +40,16 @@ class Codex:
         self.clock = Clock(story.random)
         self.ordinals = ordinals
         self.lines = []
-        meta = {"id": THREAD, "timestamp": self.clock(), "cwd": "/w", "originator": "tests", "source": "cli"}
+        meta = {
+            "id": THREAD,
+            "timestamp": self.clock(),
+            "cwd": "/w",
+            "originator": "tests",
+            "source": "cli",
+        }
         self.add(
-            "session_meta", meta | {"cli_version": "0.140.0", "base_instructions": {"text": "Be Codex."}}
+            "session_meta",
+            meta | {"cli_version": "0.140.0", "base_instructions": {"text": "Be Codex."}},
         )
         before = None
         for turn in story.turns:
@@ -63,7 +70,10 @@ class Codex:
 
     def turn(self, turn):
         if turn.kind == "compaction":
-            history = [self.user(turn.text), *(item for kept in turn.kept for item in self.items(kept))]
+            history = [
+                self.user(turn.text),
+                *(item for kept in turn.kept for item in self.items(kept)),
+            ]
             self.add("compacted", {"message": "", "replacement_history": history})
             return
         if turn.kind == "prompt":
@@ -72,11 +82,16 @@ class Codex:
             self.add("response_item", item)
             if self.random.random() < 0.3:
                 self.add(
-                    "event_msg", {"type": "token_count", "info": {"last_token_usage": {"input_tokens": 5}}}
+                    "event_msg",
+                    {"type": "token_count", "info": {"last_token_usage": {"input_tokens": 5}}},
                 )
 
     def user(self, text):
-        return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+        return {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": text}],
+        }
 
     def items(self, turn):
         if turn.kind == "prompt":
@@ -89,10 +104,14 @@ class Codex:
             found.append({"type": "message", "role": "assistant", "content": content})
         for call in turn.calls:
             given = json.dumps(call.arguments)
-            found.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": given})
+            found.append(
+                {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": given}
+            )
         for call in turn.calls:
             if call.output is not None:
-                found.append({"type": "function_call_output", "call_id": call.id, "output": call.output})
+                found.append(
+                    {"type": "function_call_output", "call_id": call.id, "output": call.output}
+                )
         return found
 
 
@@ -111,7 +130,13 @@ class Pi:
         self.random = story.random
         self.clock = Clock(story.random)
         self.lines = [
-            {"type": "session", "version": 3, "id": "pi-session", "timestamp": self.clock(), "cwd": "/w"}
+            {
+                "type": "session",
+                "version": 3,
+                "id": "pi-session",
+                "timestamp": self.clock(),
+                "cwd": "/w",
+            }
         ]
         self.last = {None: None}
         self.first = {}
@@ -141,7 +166,9 @@ class Pi:
                 self.add("model_change", provider="anthropic", modelId="claude-x")
             return
         content = (
-            [{"type": "thinking", "thinking": turn.thought, "thinkingSignature": "s"}] if turn.thought else []
+            [{"type": "thinking", "thinking": turn.thought, "thinkingSignature": "s"}]
+            if turn.thought
+            else []
         )
         content += [{"type": "text", "text": turn.text}] if turn.text else []
         for call in turn.calls:
@@ -151,11 +178,15 @@ class Pi:
         api = self.random.choice(
             ["anthropic-messages", "openai-completions", "google-generative-ai", "other"]
         )
-        self.message(role="assistant", content=content, api=api, provider="x", model="m", stopReason="stop")
+        self.message(
+            role="assistant", content=content, api=api, provider="x", model="m", stopReason="stop"
+        )
         for call in self.random.sample(turn.calls, len(turn.calls)):
             if call.output is not None:
                 output = [{"type": "text", "text": call.output}]
-                self.message(role="toolResult", toolCallId=call.id, content=output, isError=call.error)
+                self.message(
+                    role="toolResult", toolCallId=call.id, content=output, isError=call.error
+                )
 
 
 def write_pi(story):
@@ -171,7 +202,12 @@ class Gemini:
     def __init__(self, story):
         self.random = story.random
         self.clock = Clock(story.random)
-        meta = {"sessionId": "gemini-session", "projectHash": "ab", "startTime": self.clock(), "kind": "main"}
+        meta = {
+            "sessionId": "gemini-session",
+            "projectHash": "ab",
+            "startTime": self.clock(),
+            "kind": "main",
+        }
         self.lines = [meta]
         self.written = {}
         before = None
@@ -187,7 +223,12 @@ class Gemini:
 
     def turn(self, turn):
         if turn.kind == "compaction":
-            summary = {"id": self.id(turn), "timestamp": self.clock(), "type": "user", "content": turn.text}
+            summary = {
+                "id": self.id(turn),
+                "timestamp": self.clock(),
+                "type": "user",
+                "content": turn.text,
+            }
             messages = [summary, *(self.written[id(kept)] for kept in turn.kept)]
             self.lines.append({"$set": {"messages": messages, "lastUpdated": self.clock()}})
             return
@@ -196,10 +237,17 @@ class Gemini:
             message |= {"type": "user", "content": [{"text": turn.text}]}
         else:
             thoughts = [{"subject": "Plan", "description": turn.thought}] if turn.thought else []
-            message |= {"type": "gemini", "content": turn.text, "thoughts": thoughts, "model": "gemini-x"}
+            message |= {
+                "type": "gemini",
+                "content": turn.text,
+                "thoughts": thoughts,
+                "model": "gemini-x",
+            }
             calls = [self.call(call) for call in turn.calls]
             if calls and self.random.random() < 0.5:
-                self.lines.append(message | {"toolCalls": [call | {"result": None} for call in calls]})
+                self.lines.append(
+                    message | {"toolCalls": [call | {"result": None} for call in calls]}
+                )
             message |= {"toolCalls": calls}
         self.written[id(turn)] = message
         self.lines.append(message)

@@ -29,7 +29,12 @@ class Writer:
     def add(self, type_, parent, **fields):
         uuid = self.uuid()
         record = {"parentUuid": parent, "type": type_, "uuid": uuid, "timestamp": self.time()}
-        common = {"isSidechain": False, "sessionId": self.session, "version": "2.1.0", "cwd": "/project"}
+        common = {
+            "isSidechain": False,
+            "sessionId": self.session,
+            "version": "2.1.0",
+            "cwd": "/project",
+        }
         self.records.append(record | common | fields)
         return uuid
 
@@ -47,7 +52,11 @@ class Writer:
         self.last[id(turn)] = uuid
 
     def answer(self, turn, parent):
-        blocks = [{"type": "thinking", "thinking": turn.thought, "signature": "c2ln"}] if turn.thought else []
+        blocks = (
+            [{"type": "thinking", "thinking": turn.thought, "signature": "c2ln"}]
+            if turn.thought
+            else []
+        )
         if turn.text and self.random.random() < 0.3:  # some models begin with a blank block
             blocks.insert(0, {"type": "text", "text": "\n\n"})
         blocks += [{"type": "text", "text": turn.text}] if turn.text else []
@@ -86,7 +95,9 @@ class Writer:
             return None
         block = {"type": "tool_result", "tool_use_id": call.id, "content": call.output}
         block |= {"is_error": True} if call.error else self.random.choice([{}, {"is_error": False}])
-        uuid = self.add("user", parent, message={"role": "user", "content": [block]}, toolUseResult={"x": 1})
+        uuid = self.add(
+            "user", parent, message={"role": "user", "content": [block]}, toolUseResult={"x": 1}
+        )
         self.uuids[id(turn)].append(uuid)
         return uuid
 

@@ -56,7 +56,12 @@ def chatgpt(turns, folder):
     last = {None: "root"}
 
     def node(id, parent, number, role, content, recipient="all"):
-        message = {"id": id, "author": {"role": role}, "create_time": START + number, "recipient": recipient}
+        message = {
+            "id": id,
+            "author": {"role": role},
+            "create_time": START + number,
+            "recipient": recipient,
+        }
         mapping[id] = {"id": id, "parent": parent, "message": message | {"content": content}}
         return id
 
@@ -81,10 +86,14 @@ def claude_ai(turns, folder):
     for turn in turns:
         blocks = [{"type": "text", "text": turn.text}] if turn.text or not turn.calls else []
         for call in turn.calls:
-            blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments})
+            blocks.append(
+                {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+            )
         for call in turn.calls:
             if call.output is not None:
-                blocks.append({"type": "tool_result", "tool_use_id": call.id, "content": call.output})
+                blocks.append(
+                    {"type": "tool_result", "tool_use_id": call.id, "content": call.output}
+                )
         parent = f"m{turn.parent.number}" if turn.parent else "00000000-0000-4000-8000-000000000000"
         sender = "human" if turn.kind == "prompt" else "assistant"
         named = {"uuid": f"m{turn.number}", "parent_message_uuid": parent, "sender": sender}
@@ -105,7 +114,12 @@ def _opencode_parts(turn):
         if call.output is not None:
             said = {"error": call.output} if call.error else {"output": call.output}
             state |= {"status": "error" if call.error else "completed"} | said
-        part = {"id": f"prt_{turn.number:04}_{number}", "type": "tool", "callID": call.id, "tool": call.name}
+        part = {
+            "id": f"prt_{turn.number:04}_{number}",
+            "type": "tool",
+            "callID": call.id,
+            "tool": call.name,
+        }
         yield part | {"state": state}
 
 
@@ -128,7 +142,9 @@ def _opencode_messages(turns):
 
 def opencode(turns, folder):
     messages = [{"info": info, "parts": parts} for info, parts in _opencode_messages(turns)]
-    return document(folder / "export.json", {"info": {"id": "ses_1", "title": "Chat"}, "messages": messages})
+    return document(
+        folder / "export.json", {"info": {"id": "ses_1", "title": "Chat"}, "messages": messages}
+    )
 
 
 def opencode_database(turns, folder):
@@ -161,7 +177,13 @@ def goose(turns, folder):
         hidden = bool(cuts) and turn.number < cuts[-1].number
         seen = {"agentVisible": not hidden, "userVisible": turn.kind != "compaction"}
         for role, content in _goose_messages(turn):
-            values = (f"m{turn.number}{role[0]}", "s", role, json.dumps(content), START + turn.number)
+            values = (
+                f"m{turn.number}{role[0]}",
+                "s",
+                role,
+                json.dumps(content),
+                START + turn.number,
+            )
             rows(base, "messages", [(None, *values, json.dumps(seen))])
     return saved(base, path)
 
@@ -172,12 +194,20 @@ def _goose_messages(turn):
         yield "user", text
         return
     asked = [
-        {"type": "toolRequest", "id": c.id, "toolCall": {"value": {"name": c.name, "arguments": c.arguments}}}
+        {
+            "type": "toolRequest",
+            "id": c.id,
+            "toolCall": {"value": {"name": c.name, "arguments": c.arguments}},
+        }
         for c in turn.calls
     ]
     yield "assistant", text + asked
     answered = [
-        {"type": "toolResponse", "id": c.id, "toolResult": {"value": [{"type": "text", "text": c.output}]}}
+        {
+            "type": "toolResponse",
+            "id": c.id,
+            "toolResult": {"value": [{"type": "text", "text": c.output}]},
+        }
         for c in turn.calls
         if c.output is not None
     ]
@@ -208,7 +238,8 @@ def _crush_messages(turn):
         yield f"m{turn.number}", "user", text
         return
     calls = [
-        ("tool_call", {"id": c.id, "name": c.name, "input": json.dumps(c.arguments)}) for c in turn.calls
+        ("tool_call", {"id": c.id, "name": c.name, "input": json.dumps(c.arguments)})
+        for c in turn.calls
     ]
     yield f"m{turn.number}", "assistant", [*text, *calls, ("finish", {"reason": "end_turn"})]
     done = [
@@ -248,12 +279,20 @@ def llm(turns, folder):
 def _llm_messages(turn):
     text = [("text", turn.text, None)] if turn.text or not turn.calls else []
     asked = [
-        ("tool_call", None, json.dumps({"tool_call_id": c.id, "name": c.name, "arguments": c.arguments}))
+        (
+            "tool_call",
+            None,
+            json.dumps({"tool_call_id": c.id, "name": c.name, "arguments": c.arguments}),
+        )
         for c in turn.calls
     ]
     yield "user" if turn.kind == "prompt" else "assistant", text + asked
     done = [
-        ("tool_result", None, json.dumps({"tool_call_id": c.id, "name": c.name, "output": c.output}))
+        (
+            "tool_result",
+            None,
+            json.dumps({"tool_call_id": c.id, "name": c.name, "output": c.output}),
+        )
         for c in turn.calls
         if c.output is not None
     ]
@@ -265,8 +304,12 @@ def _chat(turns):
     for turn in turns:
         message = {"role": "user" if turn.kind == "prompt" else "assistant", "content": turn.text}
         if turn.calls:
-            given = [(c.id, {"name": c.name, "arguments": json.dumps(c.arguments)}) for c in turn.calls]
-            message["tool_calls"] = [{"id": id, "type": "function", "function": f} for id, f in given]
+            given = [
+                (c.id, {"name": c.name, "arguments": json.dumps(c.arguments)}) for c in turn.calls
+            ]
+            message["tool_calls"] = [
+                {"id": id, "type": "function", "function": f} for id, f in given
+            ]
         yield message
         for call in turn.calls:
             if call.output is not None:
@@ -281,7 +324,9 @@ def openai_chat(turns, folder):
 
 def swe_agent(turns, folder):
     path = folder / "run.traj"
-    return document(path, {"history": list(_chat(turns)), "trajectory": [], "info": {}, "environment": "x"})
+    return document(
+        path, {"history": list(_chat(turns)), "trajectory": [], "info": {}, "environment": "x"}
+    )
 
 
 def atif(turns, folder):
@@ -291,12 +336,19 @@ def atif(turns, folder):
         step["source"] = "user" if turn.kind == "prompt" else "agent"
         if turn.calls:
             step["tool_calls"] = [
-                {"tool_call_id": c.id, "function_name": c.name, "arguments": c.arguments} for c in turn.calls
+                {"tool_call_id": c.id, "function_name": c.name, "arguments": c.arguments}
+                for c in turn.calls
             ]
             found = [c for c in turn.calls if c.output is not None]
-            step["observation"] = {"results": [{"source_call_id": c.id, "content": c.output} for c in found]}
+            step["observation"] = {
+                "results": [{"source_call_id": c.id, "content": c.output} for c in found]
+            }
         steps.append(step)
-    head = {"schema_version": "ATIF-v1.6", "session_id": "s", "agent": {"name": "a", "version": "1"}}
+    head = {
+        "schema_version": "ATIF-v1.6",
+        "session_id": "s",
+        "agent": {"name": "a", "version": "1"},
+    }
     return document(folder / "trajectory.json", head | {"steps": steps})
 
 

@@ -59,7 +59,10 @@ class Client:
             "client": ("127.0.0.1", 50_000),
             "scheme": "http",
             "http_version": "1.1",
-            "state": {"write": False, "user": None},  # what is behind the guard finds; the guard sets its own
+            "state": {
+                "write": False,
+                "user": None,
+            },  # what is behind the guard finds; the guard sets its own
         }
         sent, gone = [], asyncio.Event()
         bodies = [{"type": "http.request", "body": content, "more_body": False}]

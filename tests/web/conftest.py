@@ -53,7 +53,9 @@ def show(browser):
             context_options = {name: options.pop(name) for name in CONTEXT & options.keys()}
             site = site or stack.enter_context(served(store, **options))
             width, height = viewport
-            context = browser.new_context(viewport={"width": width, "height": height}, **context_options)
+            context = browser.new_context(
+                viewport={"width": width, "height": height}, **context_options
+            )
             context.set_default_timeout(20_000)
             stack.callback(context.close)
             screen = Screen(context.new_page(), site, store)

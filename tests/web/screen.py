@@ -22,7 +22,9 @@ class Screen:
             self.problems.append(text)
 
     def check_quiet(self):
-        left = [text for text in self.problems if not any(re.search(one, text) for one in self.expected)]
+        left = [
+            text for text in self.problems if not any(re.search(one, text) for one in self.expected)
+        ]
         assert not left, left
         assert not self.dialogs
         assert all(url.startswith((self.base, "blob:", "data:")) for url in self.asked), self.asked

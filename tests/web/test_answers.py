@@ -59,7 +59,10 @@ def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
         return []
 
     async def asked(client, path):
-        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"", "more_body": False}]
+        messages = [
+            {"type": "http.disconnect"},
+            {"type": "http.request", "body": b"", "more_body": False},
+        ]
 
         async def receive():
             if len(messages) == 1:
@@ -73,7 +76,13 @@ def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
             sent.append(message)
 
         headers = [(b"host", HOST.encode()), (b"authorization", f"Bearer {KEY}".encode())]
-        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"q=x", "headers": headers}
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "query_string": b"q=x",
+            "headers": headers,
+        }
         await client.app({**scope, "server": ("127.0.0.1", PORT)}, receive, send)
         return sent[0]["status"]
 
@@ -82,12 +91,16 @@ def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
         main.extend([("user", "text")] * 5_000)
         monkeypatch.setattr(type(main), "events", events)
         with ThreadPoolExecutor(1) as pool:
-            status = pool.submit(lambda: asyncio.run(asked(Client(store), f"/api/agents/{main.id}/find")))
+            status = pool.submit(
+                lambda: asyncio.run(asked(Client(store), f"/api/agents/{main.id}/find"))
+            )
             assert status.result() == 499
     assert pages == [0]
 
 
-def test_a_stream_of_a_store_that_does_not_answer_ends_quietly_and_the_next_one_works(filled, monkeypatch):
+def test_a_stream_of_a_store_that_does_not_answer_ends_quietly_and_the_next_one_works(
+    filled, monkeypatch
+):
     def heads():
         raise Busy("the store is busy")
 

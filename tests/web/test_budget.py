@@ -83,7 +83,9 @@ def test_the_first_view_takes_20_requests_and_120_kilobytes(show, usual):
     screen = show(usual, "/static/icon.svg")
     screen.asked.clear()
     sizes = []
-    screen.page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))
+    screen.page.on(
+        "response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0)))
+    )
     screen.open().ready()
     screen(".status.on").wait_for()
     assert len(screen.asked) <= 20, "\n".join(screen.asked)

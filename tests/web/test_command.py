@@ -53,7 +53,9 @@ def start(store_url):
 def get(address, path, **headers):
     base, _, key = address.partition("#key=")
     origin = re.match(r"http://[^/]+", base)[0]
-    request = urllib.request.Request(origin + path, headers={"authorization": f"Bearer {key}", **headers})
+    request = urllib.request.Request(
+        origin + path, headers={"authorization": f"Bearer {key}", **headers}
+    )
     return urllib.request.urlopen(request)
 
 
@@ -66,7 +68,9 @@ def answers(address):
 
 def test_it_prints_the_address_of_the_position_and_says_what_it_may_do(start):
     process, address = start("main@2", "--port", "0")
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/s/[0-9a-f-]{36}/a/[0-9a-f-]{36}@2#key=\S{32}", address)
+    assert re.fullmatch(
+        r"http://127\.0\.0\.1:\d+/s/[0-9a-f-]{36}/a/[0-9a-f-]{36}@2#key=\S{32}", address
+    )
     wait_until(lambda: answers(address))
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1]
@@ -74,7 +78,9 @@ def test_it_prints_the_address_of_the_position_and_says_what_it_may_do(start):
     assert address.partition("#key=")[2] not in said
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere"
+)
 def test_a_store_that_may_not_be_written_is_shown(start, store_url):
     os.chmod(store_url, 0o444)
     _, address = start("--port", "0")

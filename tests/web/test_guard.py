@@ -36,7 +36,13 @@ OTHER = "http://evil.example"
         (405, {"method": "PUT"}),
         (405, {"method": "OPTIONS"}),
         (415, {"method": "POST"}),
-        (415, {"method": "POST", "headers": [("content-type", "text/plain"), ("content-length", "2")]}),
+        (
+            415,
+            {
+                "method": "POST",
+                "headers": [("content-type", "text/plain"), ("content-length", "2")],
+            },
+        ),
         (413, {"method": "POST", "headers": [("content-type", "application/json")]}),
     ],
 )
@@ -81,7 +87,11 @@ def test_every_answer_carries_the_policy_and_grants_nothing_to_others(filled, pa
     assert policy.startswith("sandbox; ") == path.startswith("/api/")
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
-    assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
+    assert (
+        headers["cross-origin-opener-policy"]
+        == headers["cross-origin-resource-policy"]
+        == "same-origin"
+    )
     assert "no-store" in headers["cache-control"]
     assert not [name for name in headers if name.startswith("access-control")]
     assert "set-cookie" not in headers

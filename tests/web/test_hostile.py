@@ -59,7 +59,9 @@ def test_the_browser_refuses_markup_scripts_styles_and_evaluation(show, filled, 
     screen.expected = [".*"]
     outcome = screen.page.evaluate(LATER.replace("ATTEMPT", ATTEMPTS[attempt]))
     assert screen.page.evaluate(LOOK) == [None, 0, False]
-    assert (outcome == "went through") == (attempt == "style")  # a style is refused without an error
+    assert (outcome == "went through") == (
+        attempt == "style"
+    )  # a style is refused without an error
 
 
 def test_a_foreign_image_is_not_even_asked_for(show, filled):
@@ -129,12 +131,16 @@ def test_a_page_of_another_port_reads_nothing_and_writes_nothing(browser, filled
         page.close()
 
 
-def test_the_launch_code_works_once_and_the_key_stays_out_of_addresses_and_the_history(browser, filled):
+def test_the_launch_code_works_once_and_the_key_stays_out_of_addresses_and_the_history(
+    browser, filled
+):
     with served(filled) as site:
         context = browser.new_context()
         page = context.new_page()
         asked = []
-        page.on("request", lambda request: asked.append((request.url, request.headers.get("referer"))))
+        page.on(
+            "request", lambda request: asked.append((request.url, request.headers.get("referer")))
+        )
         page.goto(site.launch_address)
         page.locator(".sessions tbody tr").first.wait_for()
         key = site.address.partition("#key=")[2]

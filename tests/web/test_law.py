@@ -11,7 +11,9 @@ from tools.site import served
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["user", "assistant", "mark", "note", "clear", "rewind", "jump", "odd", "fork"]),
+        st.sampled_from(
+            ["user", "assistant", "mark", "note", "clear", "rewind", "jump", "odd", "fork"]
+        ),
         st.integers(0, 40),
     ),
     max_size=40,
@@ -53,7 +55,9 @@ def expected(agent):
     found = []
     for at in range(agent.head + 1):
         messages = agent.context(at).messages
-        sizes = (len((e.content or "").encode()) + len((e.data_json or "").encode()) for e in messages)
+        sizes = (
+            len((e.content or "").encode()) + len((e.data_json or "").encode()) for e in messages
+        )
         left = [left_by(agent.explain(seq, at=at)) for seq in range(1, at + 1)]
         found.append(
             {
@@ -136,7 +140,9 @@ def test_sizes_by_kind_are_those_of_the_context_on_a_log_longer_than_a_block_of_
     with backstory.open(":memory:") as store, served(store) as site:
         main = store.start("main", system="Be careful.")
         for n in range(70):
-            main.extend([("user", "ask" * n or "-"), ("assistant", "said" * (n % 7 + 1)), ("mark", None)])
+            main.extend(
+                [("user", "ask" * n or "-"), ("assistant", "said" * (n % 7 + 1)), ("mark", None)]
+            )
             if n % 9 == 8:
                 main.rewind()
             if n == 40:

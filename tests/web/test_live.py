@@ -41,7 +41,11 @@ def test_while_a_person_reads_nothing_moves_and_a_counter_counts(show):
         screen.page.mouse.wheel(0, -2000)
         screen("button.status").filter(has_text="follow").wait_for()
         screen("#row-200 .text:not(:empty)").wait_for()
-        looks = screen(".rows").bounding_box(), screen(".row").first.bounding_box(), screen.texts(".row")
+        looks = (
+            screen(".rows").bounding_box(),
+            screen(".row").first.bounding_box(),
+            screen.texts(".row"),
+        )
         pane = screen(".pane").evaluate("element => element.scrollTop")
         for n in range(5):
             main.extend([("user", f"new {n}-{m}") for m in range(100)])

@@ -37,11 +37,17 @@ def test_pages_of_an_outline_are_the_whole_outline(filled, long, limit):
     head = 0
     while head < long.head:
         page = as_json(outline_json(filled, long, head, limit))
-        assert (page["after"], page["head"], page["last"]) == (head, min(head + limit, long.head), long.head)
+        assert (page["after"], page["head"], page["last"]) == (
+            head,
+            min(head + limit, long.head),
+            long.head,
+        )
         head = page["head"]
         kinds += page["kinds"]
         sizes += page["bytes"]
-        page["times"][0] -= sum(times)  # the first time of a page is a moment, the others are differences
+        page["times"][0] -= sum(
+            times
+        )  # the first time of a page is a moment, the others are differences
         times += page["times"]
         for name in PAIRS:
             found[name] += page[name]

@@ -14,7 +14,9 @@ from tests.web.conftest import fill
 def compacted(store):
     main = fill(store)
     main.describe(title="Two files", cwd="/home/ada/project", model="m-1")
-    main.assistant("Yes.", data={"model": "m-1", "usage": {"input": 1200, "output": 30, "cost": 0.25}})
+    main.assistant(
+        "Yes.", data={"model": "m-1", "usage": {"input": 1200, "output": 30, "cost": 0.25}}
+    )
     main.compact("There are two files.", keep=1)
     return main
 
@@ -26,7 +28,15 @@ def test_the_overview_lists_moves_marks_folder_models_and_cost(show):
         screen.press("o")
         screen(".overview").get_by_text("1,200").wait_for()  # what the models took comes last
         text = screen(".overview").inner_text()
-        for words in ("/home/ada/project", "Two files", "m-1", "1,200", "$0.25", "back to 5", "compaction"):
+        for words in (
+            "/home/ada/project",
+            "Two files",
+            "m-1",
+            "1,200",
+            "$0.25",
+            "back to 5",
+            "compaction",
+        ):
             assert words in text, words
         screen(".overview a").filter(has_text="9").first.click()
         screen.at("main@9")
@@ -70,12 +80,18 @@ def prices(monkeypatch):
         ({"model": "unheard of", "usage": {"input": 400_000}}, 0.0, False),
         ({"usage": {"input": 400_000}}, 0.0, False),
         ({"model": "listed"}, 0.0, False),
-        ({"model": "listed", "usage": {"input": -5, "output": True, "cost": float("inf")}}, 0.0, False),
+        (
+            {"model": "listed", "usage": {"input": -5, "output": True, "cost": float("inf")}},
+            0.0,
+            False,
+        ),
         ({"model": "listed", "usage": {"cost": -1, "cached": "many"}}, 0.0, False),
     ],
 )
 @pytest.mark.usefixtures("prices")
-def test_a_cost_that_the_log_does_not_say_is_estimated_where_the_price_is_known(data, cost, is_estimate):
+def test_a_cost_that_the_log_does_not_say_is_estimated_where_the_price_is_known(
+    data, cost, is_estimate
+):
     found = spent(data)
     assert found is not None
     assert (found.cost, found.is_estimate) == (cost, is_estimate)
@@ -96,9 +112,21 @@ def test_an_estimated_cost_says_that_it_is_one(show, filled):
 @pytest.mark.parametrize(
     ("usage", "read", "cached"),
     [
-        ({"input_tokens": 3, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 50}, 253, 200),
-        ({"input": 3, "cache_read": 200, "cache_write": 50}, 253, 200),  # as importers write Anthropic's
-        ({"input": 3, "cache_read": 200}, 203, 200),  # nothing was written: importers leave out what is 0
+        (
+            {"input_tokens": 3, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 50},
+            253,
+            200,
+        ),
+        (
+            {"input": 3, "cache_read": 200, "cache_write": 50},
+            253,
+            200,
+        ),  # as importers write Anthropic's
+        (
+            {"input": 3, "cache_read": 200},
+            203,
+            200,
+        ),  # nothing was written: importers leave out what is 0
         ({"inputTokens": 3, "cacheReadInputTokens": 200}, 203, 200),
         ({"input": 300, "cache_read": 200}, 300, 200),  # as importers write OpenAI's
         ({"promptTokenCount": 300, "cachedContentTokenCount": 200}, 300, 200),
@@ -107,7 +135,9 @@ def test_an_estimated_cost_says_that_it_is_one(show, filled):
         ({"input_tokens": 300, "input_tokens_details": {"cached_tokens": 200}}, 300, 200),
     ],
 )
-def test_what_was_read_includes_what_came_from_the_cache_however_a_service_counts(usage, read, cached):
+def test_what_was_read_includes_what_came_from_the_cache_however_a_service_counts(
+    usage, read, cached
+):
     found = spent({"model": "m", "usage": usage})
     assert found is not None
     assert (found.read, found.cached) == (read, cached)
@@ -122,7 +152,9 @@ def test_a_compaction_shows_its_summary_and_what_it_dropped(show):
         screen(".detail .body").filter(has_text="There are two files.").wait_for()
         screen.row(2).filter(has_text=f"left behind by the compaction at {clear}").wait_for()
         screen.press("1", "g")
-        screen(f".message[data-seq='{summary.seq}'] .badge").filter(has_text="summary of").wait_for()
+        screen(f".message[data-seq='{summary.seq}'] .badge").filter(
+            has_text="summary of"
+        ).wait_for()
         screen(".message button").filter(has_text="What was dropped").click()
         screen(".side.theirs").filter(has_text="Which Python files are here?").wait_for()
 
@@ -133,7 +165,9 @@ def test_a_compaction_of_another_tool_says_what_it_dropped_too(show):
         main.clear()
         main.user("Until now: two files.", data={"compaction": True})  # as importers write it
         screen = show(store).ready()
-        screen.row(11).filter(has_text="what came before is replaced by the summary at 12").wait_for()
+        screen.row(11).filter(
+            has_text="what came before is replaced by the summary at 12"
+        ).wait_for()
         screen(".message[data-seq='12'] .badge").filter(has_text="summary of 7 messages").wait_for()
         screen(".message button").filter(has_text="What was dropped").click()
         screen(".side.theirs").filter(has_text="Which Python files are here?").wait_for()
@@ -235,7 +269,9 @@ def test_a_session_shows_how_its_context_grew_and_shrank(show, filled):
     screen = show(filled, "/")
     screen(".spark polygon").first.wait_for()
     curve = Client(filled)(f"/api/sessions/{main.session}/curve").json["curve"]
-    sizes = [sum(row.size for row in main.outline() if row.seq in live(main, at)) for at in range(11)]
+    sizes = [
+        sum(row.size for row in main.outline() if row.seq in live(main, at)) for at in range(11)
+    ]
     assert curve == sizes
 
 

@@ -62,7 +62,10 @@ def test_explain_preview_tokens_marks_and_diff_are_those_of_the_command_line(fil
     api = f"/api/agents/{main.id}"
     assert client(f"{api}/explain/6").json == explanation_json(main.explain(6))
     assert client(f"{api}/tokens").json.items() >= tokens_json(main.conversation().tokens()).items()
-    assert client(f"{api}/preview?move=clear").json.items() >= preview_json(main.preview("clear")).items()
+    assert (
+        client(f"{api}/preview?move=clear").json.items()
+        >= preview_json(main.preview("clear")).items()
+    )
     from backstory.log.diff import compare
 
     sides = [[e for e in one.context().messages if e.kind in SPOKEN] for one in (main, idea)]
@@ -70,14 +73,18 @@ def test_explain_preview_tokens_marks_and_diff_are_those_of_the_command_line(fil
     assert found.items() >= comparison_json(compare(*sides)).items()
     assert found["parted"] == 4
     agents = client(f"/api/sessions/{main.session}/agents").json["agents"]
-    assert [one["marks"] for one in agents if one["name"] == "main"] == [[{"seq": 5, "label": "two files"}]]
+    assert [one["marks"] for one in agents if one["name"] == "main"] == [
+        [{"seq": 5, "label": "two files"}]
+    ]
 
 
 @pytest.mark.parametrize(
     ("agent", "at", "look"),
     [("main", 2, ""), ("main", 6, ""), ("idea", 3, ""), ("idea", 5, ""), ("reviewer", 1, "")],
 )
-def test_a_link_opens_a_live_dead_inherited_forked_or_spawned_position(show, filled, agent, at, look):
+def test_a_link_opens_a_live_dead_inherited_forked_or_spawned_position(
+    show, filled, agent, at, look
+):
     one = filled.agent(agent)
     screen = show(filled, f"/s/{one.session}/a/{one.id}@{at}?pane=event")
     screen.at(f"{agent}@{at}")
@@ -221,10 +228,14 @@ def test_search_finds_dead_events_phrases_and_beginnings(show, filled):
         screen.at(place)
 
 
-def test_search_shows_what_an_index_that_is_behind_has_and_says_how_far_it_is(monkeypatch, show, tmp_path):
+def test_search_shows_what_an_index_that_is_behind_has_and_says_how_far_it_is(
+    monkeypatch, show, tmp_path
+):
     monkeypatch.setattr("backstory.maintenance.search.AT_ONCE", 3)
     indexing = threading.Event()
-    monkeypatch.setattr("backstory.maintenance.search.catch_up_soon", lambda backend: indexing.set())
+    monkeypatch.setattr(
+        "backstory.maintenance.search.catch_up_soon", lambda backend: indexing.set()
+    )
     with backstory.open(tmp_path / "history.db") as store:
         main = fill(store)
         store.search("files", wait=True)
@@ -232,12 +243,16 @@ def test_search_shows_what_an_index_that_is_behind_has_and_says_how_far_it_is(mo
         screen = show(store).ready()
         screen.press("/")
         screen(".search-box input").fill("files")
-        screen(".search-box [role=status]").filter(has_text="The index has 12 of 17 events").wait_for()
+        screen(".search-box [role=status]").filter(
+            has_text="The index has 12 of 17 events"
+        ).wait_for()
         assert indexing.is_set()
         assert screen(".result .snippet").count() == 3
         store.search("files", wait=True)
         screen(".result").filter(has_text="More files 4.").wait_for()
-        screen(".search-box [role=status]").filter(has_text="The index has").wait_for(state="detached")
+        screen(".search-box [role=status]").filter(has_text="The index has").wait_for(
+            state="detached"
+        )
 
 
 def test_search_comes_in_pages(show, tmp_path):
@@ -299,10 +314,14 @@ def test_what_was_erased_says_so(show, filled):
         screen(f".message[data-seq='{seq}']").filter(has_text="(erased: a secret)").wait_for()
 
 
-def test_no_answer_is_kept_so_that_what_is_erased_is_gone_when_the_page_is_opened_again(show, filled):
+def test_no_answer_is_kept_so_that_what_is_erased_is_gone_when_the_page_is_opened_again(
+    show, filled
+):
     main = filled.agent("main")
     client = Client(filled)
-    paths = [f"/api/agents/{main.id}/{rest}" for rest in ("lines", "events?seqs=2", "request", "outline")]
+    paths = [
+        f"/api/agents/{main.id}/{rest}" for rest in ("lines", "events?seqs=2", "request", "outline")
+    ]
     answers = [client(path) for path in paths]
     assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
     screen = show(filled, f"/s/{main.session}/a/{main.id}?pane=request")
@@ -349,7 +368,9 @@ def test_leaving_the_workbench_at_once_leaves_nothing_behind_that_fails(show, fi
     assert screen.page.title() == "backstory"
 
 
-@pytest.mark.parametrize("path", ["/r/%zz", "/r/%ff", "/s/x/a/y", "/s/abcd/a/0000@7", "/s/{session}/a/0000"])
+@pytest.mark.parametrize(
+    "path", ["/r/%zz", "/r/%ff", "/s/x/a/y", "/s/abcd/a/0000@7", "/s/{session}/a/0000"]
+)
 def test_an_address_of_nothing_says_so_and_shows_no_empty_workbench(show, filled, path):
     screen = show(filled, path.format(session=filled.agent("main").session), write=True)
     screen.expected.append("status of 404")
@@ -380,7 +401,9 @@ def test_a_fork_whose_root_was_deleted_is_shown_with_what_it_inherited(show, fil
     assert screen.texts(".name > span") == ["reviewer", "idea", "later"]
 
 
-def test_forks_and_sub_agents_stand_below_the_event_where_they_were_born_and_are_one_click_away(show, filled):
+def test_forks_and_sub_agents_stand_below_the_event_where_they_were_born_and_are_one_click_away(
+    show, filled
+):
     main = filled.agent("main")
     for n in range(4):
         main.fork(f"more {n}", at=4)

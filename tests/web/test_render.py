@@ -51,7 +51,11 @@ def check(tree):
     for tag, attributes, *_ in nodes(tree):
         assert tag in TAGS | {"span"}
         assert set(attributes) <= ATTRIBUTES
-        assert attributes.get("href", "https:").partition(":")[0].lower() in ("http", "https", "mailto")
+        assert attributes.get("href", "https:").partition(":")[0].lower() in (
+            "http",
+            "https",
+            "mailto",
+        )
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -88,7 +92,10 @@ def test_long_texts_are_folded_and_very_long_ones_are_left_out_until_they_are_as
         return Event.of(1, "assistant", "x" * length)
 
     assert not view(of(MOST_COLOURED))["folded"]
-    assert view(of(MOST_COLOURED + 1)) == {"tree": [["pre", {}, "x" * (MOST_COLOURED + 1)]], "folded": True}
+    assert view(of(MOST_COLOURED + 1)) == {
+        "tree": [["pre", {}, "x" * (MOST_COLOURED + 1)]],
+        "folded": True,
+    }
     assert view(of(MOST_LOADED + 1)) == {"tree": [], "folded": True, "left_out": MOST_LOADED + 1}
     assert view(of(MOST_LOADED + 1), full=True)["tree"]
 
@@ -99,7 +106,10 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 @pytest.mark.parametrize(
     ("data", "types"),
     [
-        ({"native": {"source": {"type": "base64", "media_type": "text/html", "data": PNG}}}, ["image/png"]),
+        (
+            {"native": {"source": {"type": "base64", "media_type": "text/html", "data": PNG}}},
+            ["image/png"],
+        ),
         ({"native": [{"image_url": {"url": f"data:image/png;base64,{PNG}"}}]}, ["image/png"]),
         ({"a": f"data:text/html;base64,{PNG}"}, []),
         ({"a": "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9YWxlcnQoMSk+PC9zdmc+PC9zdmc+"}, []),

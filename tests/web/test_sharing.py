@@ -23,7 +23,9 @@ LOGIN = "x-login"  # what stands for a log-in here: the browser sends it with ev
 @contextmanager
 def running(application):
     """An ASGI application on a free port."""
-    config = uvicorn.Config(application, port=0, log_level="error", timeout_graceful_shutdown=1, ws="none")
+    config = uvicorn.Config(
+        application, port=0, log_level="error", timeout_graceful_shutdown=1, ws="none"
+    )
     server = uvicorn.Server(config)
     sockets = [config.bind_socket()]
     sockets[0].listen()
@@ -44,7 +46,9 @@ class Authenticating(BaseHTTPRequestHandler):
 
     def do_GET(self):
         dropped = {"x-forwarded-user", "x-backstory-secret", "connection"}
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
+        headers = {
+            name: value for name, value in self.headers.items() if name.lower() not in dropped
+        }
         headers |= {"X-Backstory-Secret": SECRET, "X-Forwarded-User": self.headers.get(LOGIN, "")}
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         with closing(http.client.HTTPConnection("127.0.0.1", self.upstream)) as upstream:

@@ -119,7 +119,9 @@ def test_axe_finds_nothing_in_the_file(opened):
     page = opened()
     page.locator(".message .body").first.wait_for()
     page.evaluate(axe())
-    assert page.evaluate("async () => (await axe.run(document)).violations.map((one) => one.id)") == []
+    assert (
+        page.evaluate("async () => (await axe.run(document)).violations.map((one) => one.id)") == []
+    )
 
 
 def test_the_command_writes_it(tmp_path):

@@ -29,7 +29,9 @@ def test_every_file_has_the_digest_that_was_written_down():
         file.name for file in VENDOR.iterdir() if file.name != "vendor.json"
     }
     for one in listed:
-        assert hashlib.sha256((VENDOR / one["file"]).read_bytes()).hexdigest() == one["sha256"], one["file"]
+        assert hashlib.sha256((VENDOR / one["file"]).read_bytes()).hexdigest() == one["sha256"], (
+            one["file"]
+        )
 
 
 def test_every_file_is_of_a_pinned_package_with_its_licence():
@@ -58,7 +60,9 @@ def test_the_served_script_is_made_of_these_sources():
         "page.css",
     }
     for name in SHIPPED:
-        assert brotli.decompress((STATIC / f"{name}.br").read_bytes()) == (STATIC / name).read_bytes()
+        assert (
+            brotli.decompress((STATIC / f"{name}.br").read_bytes()) == (STATIC / name).read_bytes()
+        )
 
 
 def test_script_and_style_are_90_kilobytes_and_30_compressed():
@@ -74,7 +78,9 @@ def test_no_file_names_an_address_of_anyone_else_or_an_import_by_name():
         assert set(re.findall(r"https?://[\w./-]+", text)) <= NAMESPACES, file.name
         assert "sourceMappingURL" not in text
         imports = (
-            r"""\bimport\b\s*[("'{*]""" if file.name in SCRIPTS else r"""\bfrom\s*["'](?![./])[@\w/-]+["'];"""
+            r"""\bimport\b\s*[("'{*]"""
+            if file.name in SCRIPTS
+            else r"""\bfrom\s*["'](?![./])[@\w/-]+["'];"""
         )
         assert not re.findall(imports, text), file.name
 

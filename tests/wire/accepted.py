@@ -5,7 +5,9 @@ Shaped after recorded exchanges; nothing here was made by backstory's own dumpin
 
 from __future__ import annotations
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
 TOOLS = {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}]}
 
 CHAT = {
@@ -25,7 +27,11 @@ CHAT = {
                 "content": None,
                 "tool_calls": [
                     {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
-                    {"id": "b", "type": "function", "function": {"name": "f", "arguments": '{"x": [1]}'}},
+                    {
+                        "id": "b",
+                        "type": "function",
+                        "function": {"name": "f", "arguments": '{"x": [1]}'},
+                    },
                 ],
             },
             {"role": "tool", "tool_call_id": "b", "content": "2"},
@@ -39,7 +45,10 @@ CHAT = {
                 "content": [
                     {"type": "text", "text": "what is it?"},
                     {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
-                    {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}},
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": "https://example.org/a.png", "detail": "low"},
+                    },
                 ],
             }
         ]
@@ -137,7 +146,10 @@ ANTHROPIC = {
                         "type": "image",
                         "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
                     },
-                    {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+                    {
+                        "type": "image",
+                        "source": {"type": "url", "url": "https://example.org/a.png"},
+                    },
                     {"type": "text", "text": "what is it?"},
                 ],
             }
@@ -154,7 +166,10 @@ ANTHROPIC = {
                     {"type": "tool_use", "id": "a", "name": "f", "input": {}},
                 ],
             },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}],
+            },
         ]
     },
     "reasoning between": {
@@ -169,7 +184,10 @@ ANTHROPIC = {
                     {"type": "tool_use", "id": "a", "name": "f", "input": {}},
                 ],
             },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}],
+            },
         ]
     },
 }
@@ -225,7 +243,9 @@ GEMINI = {
             },
             {
                 "role": "user",
-                "parts": [{"functionResponse": {"id": "a", "name": "f", "response": {"output": "1"}}}],
+                "parts": [
+                    {"functionResponse": {"id": "a", "name": "f", "response": {"output": "1"}}}
+                ],
             },
         ]
     },
@@ -251,7 +271,13 @@ BEDROCK = {
                 "role": "user",
                 "content": [
                     {"toolResult": {"toolUseId": "a.1:x", "content": [{"text": "1"}]}},
-                    {"toolResult": {"toolUseId": "b", "content": [{"json": {}}], "status": "error"}},
+                    {
+                        "toolResult": {
+                            "toolUseId": "b",
+                            "content": [{"json": {}}],
+                            "status": "error",
+                        }
+                    },
                     {"text": "and now?"},
                 ],
             },

@@ -22,8 +22,16 @@ class Case(NamedTuple):
 
 
 def _openai(message: Body, *deltas: Body, form: Body, events: list[Any], name: str) -> Case:
-    usage = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 6}}
-    whole = {"model": "m-1", "choices": [{"message": {"role": "assistant"} | message}], "usage": usage}
+    usage = {
+        "prompt_tokens": 9,
+        "completion_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 6},
+    }
+    whole = {
+        "model": "m-1",
+        "choices": [{"message": {"role": "assistant"} | message}],
+        "usage": usage,
+    }
     chunks: list[Body] = [{"model": "m-1", "choices": [{"delta": delta}]} for delta in deltas]
     last = {"model": "m-1", "choices": [], "usage": usage}
     return Case("openai", name, whole, [*chunks, last], events, form)
@@ -35,7 +43,11 @@ def _call(id: str, arguments: str) -> Body:
 
 _REASONED = {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm, hm."}
 _DETAILS = [{"type": "reasoning.encrypted", "data": "c2Vh", "index": 0, "format": "x"}]
-_CALLED = {"role": "assistant", "content": None, "tool_calls": [_call("1", '{"a": 1}'), _call("2", "{}")]}
+_CALLED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [_call("1", '{"a": 1}'), _call("2", "{}")],
+}
 _USAGE = {"model": "m-1", "usage": {"input": 9, "output": 4, "cached": 6}}
 
 OPENAI = [
@@ -68,7 +80,11 @@ OPENAI = [
                     "native": {
                         "provider": "openai",
                         "model": "m-1",
-                        "wire": {"role": "assistant", "content": "Yes.", "reasoning_details": _DETAILS},
+                        "wire": {
+                            "role": "assistant",
+                            "content": "Yes.",
+                            "reasoning_details": _DETAILS,
+                        },
                     }
                 }
                 | _USAGE,
@@ -126,7 +142,8 @@ RESPONSES = [
             {"type": "response.output_item.done", "output_index": 0, "item": _REASONING},
             {
                 "type": "response.completed",
-                "response": _DONE | {"output": [_REASONING | {"encrypted_content": "YW5ldw=="}, _MESSAGE]},
+                "response": _DONE
+                | {"output": [_REASONING | {"encrypted_content": "YW5ldw=="}, _MESSAGE]},
             },
         ],
         [
@@ -149,7 +166,11 @@ RESPONSES = [
 
 
 _THINKING = {"type": "thinking", "thinking": "Hm, hm.", "signature": "c2ln"}
-_CITED = {"type": "text", "text": "Yes.", "citations": [{"type": "char_location", "cited_text": "x"}]}
+_CITED = {
+    "type": "text",
+    "text": "Yes.",
+    "citations": [{"type": "char_location", "cited_text": "x"}],
+}
 _USE = {"type": "tool_use", "id": "toolu_1", "name": "glob", "input": {"a": 1}}
 _BLOCKS = [_THINKING, _CITED, _USE]
 _KEPT = {"model": "m-1", "usage": {"input": 9, "output": 4, "cached": 6, "cache_written": 1}}
@@ -231,7 +252,10 @@ GEMINI = [
             "usageMetadata": _COST,
         },
         [
-            {"modelVersion": "m-1", "candidates": [{"content": {"role": "model", "parts": _PARTS[:1]}}]},
+            {
+                "modelVersion": "m-1",
+                "candidates": [{"content": {"role": "model", "parts": _PARTS[:1]}}],
+            },
             {"candidates": [{"content": {"parts": _PARTS[1:]}}], "usageMetadata": _COST},
             {"candidates": [{"finishReason": "STOP", "content": {"parts": [{}]}}]},
         ],
@@ -253,7 +277,12 @@ _CONVERSE: list[Body] = [
     {"text": "Yes."},
     {"toolUse": {"toolUseId": "t-1", "name": "glob", "input": {"a": 1}}},
 ]
-_SPENT = {"inputTokens": 2, "outputTokens": 4, "cacheReadInputTokens": 6, "cacheWriteInputTokens": 1}
+_SPENT = {
+    "inputTokens": 2,
+    "outputTokens": 4,
+    "cacheReadInputTokens": 6,
+    "cacheWriteInputTokens": 1,
+}
 _SERVED: list[Body] = [
     {"reasoningContent": {"redactedContent": "c2Vh"}},
     {
@@ -277,7 +306,9 @@ def _delta(index: int, delta: Body) -> Body:
     return {"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}}
 
 
-def _converse(name: str, blocks: list[Body], answer: list[Body], stream: list[Body], rest: list[Any]) -> Case:
+def _converse(
+    name: str, blocks: list[Body], answer: list[Body], stream: list[Body], rest: list[Any]
+) -> Case:
     native = {"provider": "bedrock", "model": "m-1", "wire": blocks}
     return Case(
         "bedrock",

@@ -9,4 +9,11 @@ def png(width, height):
 
 def wav(length):
     rate = 16_000
-    return b"RIFF" + bytes(4) + b"WAVEfmt " + bytes(12) + struct.pack("<I", rate) + bytes(length * rate - 32)
+    return (
+        b"RIFF"
+        + bytes(4)
+        + b"WAVEfmt "
+        + bytes(12)
+        + struct.pack("<I", rate)
+        + bytes(length * rate - 32)
+    )

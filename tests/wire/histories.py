@@ -47,16 +47,29 @@ class Blocks(Maker):
         """A block of the user's that is no text."""
         pdf = {"type": "base64", "media_type": "application/pdf", "data": PDF}
         return self.one_of(
-            lambda: {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+            lambda: {
+                "type": "image",
+                "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+            },
             lambda: {"type": "image", "source": {"type": "url", "url": f"{URL}.png"}},
             lambda: {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
-            lambda: {"type": "document", "source": pdf, "title": "a.pdf", "citations": {"enabled": True}},
+            lambda: {
+                "type": "document",
+                "source": pdf,
+                "title": "a.pdf",
+                "citations": {"enabled": True},
+            },
             lambda: {
                 "type": "document",
                 "source": {"type": "text", "media_type": "text/plain", "data": self.text()},
             },
             lambda: {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
-            lambda: {"type": "search_result", "source": URL, "title": "a", "content": [self.words()]},
+            lambda: {
+                "type": "search_result",
+                "source": URL,
+                "title": "a",
+                "content": [self.words()],
+            },
         )
 
     def person(self, calls: list[str]) -> None:
@@ -68,7 +81,8 @@ class Blocks(Maker):
         """A tool_result block."""
         failed = self.draw(st.booleans())
         content = self.one_of(
-            self.text, lambda: self.some(self.words) if failed else self.some(self.words, self.media)
+            self.text,
+            lambda: self.some(self.words) if failed else self.some(self.words, self.media),
         )
         return {
             "type": "tool_result",
@@ -136,7 +150,10 @@ class Contents(Maker):
         )
 
     def person(self, calls: list[str]) -> None:
-        results = [{"functionResponse": {"name": "glob", "response": {"output": self.text()}}} for _ in calls]
+        results = [
+            {"functionResponse": {"name": "glob", "response": {"output": self.text()}}}
+            for _ in calls
+        ]
         said = self.some(self.words, self.media) if not calls or self.draw(st.booleans()) else []
         self.turn("user", results + said)
 
@@ -147,12 +164,16 @@ class Contents(Maker):
             parts += [{**self.words(), **self.one_of({}, {"thoughtSignature": SEAL})}]
         for index, _ in enumerate(calls):
             seal = {"thoughtSignature": SEAL} if index == 0 else {}
-            parts.append({"functionCall": {"name": "glob", "args": self.one_of({}, {"p": 1})}, **seal})
+            parts.append(
+                {"functionCall": {"name": "glob", "args": self.one_of({}, {"p": 1})}, **seal}
+            )
         self.turn("model", parts)
 
     def think(self) -> list[dict[str, Any]]:
         """A thought that is told, or only sealed."""
-        return self.one_of([{"text": "hm", "thought": True}], [{"text": "", "thoughtSignature": SEAL}])
+        return self.one_of(
+            [{"text": "hm", "thought": True}], [{"text": "", "thoughtSignature": SEAL}]
+        )
 
     def serve(self) -> list[dict[str, Any]]:
         """A tool that the service ran."""
@@ -191,9 +212,19 @@ class Converse(Maker):
         return self.one_of(
             lambda: {"image": {"format": "png", "source": {"bytes": PIXEL}}},
             lambda: {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://a/b"}}}},
-            lambda: {"document": {"format": "pdf", "name": f"a {self.number()}", "source": {"bytes": PDF}}},
             lambda: {
-                "document": {"format": "txt", "name": f"b {self.number()}", "source": {"text": self.text()}}
+                "document": {
+                    "format": "pdf",
+                    "name": f"a {self.number()}",
+                    "source": {"bytes": PDF},
+                }
+            },
+            lambda: {
+                "document": {
+                    "format": "txt",
+                    "name": f"b {self.number()}",
+                    "source": {"text": self.text()},
+                }
             },
             lambda: {"video": {"format": "mp4", "source": {"bytes": WAV}}},
             lambda: {"guardContent": {"text": {"text": self.text()}}},
@@ -202,7 +233,10 @@ class Converse(Maker):
     def person(self, calls: list[str]) -> None:
         said = self.some(self.words, self.media) if not calls or self.draw(st.booleans()) else []
         kept = self.maybe({"cachePoint": {"type": "default"}}) if not self.turns else []
-        self.turn("user", [self.result(id) for id in calls] + ([self.words(), *said, *kept] if said else []))
+        self.turn(
+            "user",
+            [self.result(id) for id in calls] + ([self.words(), *said, *kept] if said else []),
+        )
         if calls:
             tool = {"toolSpec": {"name": "glob", "inputSchema": {"json": {"type": "object"}}}}
             self.body["toolConfig"] = {"tools": [tool]}

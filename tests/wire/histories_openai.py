@@ -41,7 +41,9 @@ class Chat(Maker):
 
     def system(self) -> None:
         for role in self.some("system", "developer", least=0, most=2):
-            self.add(role=role, content=self.one_of(self.text, lambda: [self.words()]), **self.named())
+            self.add(
+                role=role, content=self.one_of(self.text, lambda: [self.words()]), **self.named()
+            )
 
     def person(self, calls: list[str]) -> None:
         for id in calls:
@@ -59,16 +61,27 @@ class Chat(Maker):
         content = self.one_of(*texts, None, "") if calls else self.one_of(*texts)
         made = [{"id": id, "type": "function", "function": self.function()} for id in calls]
         self.add(
-            role="assistant", content=content, **self.reasoning(), **({"tool_calls": made} if made else {})
+            role="assistant",
+            content=content,
+            **self.reasoning(),
+            **({"tool_calls": made} if made else {}),
         )
 
     def function(self) -> dict[str, Any]:
         """A function's name and its arguments as the model spelled them."""
-        return {"name": "glob", "arguments": self.one_of('{"p": 1}', "{}", '{"n":1.0,"a":{"b":[]}}')}
+        return {
+            "name": "glob",
+            "arguments": self.one_of('{"p": 1}', "{}", '{"n":1.0,"a":{"b":[]}}'),
+        }
 
     def reasoning(self) -> dict[str, Any]:
         """What compatible servers say beside the content, and want back."""
-        sealed = {"type": "reasoning.encrypted", "data": SEAL, "format": "anthropic-claude-v1", "index": 0}
+        sealed = {
+            "type": "reasoning.encrypted",
+            "data": SEAL,
+            "format": "anthropic-claude-v1",
+            "index": 0,
+        }
         return self.one_of(
             {},
             {"reasoning_content": "hm"},
@@ -104,7 +117,11 @@ class Items(Maker):
         """A part of what a person says or a tool gives."""
         return self.one_of(
             lambda: {"type": "input_text", "text": self.text()},
-            lambda: {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}", "detail": "auto"},
+            lambda: {
+                "type": "input_image",
+                "image_url": f"data:image/png;base64,{PIXEL}",
+                "detail": "auto",
+            },
             lambda: {"type": "input_image", "file_id": "file-1", "detail": "low"},
             lambda: {
                 "type": "input_file",
@@ -165,6 +182,17 @@ class Items(Maker):
                 "action": {"type": "search"},
             },
             {"type": "mcp_list_tools", "id": f"mcpl_{number}", "server_label": "s", "tools": []},
-            {"type": "mcp_call", "id": f"mcp_{number}", "server_label": "s", "name": "f", "arguments": "{}"},
-            {"type": "code_interpreter_call", "id": f"ci_{number}", "code": "1", "container_id": "c"},
+            {
+                "type": "mcp_call",
+                "id": f"mcp_{number}",
+                "server_label": "s",
+                "name": "f",
+                "arguments": "{}",
+            },
+            {
+                "type": "code_interpreter_call",
+                "id": f"ci_{number}",
+                "code": "1",
+                "container_id": "c",
+            },
         )

@@ -66,7 +66,9 @@ def pieces(body: dict[str, Any], format: str) -> list[Any]:
     body = without_breakpoints(body)
     key = {"openai-responses": "input", "gemini": "contents"}.get(format, "messages")
     found: list[Any] = [body.get(top) for top in ("system", "instructions", "systemInstruction")]
-    for message in [{"role": "user", "content": body[key]}] if isinstance(body[key], str) else body[key]:
+    for message in (
+        [{"role": "user", "content": body[key]}] if isinstance(body[key], str) else body[key]
+    ):
         content: Any = message.get("parts", message.get("content"))
         if format in ("openai", "openai-responses"):
             found.append(message)
@@ -79,7 +81,11 @@ def pieces(body: dict[str, Any], format: str) -> list[Any]:
 def without_breakpoints(value: Any) -> Any:
     """A body without its cache breakpoints: a provider takes four, so the oldest go as more are appended."""
     if isinstance(value, dict):
-        return {key: without_breakpoints(inner) for key, inner in value.items() if key != "cache_control"}
+        return {
+            key: without_breakpoints(inner)
+            for key, inner in value.items()
+            if key != "cache_control"
+        }
     if isinstance(value, list):
         return [without_breakpoints(inner) for inner in value if not _is_breakpoint(inner)]
     return value

@@ -19,14 +19,25 @@ from backstory.wire import load
 from tests.wire.histories import histories, renumbered
 from tests.wire.maker import History
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
 MODELS = (None, "m1", "m2")
 
 TEXTS = st.sampled_from(["hello", "Größe 🎈", "a\nb", " padded ", "", " ", "\n\t"])
-IDS = st.sampled_from(["a", "b", "c", "call_1", "x.y:z", "ü b", "q" * 41, "q" * 70, "f.f:0", "f_f_0"])
+IDS = st.sampled_from(
+    ["a", "b", "c", "call_1", "x.y:z", "ü b", "q" * 41, "q" * 70, "f.f:0", "f_f_0"]
+)
 NAMES = st.sampled_from(["glob", "read-file", "mcp.server/tool", "9lives", "ü", "n" * 80])
 JSON = st.sampled_from(
-    [{}, {"p": 1}, {"n": {"x": [1, None, True, 1.5]}}, {"bytes": "aGk="}, {"_value": 1}, {"ü": "🎈"}]
+    [
+        {},
+        {"p": 1},
+        {"n": {"x": [1, None, True, 1.5]}},
+        {"bytes": "aGk="},
+        {"_value": 1},
+        {"ü": "🎈"},
+    ]
 )
 ARGUMENTS = st.one_of(
     JSON, st.sampled_from(['{"a": 1}', "{broken", "", "[1]", "7", [1, 2], "NaN", 5, None, 2**70])
@@ -108,15 +119,26 @@ def native_forms(text: str, n: int) -> list[tuple[str, str, str, Any]]:
     """Messages with native content, as providers make them: kind, content, provider, its own form."""
     call: dict[str, Any] = {"id": f"toolu_{n}", "name": "glob", "arguments": {"p": n}}
     thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+    }
     link = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
     blob = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
     inline = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
     shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
     sealed = {"type": "reasoning", "summary": [], "encrypted_content": "c2Vjcg=="}
-    item = {"type": "function_call", "call_id": call["id"], "name": "glob", "arguments": json.dumps({"p": n})}
+    item = {
+        "type": "function_call",
+        "call_id": call["id"],
+        "name": "glob",
+        "arguments": json.dumps({"p": n}),
+    }
     use = {"type": "tool_use", "id": call["id"], "name": "glob", "input": {"p": n}}
-    asked: dict[str, Any] = {"functionCall": {"name": "glob", "args": {"p": n}}, "thoughtSignature": "c2ln"}
+    asked: dict[str, Any] = {
+        "functionCall": {"name": "glob", "args": {"p": n}},
+        "thoughtSignature": "c2ln",
+    }
     reasoning = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}
     thought = {"text": "hm", "thought": True}
     words = {"type": "text", "text": text}
@@ -148,9 +170,19 @@ def native_forms(text: str, n: int) -> list[tuple[str, str, str, Any]]:
         ("tool_call", "", "anthropic", [thinking, use]),
         ("tool_call", "", "anthropic", [use, words]),
         ("tool_call", "", "gemini", [asked]),
-        ("tool_call", "", "gemini", [asked | {"functionCall": {"id": call["id"], **asked["functionCall"]}}]),
+        (
+            "tool_call",
+            "",
+            "gemini",
+            [asked | {"functionCall": {"id": call["id"], **asked["functionCall"]}}],
+        ),
         ("tool_call", "", "openai-responses", [sealed, item]),
-        ("tool_call", "", "openai-responses", [{"type": "reasoning", "id": "rs_1", "summary": []}, item]),
+        (
+            "tool_call",
+            "",
+            "openai-responses",
+            [{"type": "reasoning", "id": "rs_1", "summary": []}, item],
+        ),
         ("tool_result", text, "anthropic", [_anthropic_result(call["id"], [words, image])]),
         ("tool_result", text, "gemini", [_gemini_result({"rows": [text]})]),
         *EMPTY,
@@ -244,7 +276,9 @@ class Writer:
         self.agent.append(kind, content, data)
 
 
-def context_of(operations: list[tuple[Any, ...]], damage: Sequence[tuple[int, str]] = ()) -> list[Event]:
+def context_of(
+    operations: list[tuple[Any, ...]], damage: Sequence[tuple[int, str]] = ()
+) -> list[Event]:
     """The live events that the operations come to, some of them with data from a worse time."""
     with backstory.open(":memory:") as store:
         writer = Writer(store.start("main"))
@@ -274,9 +308,13 @@ def legal_histories(draw: st.DrawFn) -> list[tuple[str, str | None, dict[str, An
     return events
 
 
-def _step(draw: st.DrawFn, ids: Any, texts: Any) -> list[tuple[str, str | None, dict[str, Any] | None]]:
+def _step(
+    draw: st.DrawFn, ids: Any, texts: Any
+) -> list[tuple[str, str | None, dict[str, Any] | None]]:
     said = [("assistant", next(texts), None)] if draw(st.booleans()) else []
     calls = [next(ids) for _ in range(draw(st.integers(1, 3)))]
-    asked = [("tool_call", None, {"id": id, "name": "glob", "arguments": draw(JSON)}) for id in calls]
+    asked = [
+        ("tool_call", None, {"id": id, "name": "glob", "arguments": draw(JSON)}) for id in calls
+    ]
     got = [("tool_result", next(texts), {"id": id, "error": draw(st.booleans())}) for id in calls]
     return [*said, *asked, *got]

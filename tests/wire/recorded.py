@@ -52,24 +52,41 @@ NAMED = {**THOUGHT, "id": "rs_1"}
 KEPT = {"type": "reasoning", "id": "rs_1", "summary": []}
 MCP = {"type": "mcp_call", "id": "mcp_1", "name": "f", "server_label": "s", "arguments": "{}"}
 SIGNED = {**want(), "thoughtSignature": "CiQB"}
-CALLED = {"toolUse": {"toolUseId": "s", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}}
+CALLED = {
+    "toolUse": {"toolUseId": "s", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}
+}
 RAN = {"toolResult": {"toolUseId": "s", "content": [{"json": {}}], "type": "nova_grounding_result"}}
 
 TAKEN: list[Row] = [
     ("no content beside calls", "openai", chat(HI, asks("a", content=[]), told("a")), {}),
-    ("result without an id", "openai", chat(HI, asks("a"), {"role": "tool", "content": "1"}), OTHERS),
+    (
+        "result without an id",
+        "openai",
+        chat(HI, asks("a"), {"role": "tool", "content": "1"}),
+        OTHERS,
+    ),
     ("no system text", "gemini", gemini(ASK) | {"systemInstruction": None}, {}),
     ("empty system text", "anthropic", anthropic(HI) | {"system": ""}, {}),
     ("no content", "openai-responses", responses(HI, {"role": "assistant", "content": []}), {}),
     ("results of references", "openai-responses", responses({"id": "fc_1"}, output("a")), STORED),
-    ("server tool behind a call", "anthropic", anthropic(HI, says(use(), RUN), blocks(result())), {}),
+    (
+        "server tool behind a call",
+        "anthropic",
+        anthropic(HI, says(use(), RUN), blocks(result())),
+        {},
+    ),
     ("blank beside calls", "openai", chat(HI, asks("a", content=""), told("a")), {}),
     ("blank text", "openai", chat({"role": "user", "content": ""}), {}),
     (
         "custom tool",
         "openai",
         chat(
-            {**asks(), "tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]},
+            {
+                **asks(),
+                "tool_calls": [
+                    {"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}
+                ],
+            },
             told("a"),
         ),
         {},
@@ -87,7 +104,11 @@ TAKEN: list[Row] = [
     (
         "thinking part",
         "openai",
-        chat(HI, {"role": "assistant", "content": [{"type": "thinking", "thinking": [TEXT]}, TEXT]}, HI),
+        chat(
+            HI,
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": [TEXT]}, TEXT]},
+            HI,
+        ),
         OTHERS,
     ),
     (
@@ -99,16 +120,31 @@ TAKEN: list[Row] = [
     (
         "bare image",
         "openai",
-        chat({"role": "user", "content": [{"type": "image_url", "image_url": "https://example.org/a.png"}]}),
+        chat(
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": "https://example.org/a.png"}],
+            }
+        ),
         OTHERS,
     ),
     ("no content beside calls", "openai", chat(HI, asks("a", content=[]), told("a")), OTHERS),
-    ("no calls", "openai", chat(HI, {"role": "assistant", "content": "x", "tool_calls": []}, HI), OTHERS),
+    (
+        "no calls",
+        "openai",
+        chat(HI, {"role": "assistant", "content": "x", "tool_calls": []}, HI),
+        OTHERS,
+    ),
     ("long id", "openai", chat(HI, asks("a" * 60), told("a" * 60)), OTHERS),
     ("empty id", "openai", chat(HI, asks(""), told("")), OTHERS),
     ("blank instructions", "openai-responses", responses(HI, instructions=""), {}),
     ("blank message", "openai-responses", responses({"role": "user", "content": ""}), {}),
-    ("ids of what is there", "openai-responses", responses(HI, {**call(), "id": "fc_1"}, output()), {}),
+    (
+        "ids of what is there",
+        "openai-responses",
+        responses(HI, {**call(), "id": "fc_1"}, output()),
+        {},
+    ),
     ("sealed reasoning with its id", "openai-responses", responses(HI, NAMED, SAYS), {}),
     ("reasoning twice", "openai-responses", responses(HI, THOUGHT, THOUGHT, SAYS), {}),
     ("reasoning before a server's tool", "openai-responses", responses(HI, NAMED, MCP, SAYS), {}),
@@ -143,22 +179,44 @@ TAKEN: list[Row] = [
         ),
         OTHERS,
     ),
-    ("stored reasoning", "openai-responses", responses(HI, KEPT, {**call(), "id": "fc_1"}, output()), STORED),
+    (
+        "stored reasoning",
+        "openai-responses",
+        responses(HI, KEPT, {**call(), "id": "fc_1"}, output()),
+        STORED,
+    ),
     ("a reference", "openai-responses", responses(HI, {"id": "msg_1"}), STORED),
-    ("the rest is kept", "openai-responses", responses(output(), previous_response_id="resp_1"), STORED),
+    (
+        "the rest is kept",
+        "openai-responses",
+        responses(output(), previous_response_id="resp_1"),
+        STORED,
+    ),
     ("reasoning of another server", "openai-responses", responses(HI, KEPT, SAYS), OTHERS),
     ("neighbours", "anthropic", anthropic(HI, HI, BYE, says(use()), blocks(result())), {}),
     ("assistant first", "anthropic", anthropic(BYE, HI), {}),
     ("prefill", "anthropic", anthropic(HI, BYE), {"model": "claude-haiku-4-5-20251001"}),
     ("paused", "anthropic", anthropic(HI, says(TEXT, RUN)), {"model": "claude-opus-5"}),
-    ("a server's tool", "anthropic", anthropic(HI, says(THINKING, RUN, FOUND, THINKING, TEXT), HI), {}),
+    (
+        "a server's tool",
+        "anthropic",
+        anthropic(HI, says(THINKING, RUN, FOUND, THINKING, TEXT), HI),
+        {},
+    ),
     ("white text beside others", "anthropic", anthropic(HI, says(WHITE, THINKING, TEXT), HI), {}),
     ("system later", "anthropic", anthropic(HI, SYSTEM), {"model": "claude-opus-4-8"}),
-    ("upload", "anthropic", anthropic(blocks(TEXT, {"type": "container_upload", "file_id": "file_1"})), {}),
+    (
+        "upload",
+        "anthropic",
+        anthropic(blocks(TEXT, {"type": "container_upload", "file_id": "file_1"})),
+        {},
+    ),
     (
         "tool reference",
         "anthropic",
-        anthropic(HI, says(use()), blocks(result("a", [{"type": "tool_reference", "tool_name": "f"}]))),
+        anthropic(
+            HI, says(use()), blocks(result("a", [{"type": "tool_reference", "tool_name": "f"}]))
+        ),
         {},
     ),
     (
@@ -167,7 +225,12 @@ TAKEN: list[Row] = [
         anthropic(HI, says(use()), blocks(result()), says(use()), blocks(result())),
         {},
     ),
-    ("compaction", "anthropic", anthropic(HI, says({"type": "compaction", "content": "x"}), HI), {}),
+    (
+        "compaction",
+        "anthropic",
+        anthropic(HI, says({"type": "compaction", "content": "x"}), HI),
+        {},
+    ),
     (
         "the other spelling",
         "gemini",
@@ -200,7 +263,12 @@ TAKEN: list[Row] = [
         {},
     ),
     ("no role", "gemini", gemini({"parts": [{"text": "x"}]}), {}),
-    ("role function", "gemini", gemini(ASK, model(want()), {"role": "function", "parts": [got()]}), {}),
+    (
+        "role function",
+        "gemini",
+        gemini(ASK, model(want()), {"role": "function", "parts": [got()]}),
+        {},
+    ),
     ("white text beside others", "bedrock", bedrock(blocks({"text": "x"}, {"text": "\n"})), {}),
     (
         "citations",
@@ -228,7 +296,12 @@ TAKEN: list[Row] = [
         bedrock(says({"text": "x"}), ASKED),
         {"model": "us.anthropic.claude-sonnet-4-5"},
     ),
-    ("prefill", "bedrock", bedrock(ASKED, says({"text": "{"})), {"model": "us.amazon.nova-2-lite-v1:0"}),
+    (
+        "prefill",
+        "bedrock",
+        bedrock(ASKED, says({"text": "{"})),
+        {"model": "us.amazon.nova-2-lite-v1:0"},
+    ),
 ]
 
 LONELY = "was provided without its required following item."
@@ -250,9 +323,21 @@ STILL_REFUSED: list[tuple[str, str, Any, dict[str, Any], str]] = [
         OTHERS,
         "must be followed",
     ),
-    ("named reasoning, nameless message", "openai-responses", responses(HI, NAMED, SAYS), STORED, LONELY),
+    (
+        "named reasoning, nameless message",
+        "openai-responses",
+        responses(HI, NAMED, SAYS),
+        STORED,
+        LONELY,
+    ),
     ("reasoning at the end", "openai-responses", responses(HI, THOUGHT), {}, LONELY),
-    ("a reference to nothing", "openai-responses", responses(HI, {"id": "msg_1"}), {}, "item_reference"),
+    (
+        "a reference to nothing",
+        "openai-responses",
+        responses(HI, {"id": "msg_1"}),
+        {},
+        "item_reference",
+    ),
     ("stored nowhere", "openai-responses", responses(HI, KEPT, SAYS), {}, "not found"),
     (
         "custom call cut from its output",
@@ -269,8 +354,20 @@ STILL_REFUSED: list[tuple[str, str, Any, dict[str, Any], str]] = [
         "valid string",
     ),
     ("prefill", "anthropic", anthropic(HI, BYE), {"model": "claude-opus-4-6"}, PREFILL),
-    ("system later", "anthropic", anthropic(HI, SYSTEM), {"model": "claude-sonnet-5"}, "role 'system'"),
-    ("system first", "anthropic", anthropic(SYSTEM, HI), {"model": "claude-opus-4-8"}, "top-level 'system'"),
+    (
+        "system later",
+        "anthropic",
+        anthropic(HI, SYSTEM),
+        {"model": "claude-sonnet-5"},
+        "role 'system'",
+    ),
+    (
+        "system first",
+        "anthropic",
+        anthropic(SYSTEM, HI),
+        {"model": "claude-opus-4-8"},
+        "top-level 'system'",
+    ),
     (
         "system image",
         "anthropic",
@@ -310,8 +407,20 @@ STILL_REFUSED: list[tuple[str, str, Any, dict[str, Any], str]] = [
     ("text is no text", "gemini", gemini(user({"text": 7})), {}, "TYPE_STRING"),
     ("empty part", "gemini", gemini(user({})), {}, "required oneof field"),
     ("white text alone", "bedrock", bedrock(blocks({"text": " "})), {}, "is blank"),
-    ("prefill", "bedrock", bedrock(ASKED, says({"text": "{"})), {"model": "claude-sonnet-5"}, PREFILL),
-    ("result without its call", "bedrock", bedrock(blocks(tool_result())), {}, "exceeds the number"),
+    (
+        "prefill",
+        "bedrock",
+        bedrock(ASKED, says({"text": "{"})),
+        {"model": "claude-sonnet-5"},
+        PREFILL,
+    ),
+    (
+        "result without its call",
+        "bedrock",
+        bedrock(blocks(tool_result())),
+        {},
+        "exceeds the number",
+    ),
     (
         "call without its result",
         "bedrock",

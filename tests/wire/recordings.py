@@ -102,7 +102,9 @@ def answer_of(answer: str | None) -> Any:
     """What came back."""
     if answer is None:
         return None
-    values = [inner for value in _values((FOLDER / answer).read_bytes()) for inner in _unwrapped(value)]
+    values = [
+        inner for value in _values((FOLDER / answer).read_bytes()) for inner in _unwrapped(value)
+    ]
     return values[0] if answer.endswith(".json") and values else values
 
 
@@ -152,7 +154,9 @@ def _values(raw: bytes) -> Iterator[Any]:
             raw = base64.b64decode(raw, validate=True)
         except binascii.Error:
             return
-    for text in _frames(raw) if raw.startswith(b"\0\0") else re.findall(rb"^data: ?(.*)$", raw, re.M):
+    for text in (
+        _frames(raw) if raw.startswith(b"\0\0") else re.findall(rb"^data: ?(.*)$", raw, re.M)
+    ):
         try:
             yield json.loads(text)
         except ValueError:

@@ -42,40 +42,100 @@ OPENAI: list[Row] = [
     ("answer before the result", chat(asks("a"), {"role": "assistant", "content": "x"}), MISSING),
     ("result without call", chat(HI, told("a")), ORPHAN),
     ("result of another step", chat(asks("a"), told("a"), HI, told("a")), ORPHAN),
-    ("two results", chat(asks("a"), told("a"), told("a")), "Duplicate value for 'tool_call_id' of 'a'"),
+    (
+        "two results",
+        chat(asks("a"), told("a"), told("a")),
+        "Duplicate value for 'tool_call_id' of 'a'",
+    ),
     ("id twice in one step", chat(asks("a", "a"), told("a")), "in messages[0] and messages[0]."),
-    ("id in two steps", chat(asks("a"), told("a"), asks("a"), told("a")), "in messages[0] and messages[2]."),
+    (
+        "id in two steps",
+        chat(asks("a"), told("a"), asks("a"), told("a")),
+        "in messages[0] and messages[2].",
+    ),
     ("id too long", chat(asks("a" * 41), told("a" * 41)), "maximum length 40"),
     ("id empty", chat(asks(""), told("")), "'messages[0].tool_calls[0].id': empty string"),
     ("id is no string", chat(asks([])), "Invalid type for 'messages[0].tool_calls[0].id'"),
-    ("result id is no string", chat(asks("a"), told(7)), "Invalid type for 'messages[1].tool_call_id'"),
+    (
+        "result id is no string",
+        chat(asks("a"), told(7)),
+        "Invalid type for 'messages[1].tool_call_id'",
+    ),
     ("no calls", chat(HI, asks()), "Invalid 'messages[1].tool_calls': empty array."),
-    ("calls null", chat({"role": "assistant", "content": "x", "tool_calls": None}), "expected an array"),
-    ("name empty", chat(asks("a", name=""), told("a")), "tool_calls[0].function.name': empty string"),
+    (
+        "calls null",
+        chat({"role": "assistant", "content": "x", "tool_calls": None}),
+        "expected an array",
+    ),
+    (
+        "name empty",
+        chat(asks("a", name=""), told("a")),
+        "tool_calls[0].function.name': empty string",
+    ),
     ("name illegal", chat(asks("a", name="f.g"), told("a")), "string does not match pattern."),
     ("name too long", chat(asks("a", name="f" * 65), told("a")), "maximum length 64"),
-    ("call of another type", chat({**asks(), "tool_calls": [{"id": "a"}]}), "values are: 'function'"),
-    ("arguments object", chat(asks("a", arguments={}), told("a")), "Input should be a valid string"),
-    ("arguments no JSON", chat(asks("a", arguments="{"), told("a")), "Failed to parse tool call arguments"),
-    ("arguments a list", chat(asks("a", arguments="[]"), told("a")), "Failed to parse tool call arguments"),
-    ("arguments NaN", chat(asks("a", arguments='{"x":NaN}'), told("a")), "Failed to parse tool call"),
+    (
+        "call of another type",
+        chat({**asks(), "tool_calls": [{"id": "a"}]}),
+        "values are: 'function'",
+    ),
+    (
+        "arguments object",
+        chat(asks("a", arguments={}), told("a")),
+        "Input should be a valid string",
+    ),
+    (
+        "arguments no JSON",
+        chat(asks("a", arguments="{"), told("a")),
+        "Failed to parse tool call arguments",
+    ),
+    (
+        "arguments a list",
+        chat(asks("a", arguments="[]"), told("a")),
+        "Failed to parse tool call arguments",
+    ),
+    (
+        "arguments NaN",
+        chat(asks("a", arguments='{"x":NaN}'), told("a")),
+        "Failed to parse tool call",
+    ),
     ("user null", chat({"role": "user", "content": None}), "expected a string, got null."),
     ("system without content", chat({"role": "system"}), "expected a string, got null."),
     ("tool null", chat(asks("a"), told("a", None)), "expected a string, got null."),
     ("answer null", chat({"role": "assistant", "content": None}), "expected a string, got null."),
-    ("text is no string", chat({"role": "user", "content": 7}), "expected a string, but got a number"),
+    (
+        "text is no string",
+        chat({"role": "user", "content": 7}),
+        "expected a string, but got a number",
+    ),
     ("blank text", chat({"role": "user", "content": " \n"}), "'messages[0].content': empty string"),
-    ("blank beside calls", chat(asks("a", content=""), told("a")), "'messages[0].content': empty string"),
+    (
+        "blank beside calls",
+        chat(asks("a", content=""), told("a")),
+        "'messages[0].content': empty string",
+    ),
     ("no parts", chat({"role": "user", "content": []}), "'messages[0].content': empty array"),
-    ("blank part", chat({"role": "user", "content": [{"type": "text", "text": ""}]}), "content[0].text'"),
-    ("foreign part", chat({"role": "user", "content": [{"type": "image"}]}), "Invalid value: 'image'"),
+    (
+        "blank part",
+        chat({"role": "user", "content": [{"type": "text", "text": ""}]}),
+        "content[0].text'",
+    ),
+    (
+        "foreign part",
+        chat({"role": "user", "content": [{"type": "image"}]}),
+        "Invalid value: 'image'",
+    ),
     (
         "image nowhere",
         chat({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a.png"}}]}),
         "Expected a valid URL",
     ),
     ("half a surrogate", chat({"role": "user", "content": "\ud800"}), "no low surrogate in string"),
-    ("not JSON", chat({"role": "user", "content": "x", "at": b""}), "could not parse the JSON body"),
+    (
+        "not JSON",
+        chat({"role": "user", "content": "x", "at": b""}),
+        "could not parse the JSON body",
+    ),
 ]
 
 
@@ -105,23 +165,43 @@ RESPONSES: list[Row] = [
     ("input blank", {"input": " "}, "'input': empty string"),
     ("instructions blank", responses(HI, instructions=""), "'instructions': empty string"),
     ("item is no object", responses(7), "Supported values are"),
-    ("unknown item", responses({"type": "item_reference", "id": "x"}), "Invalid value: 'item_reference'."),
+    (
+        "unknown item",
+        responses({"type": "item_reference", "id": "x"}),
+        "Invalid value: 'item_reference'.",
+    ),
     ("tool role", responses({"role": "tool", "content": "x"}), "Invalid value: 'tool'."),
-    ("call cut from its output", responses(HI, call()), "No tool output found for function call a."),
+    (
+        "call cut from its output",
+        responses(HI, call()),
+        "No tool output found for function call a.",
+    ),
     (
         "output without call",
         responses(output()),
         "No tool call found for function call output with call_id a",
     ),
-    ("output before call", responses(output(), call()), "No tool call found for function call output"),
+    (
+        "output before call",
+        responses(output(), call()),
+        "No tool call found for function call output",
+    ),
     ("two outputs", responses(call(), output(), output()), "Duplicate 'call_id'"),
-    ("id on two calls", responses(call(), call(), output()), "Duplicate 'call_id': 'a' in input[0]"),
+    (
+        "id on two calls",
+        responses(call(), call(), output()),
+        "Duplicate 'call_id': 'a' in input[0]",
+    ),
     ("id too long", responses(call("a" * 65), output("a" * 65)), "maximum length 64"),
     ("id empty", responses(call(""), output("")), "Invalid 'input[0].call_id': empty string"),
     ("name empty", responses(call(name=""), output()), "Invalid 'input[0].name': empty string"),
     ("name illegal", responses(call(name="a b"), output()), "string does not match pattern."),
     ("arguments object", responses(call(arguments={}), output()), "Input should be a valid string"),
-    ("arguments no object", responses(call(arguments="1"), output()), "Failed to parse tool call arguments"),
+    (
+        "arguments no object",
+        responses(call(arguments="1"), output()),
+        "Failed to parse tool call arguments",
+    ),
     ("item id", responses({**call(), "id": "fc_1"}, output()), f"Item with id 'fc_1' {NOT_STORED}"),
     ("output null", responses(call(), output("a", None)), "expected a string, got null."),
     ("output blank", responses(call(), output("a", "")), "'input[1].output': empty string"),
@@ -132,7 +212,11 @@ RESPONSES: list[Row] = [
         "output[0].text",
     ),
     ("content null", responses({"role": "user", "content": None}), "expected a string, got null."),
-    ("content blank", responses({"role": "user", "content": " "}), "'input[0].content': empty string"),
+    (
+        "content blank",
+        responses({"role": "user", "content": " "}),
+        "'input[0].content': empty string",
+    ),
     ("no parts", responses({"role": "user", "content": []}), "'input[0].content': empty array"),
     (
         "input part of an answer",
@@ -149,7 +233,11 @@ RESPONSES: list[Row] = [
     ("reasoning before an output", responses(call(), THOUGHT, output()), LONELY),
     ("reasoning twice", responses(THOUGHT, THOUGHT, SAYS), LONELY),
     ("reasoning not encrypted", responses({"type": "reasoning", "summary": []}, SAYS), NOT_STORED),
-    ("reasoning with its id", responses({**THOUGHT, "id": "rs_1"}, SAYS), f"id 'rs_1' {NOT_STORED}"),
+    (
+        "reasoning with its id",
+        responses({**THOUGHT, "id": "rs_1"}, SAYS),
+        f"id 'rs_1' {NOT_STORED}",
+    ),
     (
         "reasoning without summary",
         responses({"type": "reasoning", "encrypted_content": "gAAA"}, SAYS),
@@ -180,12 +268,16 @@ def want(name: Any = "f", args: Any = None, **more: Any) -> dict[str, Any]:
 
 def got(name: Any = "f", response: Any = None, **more: Any) -> dict[str, Any]:
     """A functionResponse part."""
-    return {"functionResponse": {"name": name, "response": {} if response is None else response, **more}}
+    return {
+        "functionResponse": {"name": name, "response": {} if response is None else response, **more}
+    }
 
 
 ASK, SAY = user({"text": "hi"}), model({"text": "hello"})
 COUNTS = "number of function response parts is equal to the number of function call parts"
-AFTER_USER = "function call turn comes immediately after a user turn or after a function response turn."
+AFTER_USER = (
+    "function call turn comes immediately after a user turn or after a function response turn."
+)
 AFTER_CALL = "function response turn comes immediately after a function call turn."
 NO_DATA = "required oneof field 'data' must have one initialized field"
 
@@ -193,7 +285,11 @@ GEMINI: list[Row] = [
     ("no contents", gemini(), "contents is not specified"),
     ("contents absent", {}, "contents is not specified"),
     ("content is no object", gemini(7), "Please use a valid role: user, model."),
-    ("system role", gemini({"role": "system", "parts": [{"text": "x"}]}), "Please use a valid role"),
+    (
+        "system role",
+        gemini({"role": "system", "parts": [{"text": "x"}]}),
+        "Please use a valid role",
+    ),
     ("system blank", gemini(ASK, systemInstruction={"parts": [{"text": ""}]}), NO_DATA),
     ("system empty", gemini(ASK, systemInstruction={"parts": []}), "system_instruction.parts"),
     ("call cut from its response", gemini(ASK, model(want())), COUNTS),
@@ -204,10 +300,18 @@ GEMINI: list[Row] = [
     ("another id", gemini(ASK, model(want(id="a")), user(got(id="b"))), COUNTS),
     ("response without call", gemini(user(got())), AFTER_CALL),
     ("response too late", gemini(ASK, model(want()), ASK, SAY, user(got())), AFTER_CALL),
-    ("text before the response", gemini(ASK, model(want()), user({"text": "x"}, got())), AFTER_CALL),
+    (
+        "text before the response",
+        gemini(ASK, model(want()), user({"text": "x"}, got())),
+        AFTER_CALL,
+    ),
     ("call first", gemini(model(want()), user(got())), AFTER_USER),
     ("call after a model turn", gemini(ASK, SAY, model(want()), user(got())), AFTER_USER),
-    ("call of the user", gemini(user(want())), f"{AFTER_USER} (contents[0].parts[0] in a user turn)"),
+    (
+        "call of the user",
+        gemini(user(want())),
+        f"{AFTER_USER} (contents[0].parts[0] in a user turn)",
+    ),
     ("response of the model", gemini(ASK, model(got()), ASK), AFTER_CALL),
     ("model first", gemini(SAY, ASK), "start with a user role"),
     ("user twice", gemini(ASK, ASK), "alternate between user and model."),
@@ -216,11 +320,27 @@ GEMINI: list[Row] = [
     ("empty part", gemini(user({})), NO_DATA),
     ("empty text", gemini(user({"text": ""})), NO_DATA),
     ("blank text", gemini(user({"text": " "})), NO_DATA),
-    ("two in one part", gemini(user({"text": "x", "fileData": {}})), "oneof field 'data' is already set."),
+    (
+        "two in one part",
+        gemini(user({"text": "x", "fileData": {}})),
+        "oneof field 'data' is already set.",
+    ),
     ("name empty", gemini(ASK, model(want("")), user(got(""))), "Name cannot be empty."),
-    ("args text", gemini(ASK, model(want(args="{}")), user(got())), "function_call.args' (type.googleapis"),
-    ("response text", gemini(ASK, model(want()), user(got(response="x"))), "function_response.response'"),
-    ("image no base64", gemini(user({"inlineData": {"mimeType": "image/png", "data": "?"}})), "Base64"),
+    (
+        "args text",
+        gemini(ASK, model(want(args="{}")), user(got())),
+        "function_call.args' (type.googleapis",
+    ),
+    (
+        "response text",
+        gemini(ASK, model(want()), user(got(response="x"))),
+        "function_response.response'",
+    ),
+    (
+        "image no base64",
+        gemini(user({"inlineData": {"mimeType": "image/png", "data": "?"}})),
+        "Base64",
+    ),
     ("image without type", gemini(user({"inlineData": {"data": "aGk="}})), "mimeType parameter"),
     ("file nowhere", gemini(user({"fileData": {}})), "file_uri"),
     (

@@ -58,7 +58,10 @@ def violations(
         compatible=compatible,
         signatures=gemini_signatures,
     )
-    found = [*json_violations(body, bytes_allowed=format == "bedrock"), *CHECKS[format](body, request)]
+    found = [
+        *json_violations(body, bytes_allowed=format == "bedrock"),
+        *CHECKS[format](body, request),
+    ]
     if request.is_for(SIGNING):
         return found
     return [text for text in found if not text.endswith(UNSIGNED)]

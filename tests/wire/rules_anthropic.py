@@ -289,7 +289,9 @@ def _tool_result(block: dict[str, Any], path: str, request: Request) -> Iterator
     content = block.get("content", "a result may have no content at all")
     if isinstance(content, list) and content:
         for position, part in enumerate(content):
-            yield from _output(part, bool(block.get("is_error")), f"{path}.content.{position}", request)
+            yield from _output(
+                part, bool(block.get("is_error")), f"{path}.content.{position}", request
+            )
     elif request.strict and not has_text(content):
         yield f"{path}.content: text content blocks must be non-empty"
 
@@ -315,9 +317,7 @@ def _id(id: Any, path: str) -> Iterator[str]:
 
 def _tag(type: Any, path: str, allowed: tuple[str, ...]) -> str:
     expected = ", ".join(map(repr, allowed))
-    return (
-        f"{path}: Input tag {type!r} found using 'type' does not match any of the expected tags: {expected}"
-    )
+    return f"{path}: Input tag {type!r} found using 'type' does not match any of the expected tags: {expected}"
 
 
 def _nothing_more(block: dict[str, Any], path: str) -> Iterator[str]:
@@ -356,7 +356,9 @@ def _turn(message: Any) -> Turn:
     if not isinstance(content, list):
         return Turn(role, (Block(OTHER),))
     # A tool that the service is to run may stand behind calls: its result comes with the next answer.
-    return Turn(role, tuple(_kind(block) for block in content if field(block, "type") != "server_tool_use"))
+    return Turn(
+        role, tuple(_kind(block) for block in content if field(block, "type") != "server_tool_use")
+    )
 
 
 def _kind(block: Any) -> Block:

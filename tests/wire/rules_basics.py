@@ -105,7 +105,9 @@ def json_violations(body: Any, *, bytes_allowed: bool) -> Iterator[str]:
         yield f"We could not parse the JSON body of your request. ({why})"
 
 
-def openai_string(value: Any, path: str, *, longest: int, pattern: str | None = None) -> Iterator[str]:
+def openai_string(
+    value: Any, path: str, *, longest: int, pattern: str | None = None
+) -> Iterator[str]:
     """A string field as both of OpenAI's services check it."""
     if not isinstance(value, str):
         yield f"Invalid type for '{path}': expected a string, but got {kind(value)} instead."
@@ -147,5 +149,11 @@ def openai_image(url: Any, path: str) -> Iterator[str]:
 
 def kind(value: Any) -> str:
     """What JSON calls the value's type."""
-    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    names = {
+        dict: "an object",
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "null",
+    }
     return names.get(type(value), "a number")

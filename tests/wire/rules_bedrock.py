@@ -32,7 +32,10 @@ BLOCKS = {
     "assistant": ("text", "image", "reasoningContent", "toolUse", "cachePoint"),
 }
 # What guardrails, searches and citations add.
-SERVED = {"user": ("guardContent", "searchResult"), "assistant": ("citationsContent", "guardContent")}
+SERVED = {
+    "user": ("guardContent", "searchResult"),
+    "assistant": ("citationsContent", "guardContent"),
+}
 OUTPUT = ("text", "json", "image", "document", "video", "searchResult")
 # Who may begin, or be prefilled: the newest of Claude's refuse the latter.
 ANY_FIRST = re.compile(r"claude-(sonnet|haiku|opus)-4-")
@@ -84,7 +87,9 @@ def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
     turns = [_turn(message, request) for message in messages]
     yield from pairing_violations(turns, TEXTS, pending=request.pending, strict=request.strict)
     free = _freedom(request)
-    yield from (text for text in role_violations(turns, TEXTS, pending=request.pending) if text not in free)
+    yield from (
+        text for text in role_violations(turns, TEXTS, pending=request.pending) if text not in free
+    )
     yield from _tool_config(body, turns, request)
 
 
@@ -286,7 +291,9 @@ def _tag(block: Any) -> str | None:
 
 
 def _union(path: str) -> str:
-    return f"Invalid number of parameters or unknown parameter set for tagged union structure {path}"
+    return (
+        f"Invalid number of parameters or unknown parameter set for tagged union structure {path}"
+    )
 
 
 def _no_object(path: str) -> str:

@@ -17,7 +17,14 @@ from tests.wire.rules_turns import CALL, OTHER, RESULT, Block, Turn, role_violat
 DATA = {
     "user": ("text", "inlineData", "fileData", "functionResponse"),
     "model": (
-        *("text", "inlineData", "fileData", "functionCall", "executableCode", "codeExecutionResult"),
+        *(
+            "text",
+            "inlineData",
+            "fileData",
+            "functionCall",
+            "executableCode",
+            "codeExecutionResult",
+        ),
         *("toolCall", "toolResponse"),  # tools that the service ran
     ),
 }
@@ -28,7 +35,9 @@ AFTER_USER = (
     "Please ensure that function call turn comes immediately after a user turn"
     " or after a function response turn."
 )
-AFTER_CALL = "Please ensure that function response turn comes immediately after a function call turn."
+AFTER_CALL = (
+    "Please ensure that function response turn comes immediately after a function call turn."
+)
 COUNTS = (
     "Please ensure that the number of function response parts is equal to the number of function call parts"
     " of the function call turn."
@@ -92,7 +101,10 @@ def _respelled(value: Any, depth: int = 0) -> Any:
         for key, item in value.items()
     }
     # One for a list of one is taken, too.
-    return {key: [item] if key in LISTS and isinstance(item, dict) else item for key, item in spelled.items()}
+    return {
+        key: [item] if key in LISTS and isinstance(item, dict) else item
+        for key, item in spelled.items()
+    }
 
 
 def _combined(contents: list[Any]) -> list[Any]:
@@ -134,7 +146,9 @@ def _content(content: Any, path: str, request: Request) -> Iterator[str]:
 def _part(part: Any, role: str, path: str, request: Request) -> Iterator[str]:
     known = part.items() if isinstance(part, dict) else ()
     # In protobuf's JSON a field that is null is not set; the rules for what we made ourselves are stricter.
-    data = [key for key, value in known if one_of(key, EVERY) and (request.strict or value is not None)]
+    data = [
+        key for key, value in known if one_of(key, EVERY) and (request.strict or value is not None)
+    ]
     if not data:
         # A thought may be nothing but its signature: that one is the model's own.
         if request.strict or not field(part, "thoughtSignature"):
@@ -150,7 +164,9 @@ def _part(part: Any, role: str, path: str, request: Request) -> Iterator[str]:
 
 def _signature(part: Any, path: str) -> Iterator[str]:
     signature = field(part, "thoughtSignature")
-    if signature not in (None, "") and not is_base64(signature):  # no bytes are the default of their type
+    if signature not in (None, "") and not is_base64(
+        signature
+    ):  # no bytes are the default of their type
         yield f"Invalid value at '{path}.thought_signature' (TYPE_BYTES), Base64 decoding failed"
 
 
@@ -184,7 +200,9 @@ def _call(part: dict[str, Any], path: str, request: Request) -> Iterator[str]:
 
 
 def _response(part: dict[str, Any], path: str, request: Request) -> Iterator[str]:
-    yield from _named_struct(part["functionResponse"], "response", f"{path}.function_response", request)
+    yield from _named_struct(
+        part["functionResponse"], "response", f"{path}.function_response", request
+    )
 
 
 def _named_struct(value: Any, key: str, path: str, request: Request) -> Iterator[str]:
@@ -247,7 +265,9 @@ def _counts(before: Any, content: Any, index: int, *, may_be_open: bool) -> Iter
 def _tally(content: Any, key: str) -> Counter[tuple[str, str]]:
     values = (field(part, key) for part in items(field(content, "parts")))
     return Counter(
-        (str(field(value, "name")), str(field(value, "id") or None)) for value in values if value is not None
+        (str(field(value, "name")), str(field(value, "id") or None))
+        for value in values
+        if value is not None
     )
 
 

@@ -66,7 +66,9 @@ def _assistant(message: dict[str, Any], path: str, request: Request) -> Iterator
     content = message.get("content")
     calls = message.get("tool_calls", message.get("function_call"))
     says_no_more = bool(calls or message.get("audio") or has_text(message.get("refusal")))
-    is_empty = content == [] and (request.compatible or not request.strict)  # OpenAI takes it beside calls
+    is_empty = content == [] and (
+        request.compatible or not request.strict
+    )  # OpenAI takes it beside calls
     if not says_no_more or (content is not None and not is_empty):
         yield from _content(content, "assistant", path, request)
     if "tool_calls" in message and not (message["tool_calls"] == [] and request.compatible):
@@ -148,7 +150,9 @@ def _sequence(messages: list[Any], *, pending: bool) -> Iterator[str]:
 def _answer(message: dict[str, Any], index: int, step: dict[str, int | None]) -> Iterator[str]:
     id = field(message, "tool_call_id")
     if id is None and None in step.values():
-        id = next(open for open, answer in step.items() if answer is None)  # Zhipu's servers go by the order
+        id = next(
+            open for open, answer in step.items() if answer is None
+        )  # Zhipu's servers go by the order
     if id == "":
         return  # of a server without ids; where they are needed, the message itself is refused
     if not one_of(id, step):

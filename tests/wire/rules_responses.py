@@ -25,15 +25,32 @@ from tests.wire.rules_basics import (
 LONGEST_ID = 64
 
 INPUT = ("input_text", "input_image", "input_file")
-PARTS = {"user": INPUT, "system": INPUT, "developer": INPUT, "assistant": ("output_text", "refusal")}
+PARTS = {
+    "user": INPUT,
+    "system": INPUT,
+    "developer": INPUT,
+    "assistant": ("output_text", "refusal"),
+}
 TEXT_FIELD = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 CALLS = ("function_call", "custom_tool_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
 # Recorded, or in the SDK's types: what the service does itself, or asks the client to do in its own way.
 SERVED = frozenset(
-    {"additional_tools", "compaction", "computer_call", "computer_call_output", "code_interpreter_call"}
+    {
+        "additional_tools",
+        "compaction",
+        "computer_call",
+        "computer_call_output",
+        "code_interpreter_call",
+    }
     | {"apply_patch_call", "apply_patch_call_output", "file_search_call", "image_generation_call"}
-    | {"local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "web_search_call"}
+    | {
+        "local_shell_call",
+        "local_shell_call_output",
+        "shell_call",
+        "shell_call_output",
+        "web_search_call",
+    }
     | {"mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools"}
     | {"tool_search_call", "tool_search_output", "program", "program_output"}
     | {"compaction_trigger", "configuration_update", "x_search_call"}
@@ -57,7 +74,9 @@ def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
         yield from _item(item, f"input[{index}]", request)
     if not request.compatible:
         yield from _reasoning_order(input, request)
-    if not (body.get("previous_response_id") or body.get("conversation")):  # where the rest of it is kept
+    if not (
+        body.get("previous_response_id") or body.get("conversation")
+    ):  # where the rest of it is kept
         yield from _pairs(input, request)
 
 
@@ -129,7 +148,9 @@ ITEMS = {
 }
 
 
-def _parts(parts: list[Any], allowed: tuple[str, ...], path: str, request: Request) -> Iterator[str]:
+def _parts(
+    parts: list[Any], allowed: tuple[str, ...], path: str, request: Request
+) -> Iterator[str]:
     if not parts and (request.strict or allowed != PARTS["assistant"]):
         yield f"Invalid '{path}': empty array. Expected an array with minimum length 1"
     for index, part in enumerate(parts):
@@ -177,7 +198,9 @@ def _is_answer(item: Any, request: Request) -> bool:
     type = _type(item)
     if type == "message":
         return bool(field(item, "role") == "assistant")
-    if request.strict:  # two of them in a row were refused once: the first one has no item of its own
+    if (
+        request.strict
+    ):  # two of them in a row were refused once: the first one has no item of its own
         return one_of(type, CALLS)
     return isinstance(type, str) and not type.endswith(("_output", "_response"))
 
@@ -186,7 +209,9 @@ def _pairs(input: list[Any], request: Request) -> Iterator[str]:
     calls: dict[str, int] = {}
     needed: dict[str, int] = {}
     answered: set[str] = set()
-    is_referring = any(_type(item) == "item_reference" for item in input)  # to calls in the store, perhaps
+    is_referring = any(
+        _type(item) == "item_reference" for item in input
+    )  # to calls in the store, perhaps
     for index, item in enumerate(input):
         type, id = _type(item), field(item, "call_id")
         if not isinstance(type, str) or not isinstance(id, str):
@@ -195,7 +220,9 @@ def _pairs(input: list[Any], request: Request) -> Iterator[str]:
             if id in calls:
                 yield f"Duplicate 'call_id': '{id}' in input[{calls[id]}] and input[{index}]."
             calls[id] = index
-            if type in CALLS and not (request.compatible and id.startswith("xs_")):  # which xAI runs itself
+            if type in CALLS and not (
+                request.compatible and id.startswith("xs_")
+            ):  # which xAI runs itself
                 needed[id] = index
         elif type in OUTPUTS and id not in calls and not is_referring:
             yield f"No tool call found for function call output with call_id {id}."

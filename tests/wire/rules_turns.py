@@ -82,7 +82,9 @@ def pairing_violations(
     for index, turn in enumerate(turns):
         made = made if strict else set()
         may_be_open = pending and index == len(turns) - 1
-        yield from _answers(before, turn, index, texts, may_be_open=may_be_open and turn.is_only_results())
+        yield from _answers(
+            before, turn, index, texts, may_be_open=may_be_open and turn.is_only_results()
+        )
         yield from _calls(turn, index, texts, made)
         before = turn
     if not pending:
@@ -104,7 +106,9 @@ def _answers(
         else:
             answered.add(block.id)
     if not turn.opens_with_results_only():
-        yield texts["late"].format(index=index, before=index - 1, count=len(asked), ids=", ".join(asked))
+        yield texts["late"].format(
+            index=index, before=index - 1, count=len(asked), ids=", ".join(asked)
+        )
     if not may_be_open:
         yield from _missing([id for id in asked if id not in answered], index, texts)
 

@@ -69,7 +69,9 @@ def openai_client(server: StubServer) -> Any:
 
     # No proxy from the environment: the loopback is here.
     http = openai.DefaultHttpxClient(trust_env=False)
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, http_client=http)
+    return openai.OpenAI(
+        base_url=f"{server.url}/v1", api_key="none", max_retries=0, http_client=http
+    )
 
 
 def anthropic_client(server: StubServer) -> Any:
@@ -190,7 +192,10 @@ def _chat_stream(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
 def _response_stream(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
     where = {"item_id": "msg_stub", "output_index": 0, "content_index": 0, "logprobs": []}
     events: list[tuple[str, dict[str, Any]]] = [
-        ("response.created", {"response": {**_response(body), "status": "in_progress", "output": []}}),
+        (
+            "response.created",
+            {"response": {**_response(body), "status": "in_progress", "output": []}},
+        ),
         ("response.output_text.delta", {**where, "delta": ANSWER}),
         ("response.completed", {"response": _response(body)}),
     ]
@@ -206,7 +211,10 @@ def _message_stream(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
         ("content_block_stop", {"index": 0}),
         (
             "message_delta",
-            {"delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 1}},
+            {
+                "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+                "usage": {"output_tokens": 1},
+            },
         ),
         ("message_stop", {}),
     ]
@@ -223,4 +231,8 @@ def _sse(events: Iterator[tuple[str | None, Any]]) -> bytes:
 
 
 ANSWERS = {"openai": _chat, "openai-responses": _response, "anthropic": _message}
-STREAMS = {"openai": _chat_stream, "openai-responses": _response_stream, "anthropic": _message_stream}
+STREAMS = {
+    "openai": _chat_stream,
+    "openai-responses": _response_stream,
+    "anthropic": _message_stream,
+}

@@ -42,7 +42,10 @@ def test_the_next_request_has_the_answer_as_it_came(case):
     assert conversation.repairs(case.format, model="m-1", stored=True) == []
     dumped = json.loads(conversation.to_bytes(case.format, model="m-1", stored=True))
     assert json.dumps(case.form, sort_keys=True)[1:-1] in json.dumps(dumped, sort_keys=True)
-    assert violations(dumped, case.format, strict=False, model="m-1", stored=True, compatible=True) == []
+    assert (
+        violations(dumped, case.format, strict=False, model="m-1", stored=True, compatible=True)
+        == []
+    )
 
 
 def test_bedrock_events_are_read_as_the_sdk_names_them_and_as_the_frames_hold_them():
@@ -84,7 +87,10 @@ def test_objects_of_the_sdks_are_read_as_they_are():
     )
     assert load_answer(completion, "openai") == [("assistant", "Yes.", {"model": "gpt-x"})]
     chunk = google.GenerateContentResponse.model_validate(
-        {"candidates": [{"content": {"role": "model", "parts": [{"text": "Yes."}]}}], "modelVersion": "g-x"}
+        {
+            "candidates": [{"content": {"role": "model", "parts": [{"text": "Yes."}]}}],
+            "modelVersion": "g-x",
+        }
     )
     assert load_answer([chunk], "gemini") == [("assistant", "Yes.", {"model": "g-x"})]
 
@@ -98,12 +104,17 @@ def test_an_object_that_can_say_itself_as_a_dict_does():
 
 
 def test_the_model_that_was_asked_is_asked_again_whatever_the_answer_calls_it():
-    sealed = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}, {"type": "text", "text": "Yes."}]
+    sealed = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        {"type": "text", "text": "Yes."},
+    ]
     answer = {"model": "claude-x-20260101", "content": sealed}
     events = load_answer(answer, "anthropic", model="claude-newest")
     assert events[0][2]["model"] == "claude-x-20260101"
     history = [("user", "Well?", None), *events, ("user", "Sure?", None)]
-    assert dump(history, "anthropic", model="claude-newest").body["messages"][1]["content"] == sealed
+    assert (
+        dump(history, "anthropic", model="claude-newest").body["messages"][1]["content"] == sealed
+    )
     unasked = [("user", "Well?", None), *load_answer(answer, "anthropic"), ("user", "Sure?", None)]
     assert dump(unasked, "anthropic", model="claude-x").body["messages"][1]["content"] == sealed
 
@@ -132,8 +143,12 @@ def test_an_answer_without_its_content_is_refused_with_the_place(format, empty):
 def test_an_answer_that_does_not_say_what_it_cost_is_an_answer():
     said = {"output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}}
     assert load_answer(said, "bedrock") == [("assistant", "Yes.", None)]
-    odd = said | {"usage": {"inputTokens": "many", "outputTokens": 2.5, "cacheReadInputTokens": True}}
-    assert load_answer(odd, "bedrock") == [("assistant", "Yes.", {"usage": {"input": 0, "output": 0}})]
+    odd = said | {
+        "usage": {"inputTokens": "many", "outputTokens": 2.5, "cacheReadInputTokens": True}
+    }
+    assert load_answer(odd, "bedrock") == [
+        ("assistant", "Yes.", {"usage": {"input": 0, "output": 0}})
+    ]
 
 
 def test_a_stream_of_blocks_that_are_not_known_yet_is_kept():
@@ -146,17 +161,24 @@ def test_a_stream_of_blocks_that_are_not_known_yet_is_kept():
 
 
 def test_gemini_may_answer_nothing_at_all():
-    assert load_answer({"promptFeedback": {"blockReason": "OTHER"}}, "gemini") == [("assistant", "", None)]
+    assert load_answer({"promptFeedback": {"blockReason": "OTHER"}}, "gemini") == [
+        ("assistant", "", None)
+    ]
 
 
 def test_a_stream_that_broke_off_says_what_had_come():
-    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Y"}]}
+    item = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Y"}],
+    }
     begun = [{"type": "response.created", "response": {"model": "m-1"}}]
     done = {"type": "response.output_item.done", "item": item}
     assert load_answer([*begun, done], "openai-responses")[0][1] == "Y"
     assert (
         load_answer(
-            [*begun, {"type": "response.completed", "response": {"output": [item]}}], "openai-responses"
+            [*begun, {"type": "response.completed", "response": {"output": [item]}}],
+            "openai-responses",
         )[0][1]
         == "Y"
     )
@@ -196,7 +218,9 @@ def test_fields_that_servers_fill_with_nothing_are_not_sent_back():
 def test_an_answer_that_was_cut_off_while_it_thought_goes_back_with_its_thought():
     message = {"role": "assistant", "content": None, "reasoning_content": "Hm"}
     events = load_answer({"choices": [{"message": message}]}, "openai", model="m")
-    sent = dump([("user", "Well?", None), *events, ("user", "And?", None)], "openai", model="m").body
+    sent = dump(
+        [("user", "Well?", None), *events, ("user", "And?", None)], "openai", model="m"
+    ).body
     assert sent["messages"][1] == {"role": "assistant", "content": "", "reasoning_content": "Hm"}
     assert violations(sent, "openai", strict=False) == []
 
@@ -204,7 +228,10 @@ def test_an_answer_that_was_cut_off_while_it_thought_goes_back_with_its_thought(
 @pytest.mark.parametrize("given", [{}, {"arguments": None}, {"arguments": ""}])
 def test_a_call_without_arguments_is_a_call_of_nothing(given):
     call = {"id": "1", "type": "function", "function": {"name": "glob", **given}}
-    history = [("user", "?", None), *load_answer(completion(content=None, tool_calls=[call]), "openai")]
+    history = [
+        ("user", "?", None),
+        *load_answer(completion(content=None, tool_calls=[call]), "openai"),
+    ]
     sent = json.loads(to_bytes([*history, ("tool_result", "x", {"id": "1"})], "openai"))
     assert sent["messages"][1]["tool_calls"][0]["function"] == {"name": "glob", "arguments": "{}"}
 
@@ -225,20 +252,29 @@ def test_calls_of_a_server_that_gives_no_ids_go_back_without_them():
 
 
 def test_a_spoken_answer_is_named_by_its_id():
-    answer = completion(content=None, audio={"id": "audio_1", "data": "c291bmQ=", "transcript": "Yes."})
+    answer = completion(
+        content=None, audio={"id": "audio_1", "data": "c291bmQ=", "transcript": "Yes."}
+    )
     [(_, _, data)] = load_answer(answer, "openai")
     assert data["native"]["wire"]["audio"] == {"id": "audio_1"}
 
 
 def test_calls_that_come_whole_and_without_numbers_are_kept_apart():
     def part(id, arguments):
-        return {"id": id, "function": {"name": "glob", "arguments": arguments}, "extra_content": {"x": id}}
+        return {
+            "id": id,
+            "function": {"name": "glob", "arguments": arguments},
+            "extra_content": {"x": id},
+        }
 
     chunks = [
         {"choices": [{"delta": {"tool_calls": [part("1", "{}")]}}]},
         {"choices": [{"delta": {"tool_calls": [part("2", '{"a"')]}}]},
         {"choices": [{"delta": {"tool_calls": [{"function": {"arguments": ": 1}"}}]}}]},
-        {"choices": [{"delta": None}], "x_groq": {"usage": {"prompt_tokens": 3, "completion_tokens": 2}}},
+        {
+            "choices": [{"delta": None}],
+            "x_groq": {"usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+        },
     ]
     first, second = load_answer(chunks, "openai")
     assert first[2]["usage"] == {"input": 3, "output": 2}
@@ -319,5 +355,7 @@ def test_an_answer_of_nothing_is_one_event():
 def test_what_servers_beside_openai_want_back_goes_back(sealed):
     message = {"role": "assistant", "content": "Yes.", **sealed}
     answer = load_answer({"model": "m", "choices": [{"message": message}]}, "openai")
-    body, repairs = dump([("user", "Sure?", None), *answer, ("user", "Why?", None)], "openai", model="m")
+    body, repairs = dump(
+        [("user", "Sure?", None), *answer, ("user", "Why?", None)], "openai", model="m"
+    )
     assert (body["messages"][1], repairs) == (message, [])

@@ -54,15 +54,36 @@ PDF = {"format": "pdf", "name": "a", "source": {"bytes": "JVBERi0x"}}
 
 # The format, a body, what is told, and where nothing has to be told because the format can say it.
 BESIDE = {
-    "a document's context": ("anthropic", anthropic(PAPER | {"context": "A draft."}), "context", ()),
+    "a document's context": (
+        "anthropic",
+        anthropic(PAPER | {"context": "A draft."}),
+        "context",
+        (),
+    ),
     "a search result's source": ("anthropic", anthropic(FOUND), "source", ()),
-    "a program that calls": ("anthropic", used(caller={"type": "code_execution_20250825"}), "caller", ()),
+    "a program that calls": (
+        "anthropic",
+        used(caller={"type": "code_execution_20250825"}),
+        "caller",
+        (),
+    ),
     "a toolset": ("anthropic", used(toolset_name="s"), "toolset_name", ()),
-    "Bedrock's context": ("bedrock", bedrock({"document": PDF | {"context": "A draft."}}), "context", ()),
+    "Bedrock's context": (
+        "bedrock",
+        bedrock({"document": PDF | {"context": "A draft."}}),
+        "context",
+        (),
+    ),
     "Bedrock's source": (
         "bedrock",
         bedrock(
-            {"searchResult": {"source": "https://example.org", "title": "t", "content": [{"text": "x"}]}}
+            {
+                "searchResult": {
+                    "source": "https://example.org",
+                    "title": "t",
+                    "content": [{"text": "x"}],
+                }
+            }
         ),
         "source",
         (),
@@ -87,14 +108,24 @@ BESIDE = {
                 {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
                 {
                     "role": "user",
-                    "parts": [{"functionResponse": RESPONSE["functionResponse"] | {"scheduling": "SILENT"}}],
+                    "parts": [
+                        {
+                            "functionResponse": RESPONSE["functionResponse"]
+                            | {"scheduling": "SILENT"}
+                        }
+                    ],
                 },
             ]
         },
         "scheduling",
         (),
     ),
-    "a namespace": ("openai-responses", responses(CALL | {"namespace": "n"}, OUTPUT), "namespace", ()),
+    "a namespace": (
+        "openai-responses",
+        responses(CALL | {"namespace": "n"}, OUTPUT),
+        "namespace",
+        (),
+    ),
     "a phase": (
         "openai-responses",
         responses({"role": "assistant", "content": "Hm.", "phase": "commentary"}, HI),
@@ -154,7 +185,11 @@ BESIDE = {
                     "role": "user",
                     "content": [
                         {"type": "input_text", "text": "Hi."},
-                        {"type": "input_file", "file_url": "https://example.org/a.pdf", "detail": "low"},
+                        {
+                            "type": "input_file",
+                            "file_url": "https://example.org/a.pdf",
+                            "detail": "low",
+                        },
                     ],
                 }
             ]
@@ -170,7 +205,10 @@ BESIDE = {
                 "type": "computer_call_output",
                 "call_id": "c",
                 "acknowledged_safety_checks": [{"id": "s", "message": "Is it yours?"}],
-                "output": {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PIXEL}"},
+                "output": {
+                    "type": "computer_screenshot",
+                    "image_url": f"data:image/png;base64,{PIXEL}",
+                },
             },
         ),
         "acknowledged_safety_checks",
@@ -183,7 +221,11 @@ BESIDE = {
                 {
                     "role": "user",
                     "content": [
-                        {"type": "video_url", "video_url": {"url": "https://example.org/a.mp4"}, "fps": 2},
+                        {
+                            "type": "video_url",
+                            "video_url": {"url": "https://example.org/a.mp4"},
+                            "fps": 2,
+                        },
                         {"type": "text", "text": "Hi."},
                     ],
                 }
@@ -192,7 +234,12 @@ BESIDE = {
         "fps",
         (),
     ),
-    "what is new beside a part": ("gemini", gemini(SHOT | {"mediaProcessing": "AGENTIC"}), "Processing", ()),
+    "what is new beside a part": (
+        "gemini",
+        gemini(SHOT | {"mediaProcessing": "AGENTIC"}),
+        "Processing",
+        (),
+    ),
     "what is new beside a response": (
         "gemini",
         {
@@ -207,7 +254,13 @@ BESIDE = {
     ),
     "a name beside calls": (
         "openai",
-        {"messages": [HI, {"role": "assistant", "name": "Ann", "content": None, "tool_calls": CALLS}, TOOL]},
+        {
+            "messages": [
+                HI,
+                {"role": "assistant", "name": "Ann", "content": None, "tool_calls": CALLS},
+                TOOL,
+            ]
+        },
         "the name 'Ann'",
         (),
     ),
@@ -231,7 +284,15 @@ BESIDE = {
     ),
     "Vertex's name for a file": (
         "gemini",
-        gemini({"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0x", "displayName": "a.pdf"}}),
+        gemini(
+            {
+                "inlineData": {
+                    "mimeType": "application/pdf",
+                    "data": "JVBERi0x",
+                    "displayName": "a.pdf",
+                }
+            }
+        ),
         "the name 'a.pdf'",
         ("openai", "openai-responses", "anthropic", "bedrock"),
     ),
@@ -258,10 +319,17 @@ def test_the_name_of_a_model_that_only_calls_goes_to_another_model_that_takes_na
 
 
 EMPTY = {
-    "anthropic": {"messages": [{"role": "user", "content": "Hi."}, {"role": "user", "content": []}]},
-    "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi."}]}, {"role": "user", "parts": []}]},
+    "anthropic": {
+        "messages": [{"role": "user", "content": "Hi."}, {"role": "user", "content": []}]
+    },
+    "gemini": {
+        "contents": [{"role": "user", "parts": [{"text": "Hi."}]}, {"role": "user", "parts": []}]
+    },
     "bedrock": {
-        "messages": [{"role": "user", "content": [{"text": "Hi."}]}, {"role": "user", "content": []}]
+        "messages": [
+            {"role": "user", "content": [{"text": "Hi."}]},
+            {"role": "user", "content": []},
+        ]
     },
 }
 
@@ -287,7 +355,9 @@ def test_a_document_without_its_format_comes_back_and_goes_on_as_what_it_begins_
     body = bedrock({"document": bare})
     assert dump(load(body, "bedrock"), "bedrock").repairs == []
     [part] = [
-        b for b in dump(load(body, "bedrock"), "anthropic").body["messages"][0]["content"] if "source" in b
+        b
+        for b in dump(load(body, "bedrock"), "anthropic").body["messages"][0]["content"]
+        if "source" in b
     ]
     assert part["source"]["media_type"] == "application/pdf"
     unknown = bedrock({"document": bare | {"source": {"bytes": "UEsDBBQ="}}})

@@ -16,10 +16,19 @@ SEAL = "c2VhbGVk"
 
 # Kind, text, data beside the form, format, the form.
 FORMS: dict[str, tuple[str, str | None, dict[str, Any], str, Any]] = {
-    "a name and nothing said": ("user", "", {}, "openai", {"role": "user", "name": "ann", "content": None}),
+    "a name and nothing said": (
+        "user",
+        "",
+        {},
+        "openai",
+        {"role": "user", "name": "ann", "content": None},
+    ),
     "a call's type that is a number": (
         *("tool_call", None, CALL, "openai"),
-        {"role": "assistant", "tool_calls": [{"id": "c1", "type": 7, "function": {"name": "glob"}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c1", "type": 7, "function": {"name": "glob"}}],
+        },
     ),
     "a call whose id is null": (
         *("tool_call", None, CALL, "openai"),
@@ -49,18 +58,30 @@ FORMS: dict[str, tuple[str, str | None, dict[str, Any], str, Any]] = {
         *("assistant", "Yes.", {}, "gemini"),
         [{"text": "Yes.", "thoughtSignature": {}}],
     ),
-    "a thought of nothing": ("assistant", "Yes.", {}, "gemini", [{"thought": True}, {"text": "Yes."}]),
+    "a thought of nothing": (
+        "assistant",
+        "Yes.",
+        {},
+        "gemini",
+        [{"thought": True}, {"text": "Yes."}],
+    ),
     "an error flag that is a text": (
         *("tool_result", "no", CALL, "anthropic"),
         [{"type": "tool_result", "tool_use_id": "c1", "content": "no", "is_error": "yes"}],
     ),
     "an image in a file without an id": (
         *("user", "Look.", {}, "anthropic"),
-        [{"type": "text", "text": "Look."}, {"type": "image", "source": {"type": "file", "file_id": None}}],
+        [
+            {"type": "text", "text": "Look."},
+            {"type": "image", "source": {"type": "file", "file_id": None}},
+        ],
     ),
     "an image in a file whose id is blank": (
         *("user", "Look.", {}, "anthropic"),
-        [{"type": "text", "text": "Look."}, {"type": "image", "source": {"type": "file", "file_id": " "}}],
+        [
+            {"type": "text", "text": "Look."},
+            {"type": "image", "source": {"type": "file", "file_id": " "}},
+        ],
     ),
     "an empty message beside another": (
         *("assistant", "Yes.", {}, "openai-responses"),
@@ -90,7 +111,9 @@ def test_a_broken_form_is_reported_and_not_sent(name):
     after = [("tool_result", "done", {"id": "c1"})] if kind == "tool_call" else []
     body, repairs = dump([*before, event, *after, ("user", "And?", None)], format, model="m")
     assert violations(body, format, strict=False, model="m") == []
-    assert any(repair.at == len(before) and repair.rule in ("native", "blank") for repair in repairs)
+    assert any(
+        repair.at == len(before) and repair.rule in ("native", "blank") for repair in repairs
+    )
 
 
 def test_a_name_alone_says_nothing_elsewhere_either():

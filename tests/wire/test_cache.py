@@ -84,7 +84,10 @@ def test_other_formats_are_left_as_they_are(format):
 @pytest.mark.parametrize("format", CACHING)
 def test_bytes_say_the_same_as_the_dump(format):
     events = grown()
-    assert json.loads(to_bytes(events, format, cache="auto")) == dump(events, format, cache="auto").body
+    assert (
+        json.loads(to_bytes(events, format, cache="auto"))
+        == dump(events, format, cache="auto").body
+    )
 
 
 def test_any_other_way_is_refused():
@@ -125,7 +128,9 @@ def test_breakpoints_of_loaded_history_are_replaced():
 
 def test_a_text_that_was_a_string_is_a_block_before_and_after_its_mark_moves_on():
     history = load(anthropic_history("One", "Two", "Three"), "anthropic")
-    contents = [message["content"] for message in dump(history, "anthropic", cache="auto").body["messages"]]
+    contents = [
+        message["content"] for message in dump(history, "anthropic", cache="auto").body["messages"]
+    ]
     assert contents[0] == [{"type": "text", "text": "One"}]
     assert contents[2] == [marked("Two")]
 
@@ -139,18 +144,25 @@ def test_a_mark_within_a_result_is_replaced_too():
     history = {
         "messages": [
             {"role": "user", "content": "Look."},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "glob", "input": {}}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "1", "name": "glob", "input": {}}],
+            },
             {"role": "user", "content": [result]},
         ]
     }
-    [block] = dump(load(history, "anthropic"), "anthropic", cache="auto").body["messages"][2]["content"]
+    [block] = dump(load(history, "anthropic"), "anthropic", cache="auto").body["messages"][2][
+        "content"
+    ]
     assert block["cache_control"] == MARK
     assert "cache_control" not in json.dumps(block["content"])
 
 
 def test_blocks_that_refuse_a_mark_get_none():
     upload = {"type": "container_upload", "file_id": "file_1"}
-    history = load(anthropic_history([upload], [{"type": "text", "text": "Read."}, upload]), "anthropic")
+    history = load(
+        anthropic_history([upload], [{"type": "text", "text": "Read."}, upload]), "anthropic"
+    )
     first, _, last = dump(history, "anthropic", cache="auto").body["messages"]
     assert first["content"] == [upload]
     assert last["content"] == [marked("Read."), upload]
@@ -173,7 +185,11 @@ def bedrock_history(count):
 
 def test_bedrock_breakpoints_of_loaded_history_are_replaced_or_thinned():
     history = load(bedrock_history(5), "bedrock")
-    assert marks(dump(history, "bedrock", cache="auto").body) == ["Be brief.", "Question 3", "Question 4"]
+    assert marks(dump(history, "bedrock", cache="auto").body) == [
+        "Be brief.",
+        "Question 3",
+        "Question 4",
+    ]
     body, repairs = dump(history, "bedrock")
     assert marks(body) == [f"Question {number}" for number in range(1, 5)]
     assert [repair.why for repair in repairs] == ["2 cache breakpoints left out: there may be 4"]
@@ -196,7 +212,9 @@ def test_bedrock_points_without_system_text_are_thinned_too():
 
 def with_tools():
     agent = backstory.open(":memory:").start("main", system="Be brief.")
-    agent.settings(tools=[{"name": name, "parameters": {"type": "object"}} for name in ("glob", "grep")])
+    agent.settings(
+        tools=[{"name": name, "parameters": {"type": "object"}} for name in ("glob", "grep")]
+    )
     agent.user("Look.")
     return agent.conversation()
 
@@ -220,7 +238,11 @@ def test_but_not_those_of_nova_which_keeps_none():
 
 
 def test_marks_of_tools_are_not_piled_up_and_not_set_where_tools_are_looked_up_later():
-    tools = [{"name": "a", "cache_control": MARK}, {"name": "b"}, {"name": "c", "defer_loading": True}]
+    tools = [
+        {"name": "a", "cache_control": MARK},
+        {"name": "b"},
+        {"name": "c", "defer_loading": True},
+    ]
     given = copy.deepcopy(tools)
     found = marked_tools({"tools": tools}, "anthropic", None)["tools"]
     assert found == [{"name": "a"}, {"name": "b", "cache_control": MARK}, tools[2]]
@@ -233,7 +255,12 @@ def test_marks_of_tools_are_not_piled_up_and_not_set_where_tools_are_looked_up_l
 def test_breakpoints_within_documents_and_search_results_count_too():
     mark = {"cache_control": {"type": "ephemeral"}}
     words = {"type": "text", "text": "The sea.", **mark}
-    found = {"type": "search_result", "source": "https://example.org", "title": "Sea", "content": [words]}
+    found = {
+        "type": "search_result",
+        "source": "https://example.org",
+        "title": "Sea",
+        "content": [words],
+    }
     paper = {"type": "document", "source": {"type": "content", "content": [words]}}
     blocks = [found, paper, {"type": "text", "text": "Read.", **mark}]
     said = {"role": "user", "content": blocks}

@@ -20,7 +20,9 @@ CASES = [
 RETURNS = [
     pytest.param(format, case, id=f"{format}: {case['case']}")
     for format in FORMATS
-    for case in json.loads((Path(__file__).parent / "cases" / f"{format}-accepted.json").read_text())
+    for case in json.loads(
+        (Path(__file__).parent / "cases" / f"{format}-accepted.json").read_text()
+    )
 ]
 BODIES = [
     pytest.param(format, body, id=f"{format}: {name}")
@@ -35,7 +37,9 @@ def test_events_become_the_body(format, events, body):
     assert json.loads(encoded(dumped)) == body
     assert repairs == []
     assert violations(dumped, format) == []
-    if "reasoning_content" not in json.dumps(body):  # which other servers have, and OpenAI's types do not
+    if "reasoning_content" not in json.dumps(
+        body
+    ):  # which other servers have, and OpenAI's types do not
         check(dumped, format)
 
 

@@ -32,7 +32,13 @@ def conversation(agent):
 
 def test_it_is_a_sequence_of_messages_without_what_steers_the_log(agent):
     found = conversation(agent)
-    assert [message.kind for message in found] == ["system", "user", "tool_call", "tool_result", "user"]
+    assert [message.kind for message in found] == [
+        "system",
+        "user",
+        "tool_call",
+        "tool_result",
+        "user",
+    ]
     assert len(found) == 5
     assert found[0] == Message("system", "Be careful.")
     assert found[-1].seq == 6
@@ -78,7 +84,9 @@ def test_to_and_to_bytes_and_repairs_say_what_dump_says(agent, format):
 
 
 def test_the_fast_path_says_what_the_slow_path_says(agent):
-    agent.extend([("tool_call", None, {"name": "g", "id": "x", "arguments": {"n": 1e22, "ü": "\u2028"}})])
+    agent.extend(
+        [("tool_call", None, {"name": "g", "id": "x", "arguments": {"n": 1e22, "ü": "\u2028"}})]
+    )
     agent.tool_result("x", "out")
     found = conversation(agent)
     assert found.to_bytes("openai") == Conversation(list(found)).to_bytes("openai")
@@ -92,7 +100,9 @@ def test_the_fast_path_leaves_numbers_beyond_64_bits_to_the_long_one(agent):
 def test_blobs_are_bytes_for_the_sdk_and_base64_in_json():
     wire = [{"image": {"format": "png", "source": {"bytes": PIXEL}}}]
     found = Conversation([Message("user", "", {"native": {"provider": "bedrock", "wire": wire}})])
-    assert isinstance(found.to("bedrock")["messages"][0]["content"][0]["image"]["source"]["bytes"], bytes)
+    assert isinstance(
+        found.to("bedrock")["messages"][0]["content"][0]["image"]["source"]["bytes"], bytes
+    )
     assert json.loads(found.to_bytes("bedrock"))["messages"][0]["content"] == wire
 
 
@@ -138,7 +148,11 @@ class TestAtAPosition:
         before = agent.head
         agent.jump(2)
         agent.user("Other.")
-        assert self.texts(agent.conversation()) == ["Be careful.", "Which Python files are here?", "Other."]
+        assert self.texts(agent.conversation()) == [
+            "Be careful.",
+            "Which Python files are here?",
+            "Other.",
+        ]
         assert len(agent.conversation(at=before)) == 5
         assert len(agent.conversation(at=before + 1)) == 2
 

@@ -37,7 +37,9 @@ def histories(draw):
             messages.append(("assistant", f"a{turn}", None))
         calls = [f"c{number + n}" for n in range(draw(st.integers(0, 3)))]
         number += len(calls)
-        messages += [("tool_call", None, {"id": id, "name": "tool", "arguments": {"n": 1}}) for id in calls]
+        messages += [
+            ("tool_call", None, {"id": id, "name": "tool", "arguments": {"n": 1}}) for id in calls
+        ]
         answered = [id for id in calls if draw(st.integers(0, 3))]
         late = draw(st.booleans()) and len(answered) > 1
         for place, id in enumerate(answered):
@@ -61,7 +63,9 @@ def theirs(messages):
             case "assistant":
                 part = TextPart(content)
             case "tool_call":
-                part = ToolCallPart(tool_name=data["name"], args=data["arguments"], tool_call_id=data["id"])
+                part = ToolCallPart(
+                    tool_name=data["name"], args=data["arguments"], tool_call_id=data["id"]
+                )
             case "tool_result":
                 part = ToolReturnPart(
                     tool_name="tool", content=content, tool_call_id=data["id"], timestamp=AT

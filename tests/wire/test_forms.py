@@ -79,10 +79,16 @@ def test_words_that_are_wrapped_are_words_elsewhere_and_come_back_wrapped(format
 
 
 REPORTED = [
-    ("bedrock", bedrock({"text": "Look."}, {"guardContent": {"image": {"format": "png"}}}), "image"),
     (
         "bedrock",
-        bedrock({"text": "Yes."}, {"reasoningContent": {"redactedContent": "c2Vh"}}, role="assistant"),
+        bedrock({"text": "Look."}, {"guardContent": {"image": {"format": "png"}}}),
+        "image",
+    ),
+    (
+        "bedrock",
+        bedrock(
+            {"text": "Yes."}, {"reasoningContent": {"redactedContent": "c2Vh"}}, role="assistant"
+        ),
         "reasoningContent",
     ),
     (
@@ -92,14 +98,21 @@ REPORTED = [
     ),
     (
         "gemini",
-        {"contents": [{"role": "user", "parts": [{"text": "Look."}, {"executableCode": {"code": "1"}}]}]},
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "Look."}, {"executableCode": {"code": "1"}}]}
+            ]
+        },
         "executableCode",
     ),
     (
         "gemini",
         {
             "contents": [
-                {"role": "user", "parts": [{"text": "Look."}, {"fileData": {"fileUri": "https://a/b"}}]}
+                {
+                    "role": "user",
+                    "parts": [{"text": "Look."}, {"fileData": {"fileUri": "https://a/b"}}],
+                }
             ]
         },
         "fileData",
@@ -128,7 +141,11 @@ TOOLS = [
             "call_id": "1",
             "output": [
                 {"stdout": "a.py\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
-                {"stdout": "", "stderr": "no such file", "outcome": {"type": "exit", "exit_code": 2}},
+                {
+                    "stdout": "",
+                    "stderr": "no such file",
+                    "outcome": {"type": "exit", "exit_code": 2},
+                },
                 "not a chunk",
             ],
         },
@@ -140,7 +157,11 @@ TOOLS = [
         "a.py",
     ),
     (
-        {"type": "apply_patch_call", "call_id": "1", "operation": {"type": "delete_file", "path": "a"}},
+        {
+            "type": "apply_patch_call",
+            "call_id": "1",
+            "operation": {"type": "delete_file", "path": "a"},
+        },
         {"type": "apply_patch_call_output", "call_id": "1", "status": "completed"},
         "completed",
     ),
@@ -154,7 +175,10 @@ TOOLS = [
         {
             "type": "function_call_output",
             "call_id": "1",
-            "output": [{"type": "input_text", "text": "Seen."}, {"type": "input_image", "file_id": "f"}],
+            "output": [
+                {"type": "input_text", "text": "Seen."},
+                {"type": "input_image", "file_id": "f"},
+            ],
         },
         "Seen.",
     ),
@@ -195,7 +219,11 @@ def test_a_screenshot_is_an_image_where_results_show_images(shown):
             },
         ),
         (
-            {"type": "apply_patch_call", "call_id": "1", "operation": {"type": "delete_file", "path": "a"}},
+            {
+                "type": "apply_patch_call",
+                "call_id": "1",
+                "operation": {"type": "delete_file", "path": "a"},
+            },
             "failed",
         ),
         ({"type": "local_shell_call", "call_id": "1", "action": {"command": ["ls"]}}, None),
@@ -214,7 +242,9 @@ def test_a_call_of_such_a_tool_that_was_interrupted_gets_an_output_of_its_kind(c
 def test_a_reference_to_an_item_goes_only_where_the_item_is_stored():
     body = responses({"id": "msg_1"}, {"role": "user", "content": "Well?"})
     assert dump(load(body, "openai-responses"), "openai-responses", stored=True) == (body, [])
-    assert [repair.rule for repair in dump(load(body, "openai-responses"), "openai-responses").repairs] == [
+    assert [
+        repair.rule for repair in dump(load(body, "openai-responses"), "openai-responses").repairs
+    ] == [
         "native",
         "blank",
     ]
@@ -223,7 +253,11 @@ def test_a_reference_to_an_item_goes_only_where_the_item_is_stored():
 LEGACY = {
     "messages": [
         {"role": "user", "content": "Look."},
-        {"role": "assistant", "content": None, "function_call": {"name": "glob", "arguments": "{}"}},
+        {
+            "role": "assistant",
+            "content": None,
+            "function_call": {"name": "glob", "arguments": "{}"},
+        },
         {"role": "function", "name": "glob", "content": "3 files"},
         {"role": "user", "content": "Well?"},
     ]
@@ -251,7 +285,9 @@ def test_a_document_alone_gets_words_beside_it():
     block = {"document": {"name": "a", "format": "txt", "source": {"bytes": "aGk="}}}
     dumped, repairs = dump(load(bedrock(block), "bedrock"), "bedrock")
     assert dumped["messages"][0]["content"][1] == {"text": "(a document)"}
-    assert [repair.why for repair in repairs] == ["a document needs words beside it: they are '(a document)'"]
+    assert [repair.why for repair in repairs] == [
+        "a document needs words beside it: they are '(a document)'"
+    ]
 
 
 def test_an_address_that_no_service_can_fetch_is_told():
@@ -281,7 +317,9 @@ def test_what_is_no_json_at_all_is_an_error_of_ours():
 def test_a_name_stays_with_a_message_of_which_something_is_broken():
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,?"}}
     body = {
-        "messages": [{"role": "user", "name": "ann", "content": [{"type": "text", "text": "Look."}, image]}]
+        "messages": [
+            {"role": "user", "name": "ann", "content": [{"type": "text", "text": "Look."}, image]}
+        ]
     }
     dumped, repairs = dump(load(body, "openai"), "openai")
     assert dumped["messages"] == [{"role": "user", "name": "ann", "content": "Look."}]
@@ -305,14 +343,17 @@ def test_bytes_of_an_sdk_are_kept_as_base64_and_given_back_as_bytes():
     assert json.loads(json.dumps(events)) is not None
     assert dump(events, "bedrock") == (body, [])
     types = [
-        part["inlineData"]["mimeType"] for part in dump(events, "gemini").body["contents"][0]["parts"][1:]
+        part["inlineData"]["mimeType"]
+        for part in dump(events, "gemini").body["contents"][0]["parts"][1:]
     ]
     assert types == ["video/mp4", "audio/mp4"]
 
 
 def test_a_message_of_null_is_refused_with_the_place():
     body = {"input": [{"role": "user", "content": None}]}
-    with pytest.raises(backstory.Invalid, match=r"input\[0\]\.content: expected a string or an array"):
+    with pytest.raises(
+        backstory.Invalid, match=r"input\[0\]\.content: expected a string or an array"
+    ):
         load(body, "openai-responses")
 
 
@@ -345,5 +386,7 @@ def test_a_file_of_a_new_kind_goes_back_to_its_service():
 
 def test_a_status_that_bedrock_does_not_know_is_refused_with_the_place():
     body = bedrock({"toolResult": {"toolUseId": "1", "content": [], "status": "suc"}})
-    with pytest.raises(backstory.Invalid, match=r"toolResult\.status: expected one of success, error"):
+    with pytest.raises(
+        backstory.Invalid, match=r"toolResult\.status: expected one of success, error"
+    ):
         load(body, "bedrock")

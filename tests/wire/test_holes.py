@@ -20,7 +20,9 @@ def native(form):
 
 
 def events(with_holes):
-    message = {"content": [{"type": "output_text", "text": {HOLE: "content"}}]} if with_holes else {}
+    message = (
+        {"content": [{"type": "output_text", "text": {HOLE: "content"}}]} if with_holes else {}
+    )
     call = {"arguments": {HOLE: "arguments"}} if with_holes else {}
     data = {"id": "c1", "name": "read", "arguments": CALL["arguments"]}
     return [
@@ -60,7 +62,9 @@ def test_thinking_stays_with_the_words_behind_it():
     log = [
         Event.of(1, "user", "hi"),
         Event.of(2, "assistant", "", {"native": form | {"wire": [thinking]}}),
-        Event.of(3, "assistant", "ho", {"native": form | {"wire": [{"type": "text", "text": "ho"}]}}),
+        Event.of(
+            3, "assistant", "ho", {"native": form | {"wire": [{"type": "text", "text": "ho"}]}}
+        ),
         Event.of(4, "user", "on"),
     ]
     body, repairs = dump(log, "anthropic", model="claude-x")

@@ -36,7 +36,11 @@ from tests.wire.logs import (
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
 
-FLAGGED = ("anthropic", "gemini", "bedrock")  # the formats where a result can say that it is an error
+FLAGGED = (
+    "anthropic",
+    "gemini",
+    "bedrock",
+)  # the formats where a result can say that it is an error
 History = list[tuple[str, str | None, dict[str, Any] | None]]
 
 
@@ -105,7 +109,9 @@ def the_fast_path_gives_up_or_says_what_the_slow_path_says(log: Log) -> None:
         if plain_json(events, _FORMATS[format]) is not None:
             long = list(conversation_of(events))
             assert dump(events, format, model=log.model) == dump(long, format, model=log.model)
-            assert to_bytes(events, format, model=log.model) == to_bytes(long, format, model=log.model)
+            assert to_bytes(events, format, model=log.model) == to_bytes(
+                long, format, model=log.model
+            )
 
 
 OF_ANY_LOG = [
@@ -123,11 +129,15 @@ OF_ANY_LOG = [
 
 
 def the_dump_of_a_legal_history_repairs_nothing(history: History) -> None:
-    failed = [("error", index) for index, (_, _, data) in enumerate(history) if data and data.get("error")]
+    failed = [
+        ("error", index) for index, (_, _, data) in enumerate(history) if data and data.get("error")
+    ]
     for format in FORMATS:
         body, repairs = dump(history, format)
         told = [(repair.rule, repair.at) for repair in repairs]
-        assert told == ([] if format in FLAGGED else failed)  # a flag that the format has no place for
+        assert told == (
+            [] if format in FLAGGED else failed
+        )  # a flag that the format has no place for
         assert violations(body, format, gemini_signatures=True) == []
 
 

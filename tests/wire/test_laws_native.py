@@ -57,7 +57,9 @@ def test_the_laws_hold_for_broken_native_forms(operations, model, choice, garbag
         [broken(event, choice, garbage) for event in events], model
     )
     foreign = {"type": garbage, "": garbage}
-    a_form_of_a_foreign_type_never_raises([broken(event, choice, foreign) for event in events], model)
+    a_form_of_a_foreign_type_never_raises(
+        [broken(event, choice, foreign) for event in events], model
+    )
 
 
 # --- of a provider's history ---
@@ -171,19 +173,27 @@ def broken(event: Event, choice: Any, garbage: Any) -> Event:
     native = data.get("native") if data else None
     if not isinstance(native, dict) or choice.random() < 0.5:
         return event
-    *parents, last = choice.choice([path for path in paths(native) if path[-1] not in ("type", "provider")])
+    *parents, last = choice.choice(
+        [path for path in paths(native) if path[-1] not in ("type", "provider")]
+    )
     inside: Any = native
     for key in parents:
         inside = inside[key]
     value = inside[last]
-    inside[last] = value[: len(value) // 2] if isinstance(value, str) and choice.random() < 0.5 else garbage
+    inside[last] = (
+        value[: len(value) // 2] if isinstance(value, str) and choice.random() < 0.5 else garbage
+    )
     return Event.of(event.seq, event.kind, event.content, json.dumps(data))
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in a value but the value itself."""
     children = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
     )
     for key, child in children:
         yield (*path, key)

@@ -30,7 +30,11 @@ REFUSED = [
         messages({"role": "user", "content": [{"text": "x"}]}),
         r"^messages\[0\]\.content\[0\]\.type: missing",
     ),
-    ("openai", messages({"role": "tool", "content": "x"}), r"^messages\[0\]\.tool_call_id: missing"),
+    (
+        "openai",
+        messages({"role": "tool", "content": "x"}),
+        r"^messages\[0\]\.tool_call_id: missing",
+    ),
     (
         "openai",
         messages(
@@ -57,13 +61,22 @@ REFUSED = [
     ("gemini", contents({"inlineData": None}), r"^contents\[0\]\.parts\[0\]: a part without data"),
     (
         "openai",
-        messages({"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": []}}]}),
+        messages(
+            {
+                "role": "assistant",
+                "tool_calls": [CALL | {"function": {"name": "f", "arguments": []}}],
+            }
+        ),
         r"^messages\[0\]\.tool_calls\[0\]\.function\.arguments: expected a string, found an array",
     ),
     ("openai-responses", {"input": 5}, r"^input: expected an array"),
     ("openai-responses", {"input": [{}]}, r"^input\[0\]\.type: missing"),
     ("openai-responses", {"input": [], "instructions": []}, r"^instructions: expected a string"),
-    ("openai-responses", {"input": [{"type": "function_call"}]}, r"^input\[0\]\.arguments: missing"),
+    (
+        "openai-responses",
+        {"input": [{"type": "function_call"}]},
+        r"^input\[0\]\.arguments: missing",
+    ),
     (
         "anthropic",
         {"messages": [{"role": "user"}]},
@@ -100,20 +113,39 @@ REFUSED = [
         messages({"role": "user", "content": [{"type": "tool_result", "tool_use_id": ""}]}),
         r"^messages\[0\]\.content\[0\]\.tool_use_id: .*non-empty",
     ),
-    ("gemini", contents({"functionCall": {"name": ""}}), r"parts\[0\]\.functionCall\.name: .*non-empty"),
+    (
+        "gemini",
+        contents({"functionCall": {"name": ""}}),
+        r"parts\[0\]\.functionCall\.name: .*non-empty",
+    ),
     (
         "bedrock",
         messages(
-            {"role": "assistant", "content": [{"toolUse": {"toolUseId": "", "name": "f", "input": {}}}]}
+            {
+                "role": "assistant",
+                "content": [{"toolUse": {"toolUseId": "", "name": "f", "input": {}}}],
+            }
         ),
         r"^messages\[0\]\.content\[0\]\.toolUse\.toolUseId: .*non-empty",
     ),
     ("gemini", {"system_instruction": {}, "contents": []}, r"^systemInstruction\.parts: missing"),
     ("gemini", {"contents": [{"role": "user"}]}, r"^contents\[0\]\.parts: missing"),
     ("gemini", contents({}), r"^contents\[0\]\.parts\[0\]: a part without data"),
-    ("gemini", contents({"function_call": {"args": {}}}), r"parts\[0\]\.functionCall\.name: missing"),
-    ("gemini", {"systemInstruction": "x", "contents": []}, r"^systemInstruction: expected an object"),
-    ("bedrock", messages({"role": "user", "content": "hi"}), r"^messages\[0\]\.content: expected an array"),
+    (
+        "gemini",
+        contents({"function_call": {"args": {}}}),
+        r"parts\[0\]\.functionCall\.name: missing",
+    ),
+    (
+        "gemini",
+        {"systemInstruction": "x", "contents": []},
+        r"^systemInstruction: expected an object",
+    ),
+    (
+        "bedrock",
+        messages({"role": "user", "content": "hi"}),
+        r"^messages\[0\]\.content: expected an array",
+    ),
     (
         "bedrock",
         messages({"role": "user", "content": [{"a": 1, "b": 2}]}),
@@ -212,7 +244,9 @@ def test_arguments_that_are_no_json_object_are_mended_and_told(format, arguments
     body = dump(
         [("user", "x", None), ("tool_call", None, {"id": "1", "name": "f"})], format, pending=True
     ).body
-    call = body["messages"][1]["tool_calls"][0]["function"] if format == "openai" else body["input"][1]
+    call = (
+        body["messages"][1]["tool_calls"][0]["function"] if format == "openai" else body["input"][1]
+    )
     call["arguments"] = arguments
     events = load(body, format)
     assert events[1][2]["arguments"] == arguments
@@ -240,7 +274,11 @@ def test_a_refusal_is_what_the_assistant_said(format):
 
 def calling(**arguments):
     call = {"id": "1", "type": "function", "function": {"name": "f", **arguments}}
-    return {"role": "user", "content": "Look."}, {"role": "assistant", "content": None, "tool_calls": [call]}
+    return {"role": "user", "content": "Look."}, {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call],
+    }
 
 
 def using(result):
@@ -254,7 +292,11 @@ def using(result):
 
 EPHEMERAL = {"type": "ephemeral"}
 UNNAMED = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-STUBS = {"toolConfig": {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}]}}
+STUBS = {
+    "toolConfig": {
+        "tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}]
+    }
+}
 GOT = {"role": "tool", "tool_call_id": "1", "content": "x"}
 # What services take although no page of theirs shows it: one part without its brackets, fields that are null,
 # arguments as an object. Each comes back as it was.
@@ -270,7 +312,10 @@ TAKEN = {
             "contents": [
                 {"role": "user", "parts": [{"text": "Look."}]},
                 {"role": "model", "parts": {"functionCall": {"name": "f", "args": {}}}},
-                {"role": "user", "parts": {"functionResponse": {"name": "f", "response": {"output": "x"}}}},
+                {
+                    "role": "user",
+                    "parts": {"functionResponse": {"name": "f", "response": {"output": "x"}}},
+                },
             ]
         },
     ),
@@ -286,7 +331,10 @@ TAKEN = {
             {"role": "tool", "name": "f", "content": "y"},
         ),
     ),
-    "a result without content": ("anthropic", using({"type": "tool_result", "cache_control": EPHEMERAL})),
+    "a result without content": (
+        "anthropic",
+        using({"type": "tool_result", "cache_control": EPHEMERAL}),
+    ),
     "a result of nothing": ("anthropic", using({"type": "tool_result", "content": ""})),
     "a result of no blocks": (
         "bedrock",
@@ -325,7 +373,12 @@ def test_a_single_content_of_gemini_is_a_list_of_one():
 
 
 def test_parts_with_and_without_brackets_are_one_message():
-    two = {"contents": [{"role": "user", "parts": {"text": "a"}}, {"role": "user", "parts": [{"text": "b"}]}]}
+    two = {
+        "contents": [
+            {"role": "user", "parts": {"text": "a"}},
+            {"role": "user", "parts": [{"text": "b"}]},
+        ]
+    }
     events = load(two, "gemini")
     assert dump(events, "gemini").body == contents({"text": "a"}, {"text": "b"})
     assert origins(events, "gemini") == [[0, 1]]

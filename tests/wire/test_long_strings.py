@@ -15,7 +15,22 @@ from backstory.wire.rows import rows
 
 LONG = "JVBERi0x" * 2_000
 STRINGS = st.sampled_from(
-    ["", "a", '"', "\\", '\\"', "\\\\", "\0", "\0000", "é", "a\nb", LONG, LONG + "é", LONG + '"', LONG + "\\"]
+    [
+        "",
+        "a",
+        '"',
+        "\\",
+        '\\"',
+        "\\\\",
+        "\0",
+        "\0000",
+        "é",
+        "a\nb",
+        LONG,
+        LONG + "é",
+        LONG + '"',
+        LONG + "\\",
+    ]
 )
 VALUES: st.SearchStrategy[Any] = st.recursive(
     STRINGS | st.none() | st.integers(),
@@ -36,7 +51,9 @@ def test_data_with_long_strings_says_what_json_says(data):
 def test_data_that_ends_in_a_long_string_is_no_data_and_no_error(end):
     text = '{"native": {"provider": "openai", "wire": "' + LONG + end
     told: list[str] = []
-    [(_, _, said, found)] = rows([Event.of(1, "user", "x", text)], lambda rule, at, why: told.append(rule))
+    [(_, _, said, found)] = rows(
+        [Event.of(1, "user", "x", text)], lambda rule, at, why: told.append(rule)
+    )
     assert (said, found, told) == ("x", None, ["data"])
 
 
@@ -56,7 +73,9 @@ def test_an_image_goes_back_as_it_was():
     words = {"type": "text", "text": 'He said "\\".\n'}
     message = {"role": "user", "content": [words, part, part]}
     native = {"provider": "openai", "model": "m", "wire": message}
-    body, repairs = dump([Event.of(1, "user", words["text"], {"native": native})], "openai", model="m")
+    body, repairs = dump(
+        [Event.of(1, "user", words["text"], {"native": native})], "openai", model="m"
+    )
     assert (body, repairs) == ({"messages": [message]}, [])
 
 

@@ -69,7 +69,8 @@ def answered(format: str, *blocks: Any, result: Any = None) -> dict[str, Any]:
     """The model says it, or a tool comes to it; then the user goes on."""
     if format == "gemini":
         first, last = (
-            {"role": "user", "parts": [part]} for part in ({"text": "Look."}, result or {"text": "And?"})
+            {"role": "user", "parts": [part]}
+            for part in ({"text": "Look."}, result or {"text": "And?"})
         )
         return {"contents": [first, {"role": "model", "parts": [*blocks]}, last]}
     if format == "openai-responses":
@@ -101,14 +102,27 @@ def source(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 DATA_URL = f"data:image/png;base64,{PIXEL}"
-SAYS = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
+SAYS = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Yes."}],
+}
 YES = {"type": "text", "text": "Yes."}
-FUNCTION = {"id": "c1", "type": "function", "function": {"name": "glob", "arguments": '{"p":"*.py"}'}}
+FUNCTION = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "glob", "arguments": '{"p":"*.py"}'},
+}
 ITEM = {"type": "function_call", "call_id": "c1", "name": "glob", "arguments": '{"p":"*.py"}'}
 USE = {"type": "tool_use", "id": "c1", "name": "glob", "input": {"p": "*.py"}}
 CALL = {"functionCall": {"name": "glob", "args": {"p": "*.py"}}, "thoughtSignature": SEAL}
 TOOL_USE = {"toolUse": {"toolUseId": "c1", "name": "glob", "input": {"p": "*.py"}}}
-SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "sea"}}
+SEARCH = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "web_search",
+    "input": {"query": "sea"},
+}
 FOUND = {
     "type": "web_search_tool_result",
     "tool_use_id": "srvtoolu_1",
@@ -123,7 +137,9 @@ FOUND = {
 }
 PAGE = {"type": "url_citation", "url": PAPER, "title": "paper", "start_index": 0, "end_index": 3}
 PLACE = {"type": "char_location", "document_index": 0, "cited_text": "sea", "start_char_index": 0}
-RAN = {"toolUse": {"toolUseId": "t1", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}}
+RAN = {
+    "toolUse": {"toolUseId": "t1", "name": "nova_grounding", "input": {}, "type": "server_tool_use"}
+}
 CAME = {
     "toolResult": {
         "toolUseId": "t1",
@@ -136,11 +152,17 @@ CAME = {
 # By kind and format: a body, and what has to arrive.
 SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
     ("text", "openai"): (said("openai", {"type": "text", "text": TEXT}), TEXT),
-    ("text", "openai-responses"): (said("openai-responses", {"type": "input_text", "text": TEXT}), TEXT),
+    ("text", "openai-responses"): (
+        said("openai-responses", {"type": "input_text", "text": TEXT}),
+        TEXT,
+    ),
     ("text", "anthropic"): (said("anthropic", {"type": "text", "text": TEXT}), TEXT),
     ("text", "gemini"): (said("gemini", {"text": TEXT}), TEXT),
     ("text", "bedrock"): (said("bedrock", {"text": TEXT}), TEXT),
-    ("image", "openai"): (said("openai", {"type": "image_url", "image_url": {"url": DATA_URL}}), PIXEL),
+    ("image", "openai"): (
+        said("openai", {"type": "image_url", "image_url": {"url": DATA_URL}}),
+        PIXEL,
+    ),
     ("image", "openai-responses"): (
         said("openai-responses", {"type": "input_image", "image_url": DATA_URL}),
         PIXEL,
@@ -159,21 +181,31 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
         said("openai-responses", {"type": "input_image", "image_url": PICTURE}),
         PICTURE,
     ),
-    ("image by URL", "anthropic"): (said("anthropic", source("image", type="url", url=PICTURE)), PICTURE),
+    ("image by URL", "anthropic"): (
+        said("anthropic", source("image", type="url", url=PICTURE)),
+        PICTURE,
+    ),
     ("image by URL", "gemini"): (
         said("gemini", {"fileData": {"mimeType": "image/png", "fileUri": PICTURE}}),
         PICTURE,
     ),
     ("PDF", "openai"): (
-        said("openai", {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PDF}"}}),
+        said(
+            "openai", {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PDF}"}}
+        ),
         PDF,
     ),
     ("PDF", "openai-responses"): (
-        said("openai-responses", {"type": "input_file", "file_data": f"data:application/pdf;base64,{PDF}"}),
+        said(
+            "openai-responses",
+            {"type": "input_file", "file_data": f"data:application/pdf;base64,{PDF}"},
+        ),
         PDF,
     ),
     ("PDF", "anthropic"): (
-        said("anthropic", source("document", type="base64", media_type="application/pdf", data=PDF)),
+        said(
+            "anthropic", source("document", type="base64", media_type="application/pdf", data=PDF)
+        ),
         PDF,
     ),
     ("PDF", "gemini"): (said("gemini", inline("application/pdf", PDF)), PDF),
@@ -182,7 +214,10 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
         said("openai-responses", {"type": "input_file", "file_url": PAPER}),
         PAPER,
     ),
-    ("PDF by URL", "anthropic"): (said("anthropic", source("document", type="url", url=PAPER)), PAPER),
+    ("PDF by URL", "anthropic"): (
+        said("anthropic", source("document", type="url", url=PAPER)),
+        PAPER,
+    ),
     ("PDF by URL", "gemini"): (
         said("gemini", {"fileData": {"mimeType": "application/pdf", "fileUri": PAPER}}),
         PAPER,
@@ -196,7 +231,10 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
         TEXT,
     ),
     ("text document", "gemini"): (said("gemini", inline("text/plain", BLOB)), TEXT),
-    ("text document", "bedrock"): (said("bedrock", converse("document", "txt", BLOB, name="document")), TEXT),
+    ("text document", "bedrock"): (
+        said("bedrock", converse("document", "txt", BLOB, name="document")),
+        TEXT,
+    ),
     ("audio", "openai"): (
         said("openai", {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav"}}),
         WAV,
@@ -211,7 +249,11 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
     ),
     ("thinking", "openai"): (answered("openai", chat(reasoning_content=SEAL)), SEAL),
     ("thinking", "openai-responses"): (
-        answered("openai-responses", {"type": "reasoning", "summary": [], "encrypted_content": SEAL}, SAYS),
+        answered(
+            "openai-responses",
+            {"type": "reasoning", "summary": [], "encrypted_content": SEAL},
+            SAYS,
+        ),
         SEAL,
     ),
     ("thinking", "anthropic"): (
@@ -219,7 +261,9 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
         SEAL,
     ),
     ("thinking", "gemini"): (
-        answered("gemini", {"text": "Hm.", "thought": True}, {"text": "Yes.", "thoughtSignature": SEAL}),
+        answered(
+            "gemini", {"text": "Hm.", "thought": True}, {"text": "Yes.", "thoughtSignature": SEAL}
+        ),
         SEAL,
     ),
     ("thinking", "bedrock"): (
@@ -242,7 +286,10 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
         ),
         "query: sea",
     ),
-    ("server tool", "anthropic"): (answered("anthropic", SEARCH, FOUND, YES), "url: https://example.org"),
+    ("server tool", "anthropic"): (
+        answered("anthropic", SEARCH, FOUND, YES),
+        "url: https://example.org",
+    ),
     ("server tool", "gemini"): (
         answered(
             "gemini",
@@ -270,7 +317,9 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
         TEXT,
     ),
     ("call", "anthropic"): (
-        answered("anthropic", USE, result={"type": "tool_result", "tool_use_id": "c1", "content": TEXT}),
+        answered(
+            "anthropic", USE, result={"type": "tool_result", "tool_use_id": "c1", "content": TEXT}
+        ),
         TEXT,
     ),
     ("call", "gemini"): (
@@ -290,7 +339,9 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
         TEXT,
     ),
     ("citation", "openai"): (
-        answered("openai", chat(annotations=[{"type": "url_citation", "url_citation": {"url": PAPER}}])),
+        answered(
+            "openai", chat(annotations=[{"type": "url_citation", "url_citation": {"url": PAPER}}])
+        ),
         PAPER,
     ),
     ("citation", "openai-responses"): (
@@ -304,11 +355,19 @@ SENT: dict[tuple[str, str], tuple[dict[str, Any], str]] = {
         ),
         PAPER,
     ),
-    ("citation", "anthropic"): (answered("anthropic", {**YES, "citations": [PLACE]}), "char_location"),
+    ("citation", "anthropic"): (
+        answered("anthropic", {**YES, "citations": [PLACE]}),
+        "char_location",
+    ),
     ("citation", "bedrock"): (
         answered(
             "bedrock",
-            {"citationsContent": {"content": [{"text": "Yes."}], "citations": [{"title": "paper"}]}},
+            {
+                "citationsContent": {
+                    "content": [{"text": "Yes."}],
+                    "citations": [{"title": "paper"}],
+                }
+            },
         ),
         "paper",
     ),
@@ -320,20 +379,30 @@ def in_result(format: str) -> dict[str, Any]:
     if format == "openai-responses":
         shown: dict[str, Any] = {"type": "input_image", "image_url": DATA_URL}
         return answered(
-            format, ITEM, result={"type": "function_call_output", "call_id": "c1", "output": [shown]}
+            format,
+            ITEM,
+            result={"type": "function_call_output", "call_id": "c1", "output": [shown]},
         )
     if format == "anthropic":
         shown = source("image", type="base64", media_type="image/png", data=PIXEL)
-        return answered(format, USE, result={"type": "tool_result", "tool_use_id": "c1", "content": [shown]})
+        return answered(
+            format, USE, result={"type": "tool_result", "tool_use_id": "c1", "content": [shown]}
+        )
     if format == "gemini":
-        shown = {"name": "glob", "response": {"output": "Seen."}, "parts": [inline("image/png", PIXEL)]}
+        shown = {
+            "name": "glob",
+            "response": {"output": "Seen."},
+            "parts": [inline("image/png", PIXEL)],
+        }
         return answered(format, CALL, result={"functionResponse": shown})
     shown = {"toolUseId": "c1", "content": [converse("image", "png", PIXEL)]}
     return answered(format, TOOL_USE, result={"toolResult": shown})
 
 
 SENT |= {
-    ("image in a result", format): (in_result(format), PIXEL) for format in FORMATS if format != "openai"
+    ("image in a result", format): (in_result(format), PIXEL)
+    for format in FORMATS
+    if format != "openai"
 }
 CASES = [
     pytest.param(kind, source, target, id=f"{kind}, {source} to {target}")

@@ -55,7 +55,10 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 SENT = {
     ("openai", "a PDF"): (
         openai(
-            {"type": "file", "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}}
+            {
+                "type": "file",
+                "file": {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"},
+            }
         ),
         PDF,
     ),
@@ -84,7 +87,12 @@ SENT = {
         PIXEL,
     ),
     ("openai", "an image that is to be looked at closely"): (
-        openai({"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "high"}}),
+        openai(
+            {
+                "type": "image_url",
+                "image_url": {"url": "https://example.org/a.png", "detail": "high"},
+            }
+        ),
         "https://example.org/a.png",
     ),
     ("openai-responses", "a PDF"): (
@@ -105,7 +113,10 @@ SENT = {
     ("anthropic", "a PDF"): (source("base64", media_type="application/pdf", data=PDF), PDF),
     ("anthropic", "a PDF by URL"): (source("url", url=URL), URL),
     ("anthropic", "a text"): (source("text", media_type="text/plain", data=TEXT), TEXT),
-    ("anthropic", "a text in blocks"): (source("content", content=[{"type": "text", "text": TEXT}]), TEXT),
+    ("anthropic", "a text in blocks"): (
+        source("content", content=[{"type": "text", "text": TEXT}]),
+        TEXT,
+    ),
     ("anthropic", "a text as content"): (source("content", content=TEXT), TEXT),
     ("anthropic", "an image in a text"): (source("content", content=[WORDS, IMAGE]), PIXEL),
     ("anthropic", "a text with an image"): (source("content", content=[WORDS, IMAGE]), TEXT),
@@ -121,9 +132,18 @@ SENT = {
         ),
         TEXT,
     ),
-    ("gemini", "a PDF"): (gemini({"inlineData": {"mimeType": "application/pdf", "data": PDF}}), PDF),
-    ("gemini", "a PDF by URL"): (gemini({"fileData": {"mimeType": "application/pdf", "fileUri": URL}}), URL),
-    ("gemini", "a text"): (gemini({"inlineData": {"mimeType": "text/csv", "data": blob(TEXT)}}), TEXT),
+    ("gemini", "a PDF"): (
+        gemini({"inlineData": {"mimeType": "application/pdf", "data": PDF}}),
+        PDF,
+    ),
+    ("gemini", "a PDF by URL"): (
+        gemini({"fileData": {"mimeType": "application/pdf", "fileUri": URL}}),
+        URL,
+    ),
+    ("gemini", "a text"): (
+        gemini({"inlineData": {"mimeType": "text/csv", "data": blob(TEXT)}}),
+        TEXT,
+    ),
     ("gemini", "a sound"): (gemini({"inlineData": {"mimeType": "audio/wav", "data": WAV}}), WAV),
     ("gemini", "a film"): (gemini({"inlineData": {"mimeType": "video/mp4", "data": MP4}}), MP4),
     ("bedrock", "a PDF"): (bedrock("document", "pdf", PDF, name="a paper"), PDF),
@@ -179,7 +199,9 @@ def test_it_goes_back_to_its_own_service_as_it_was(format, what):
 @pytest.mark.parametrize("target", FORMATS)
 def test_a_message_of_nothing_but_a_film_says_so_where_it_cannot_go(target):
     history = {
-        "contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "video/mp4", "data": MP4}}]}]
+        "contents": [
+            {"role": "user", "parts": [{"inlineData": {"mimeType": "video/mp4", "data": MP4}}]}
+        ]
     }
     sent = encoded(dump(load(history, "gemini"), target).body).decode()
     assert (MP4 in sent) != ("(a film that cannot be shown here)" in sent)
@@ -201,7 +223,10 @@ STORED = {
     ),
     "anthropic upload": (anthropic({"type": "container_upload", "file_id": "file_1"}), A_DOCUMENT),
     "gemini": (gemini({"fileData": {"fileUri": GEMINI_FILE}}), A_DOCUMENT),
-    "gemini film": (gemini({"fileData": {"fileUri": GEMINI_FILE, "mimeType": "video/mp4"}}), A_FILM),
+    "gemini film": (
+        gemini({"fileData": {"fileUri": GEMINI_FILE, "mimeType": "video/mp4"}}),
+        A_FILM,
+    ),
     "bedrock": (
         {"messages": [{"role": "user", "content": [{"text": "Look."}, {"image": AT_S3}]}]},
         AN_IMAGE,
@@ -305,7 +330,9 @@ def test_a_film_or_document_that_only_a_store_has_is_told():
         assert dump(load(body, format), format).repairs == []
         for target in FORMATS:
             if target != format:
-                assert [repair.rule for repair in dump(load(body, format), target).repairs] == ["native"]
+                assert [repair.rule for repair in dump(load(body, format), target).repairs] == [
+                    "native"
+                ]
 
 
 def test_a_file_of_unknown_kind_goes_back_to_the_server_that_took_it_and_is_told_elsewhere():
@@ -313,7 +340,9 @@ def test_a_file_of_unknown_kind_goes_back_to_the_server_that_took_it_and_is_told
     assert dump(load(body, "openai"), "openai") == (body, [])
     for target in FORMATS[1:]:
         dumped, repairs = dump(load(body, "openai"), target)
-        assert [repair.why for repair in repairs] == [f"document left out: {target} has no such thing here"]
+        assert [repair.why for repair in repairs] == [
+            f"document left out: {target} has no such thing here"
+        ]
         assert violations(dumped, target) == []
 
 
@@ -334,7 +363,10 @@ BROKEN = [
     ("openai", openai({"type": "image_url", "image_url": {"url": "data:image/png;base"}})),
     ("anthropic", source("url", url="https:")),
     ("openai", openai({"type": "file", "file": {"filename": "a.pdf", "file_data": "?"}})),
-    ("bedrock", bedrock_image({"format": "p", "source": {"s3Location": {"uri": "s3://bucket/a.png"}}})),
+    (
+        "bedrock",
+        bedrock_image({"format": "p", "source": {"s3Location": {"uri": "s3://bucket/a.png"}}}),
+    ),
     ("bedrock", bedrock_image({"source": {"s3Location": {"uri": "s3://bucket/a.png"}}})),
     ("openai-responses", responses({"type": "input_file"})),
     ("openai-responses", responses({"type": "input_image"})),
@@ -378,7 +410,9 @@ def test_an_image_under_an_unregistered_name_of_its_type_goes_under_the_register
 def test_anthropic_refuses_other_types_of_images_so_they_go_under_the_registered_name_or_not_at_all():
     for type, sent in [("image/jpg", "image/jpeg"), ("image/tiff", None)]:
         image = {"type": "base64", "media_type": type, "data": PIXEL}
-        body, repairs = dump(load(anthropic({"type": "image", "source": image}), "anthropic"), "anthropic")
+        body, repairs = dump(
+            load(anthropic({"type": "image", "source": image}), "anthropic"), "anthropic"
+        )
         assert [repair.rule for repair in repairs][:1] == ["native"]
         assert (PIXEL in str(body), type in str(body)) == (sent is not None, False)
         assert violations(body, "anthropic") == []
@@ -416,7 +450,10 @@ def test_a_document_in_a_result_arrives_or_its_loss_is_told(target, data):
     history = {
         "messages": [
             {"role": "user", "content": "Look."},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "read", "input": {}}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "1", "name": "read", "input": {}}],
+            },
             {"role": "user", "content": [result]},
         ]
     }
@@ -428,7 +465,11 @@ def test_a_document_in_a_result_arrives_or_its_loss_is_told(target, data):
 
 
 def test_a_thought_of_geminis_whose_text_is_none_is_left_out_and_told():
-    native = {"provider": "gemini", "model": "m1", "wire": [{"thought": True, "text": 5}, {"text": "So."}]}
+    native = {
+        "provider": "gemini",
+        "model": "m1",
+        "wire": [{"thought": True, "text": 5}, {"text": "So."}],
+    }
     events = [("user", "Why?"), ("assistant", "So.", {"native": native}), ("user", "And?")]
     body, repairs = dump(events, "gemini", model="m1")
     assert violations(body, "gemini", strict=False) == []

@@ -69,7 +69,11 @@ def test_messages_are_equal_by_what_they_say_and_never_change():
     "data",
     [
         CALL,
-        {"id": "c", "type": "function", "function": {"name": "glob", "arguments": {"pattern": "*.py"}}},
+        {
+            "id": "c",
+            "type": "function",
+            "function": {"name": "glob", "arguments": {"pattern": "*.py"}},
+        },
         {"tool_call_id": "c", "tool_name": "glob", "tool_args": {"pattern": "*.py"}},
     ],
 )

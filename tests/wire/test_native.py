@@ -57,7 +57,9 @@ class TestReasoning:
         assert violations(body, format) == []
 
     def test_what_the_log_says_before_it_goes_behind_it(self):
-        call = native("tool_call", None, "anthropic", [THINKING, USE], id="toolu_1", name="f", arguments={})
+        call = native(
+            "tool_call", None, "anthropic", [THINKING, USE], id="toolu_1", name="f", arguments={}
+        )
         events = [("user", "Hi.", None), ("assistant", "I shall.", None), call]
         body, _ = dump([*events, ("tool_result", "out", {"id": "toolu_1"})], "anthropic")
         assert body["messages"][1]["content"] == [THINKING, text("I shall."), USE]
@@ -81,7 +83,8 @@ class TestReasoning:
     def test_nor_where_the_text_was_changed(self):
         _, events = thought(None)
         events = [
-            (kind, "Changed." if kind == "assistant" else content, data) for kind, content, data in events
+            (kind, "Changed." if kind == "assistant" else content, data)
+            for kind, content, data in events
         ]
         body, _ = dump(events, "anthropic")
         assert "c2lnbmVk" not in json.dumps(body)
@@ -102,7 +105,11 @@ class TestReasoning:
     def test_thinking_without_a_signature_is_left_out(self):
         half = [{"type": "thinking", "thinking": "Hm."}, text("Hi.")]
         body, repairs = dump(
-            [("user", "u", None), native("assistant", "Hi.", "anthropic", half), ("user", "v", None)],
+            [
+                ("user", "u", None),
+                native("assistant", "Hi.", "anthropic", half),
+                ("user", "v", None),
+            ],
             "anthropic",
         )
         assert "thinking" not in json.dumps(body)
@@ -120,7 +127,13 @@ class TestReasoning:
     def test_items_of_responses_lose_their_ids_unless_they_are_stored(self):
         items = [
             {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk"},
-            {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []},
+            {
+                "type": "message",
+                "id": "msg_1",
+                "role": "assistant",
+                "status": "completed",
+                "content": [],
+            },
         ]
         items[1]["content"] = [{"type": "output_text", "text": "Hi.", "annotations": []}]
         events = [("user", "u", None), native("assistant", "Hi.", "openai-responses", items)]
@@ -132,7 +145,10 @@ class TestReasoning:
         assert violations(bare, "openai-responses") == []
 
     def test_reasoning_that_only_a_store_could_read_is_told_when_it_goes(self):
-        items = [{"type": "reasoning", "id": "rs_1", "summary": []}, {"role": "assistant", "content": "Hi."}]
+        items = [
+            {"type": "reasoning", "id": "rs_1", "summary": []},
+            {"role": "assistant", "content": "Hi."},
+        ]
         events = [("user", "u", None), native("assistant", "Hi.", "openai-responses", items)]
         body, repairs = dump(events, "openai-responses")
         assert body["input"][1:] == [{"role": "assistant", "content": "Hi."}]
@@ -173,7 +189,11 @@ class TestReasoning:
     )
     def test_a_broken_signature_does_not_reach_gemini(self, part, signature):
         wire = [{"text": "words"}, part | {"thoughtSignature": signature}]
-        said = [("user", "u", None), native("assistant", "words", "gemini", wire), ("user", "v", None)]
+        said = [
+            ("user", "u", None),
+            native("assistant", "words", "gemini", wire),
+            ("user", "v", None),
+        ]
         body, repairs = dump(said, "gemini")
         assert "thoughtSignature" not in json.dumps(body)
         assert "thoughtSignature" in repairs[0].why
@@ -207,7 +227,11 @@ WIRES = {
             "role": "user",
             "content": [
                 {"type": "input_text", "text": "What?"},
-                {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}", "detail": "auto"},
+                {
+                    "type": "input_image",
+                    "image_url": f"data:image/png;base64,{PIXEL}",
+                    "detail": "auto",
+                },
             ],
         }
     ],
@@ -231,7 +255,9 @@ class TestImages:
         for format in FORMATS:
             body, repairs = dump([event], format)
             assert ("https://example.org/a.png" in json.dumps(body)) == (format != "bedrock")
-            assert [repair.rule for repair in repairs] == (["native"] if format == "bedrock" else [])
+            assert [repair.rule for repair in repairs] == (
+                ["native"] if format == "bedrock" else []
+            )
 
     @pytest.mark.parametrize("format", FORMATS)
     def test_an_image_alone_is_enough(self, format):
@@ -242,7 +268,9 @@ class TestImages:
 
     def test_a_broken_image_is_left_out(self):
         source = {"type": "base64", "media_type": "image/png", "data": "not base64!"}
-        event = native("user", "What?", "anthropic", [text("What?"), {"type": "image", "source": source}])
+        event = native(
+            "user", "What?", "anthropic", [text("What?"), {"type": "image", "source": source}]
+        )
         for format in FORMATS:
             body, repairs = dump([event], format)
             assert "not base64!" not in json.dumps(body, default=str)
@@ -287,9 +315,13 @@ class TestGarbage:
     def test_arguments_that_are_null_become_empty_ones(self, is_old):
         function = {"name": "f", "arguments": None}
         calls = {"tool_calls": [{"id": "1", "type": "function", "function": function}]}
-        form = {"role": "assistant", "content": None} | ({"function_call": function} if is_old else calls)
+        form = {"role": "assistant", "content": None} | (
+            {"function_call": function} if is_old else calls
+        )
         call = native("tool_call", None, "openai", form, id="1", name="f", arguments={})
-        body, repairs = dump([("user", "Hi.", None), call, ("tool_result", "out", {"id": "1"})], "openai")
+        body, repairs = dump(
+            [("user", "Hi.", None), call, ("tool_result", "out", {"id": "1"})], "openai"
+        )
         [sent] = [message for message in body["messages"] if message["role"] == "assistant"]
         assert (sent.get("function_call") or sent["tool_calls"][0]["function"])["arguments"] == "{}"
         assert [repair.why for repair in repairs] == ["arguments that are null or blank become {}"]
@@ -305,7 +337,12 @@ class TestGarbage:
             native("user", "hi", "openai-responses", [{"role": "developer", "content": "hi"}]),
             native("assistant", "hi", "openai", {"role": "user", "content": "hi"}),
             native("assistant", "hi", "anthropic", [text("hi"), text(" ")]),
-            native("assistant", "hi", "openai-responses", [{"type": "reasoning", "encrypted_content": "x"}]),
+            native(
+                "assistant",
+                "hi",
+                "openai-responses",
+                [{"type": "reasoning", "encrypted_content": "x"}],
+            ),
         ],
     )
     def test_it_never_reaches_the_wire(self, event):
@@ -315,7 +352,11 @@ class TestGarbage:
             assert body == plain
 
     def test_usage_alone_is_nothing_to_tell(self):
-        event = ("assistant", "hi", {"native": {"provider": "openai", "usage": {"total_tokens": 5}}})
+        event = (
+            "assistant",
+            "hi",
+            {"native": {"provider": "openai", "usage": {"total_tokens": 5}}},
+        )
         assert dump([("user", "u", None), event], "openai").repairs == []
 
 
@@ -341,7 +382,9 @@ class TestCustomTools:
         return load(body, "openai-responses", model="m1")
 
     def types(self, events, model):
-        return [item["type"] for item in dump(events, "openai-responses", model=model).body["input"][1:]]
+        return [
+            item["type"] for item in dump(events, "openai-responses", model=model).body["input"][1:]
+        ]
 
     def test_call_and_output_return_together(self):
         assert self.types(self.events(), "m1") == ["custom_tool_call", "custom_tool_call_output"]
@@ -399,7 +442,10 @@ def test_bedrock_reasoning_without_a_signature_is_left_out():
     assert [repair.rule for repair in repairs] == ["native"]
     sealed = [{"reasoningContent": {"redactedContent": "c2VhbGVk"}}, {"text": "Hi."}]
     assert (
-        dump([events[0], native("assistant", "Hi.", "bedrock", sealed), events[2]], "bedrock").repairs == []
+        dump(
+            [events[0], native("assistant", "Hi.", "bedrock", sealed), events[2]], "bedrock"
+        ).repairs
+        == []
     )
 
 

@@ -38,7 +38,12 @@ def test_a_pause_changes_nothing_where_the_user_spoke_last(format):
 
 
 def test_a_turn_that_the_service_paused_goes_on_as_it_was():
-    run = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    run = {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "x"},
+    }
     paused = {
         "messages": [
             {"role": "user", "content": "Search."},
@@ -50,7 +55,10 @@ def test_a_turn_that_the_service_paused_goes_on_as_it_was():
 
 def test_system_text_stays_in_place_where_the_model_takes_it():
     body, repairs = dump(BETWEEN, "anthropic", system_inside=True)
-    assert body["messages"][1] == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    assert body["messages"][1] == {
+        "role": "system",
+        "content": [{"type": "text", "text": "Be brief."}],
+    }
     assert repairs == []
 
 
@@ -91,15 +99,24 @@ def test_system_text_behind_results_may_stand_and_so_may_two_in_a_row():
         ("system", "Be kind.", None),
     ]
     body, repairs = dump(history, "anthropic", system_inside=True)
-    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user", "system"]
+    assert [message["role"] for message in body["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+        "system",
+    ]
     assert repairs == []
 
 
 def test_a_system_message_at_the_end_is_user_text_once_the_user_speaks_behind_it():
     ended = load(
-        {"messages": [{"role": "user", "content": "Hi."}, {"role": "system", "content": "Go."}]}, "anthropic"
+        {"messages": [{"role": "user", "content": "Hi."}, {"role": "system", "content": "Go."}]},
+        "anthropic",
     )
-    assert [message["role"] for message in dump(ended, "anthropic").body["messages"]] == ["user", "system"]
+    assert [message["role"] for message in dump(ended, "anthropic").body["messages"]] == [
+        "user",
+        "system",
+    ]
     body, repairs = dump([*ended, ("user", "Well?", None)], "anthropic")
     assert [message["role"] for message in body["messages"]] == ["user"]
     assert [repair.rule for repair in repairs] == ["system"]
@@ -108,7 +125,9 @@ def test_a_system_message_at_the_end_is_user_text_once_the_user_speaks_behind_it
 def test_text_from_the_top_of_a_request_never_becomes_a_message_between_others():
     """Two histories in one log: the second one's system text was on top, nobody knows that it may stand."""
     top = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
-    history = load({"system": top, "messages": [{"role": "user", "content": "Hello."}]}, "anthropic")
+    history = load(
+        {"system": top, "messages": [{"role": "user", "content": "Hello."}]}, "anthropic"
+    )
     body, repairs = dump([("user", "Hi.", None), *history], "anthropic")
     assert [message["role"] for message in body["messages"]] == ["user"]
     assert [repair.rule for repair in repairs] == ["system"]
@@ -119,7 +138,12 @@ def test_what_no_words_could_say_is_left_out_where_it_may_not_stand(format):
     added = [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "glob"}}]
     history = [
         *load(
-            {"messages": [{"role": "user", "content": "Hi."}, {"role": "system", "content": added}]},
+            {
+                "messages": [
+                    {"role": "user", "content": "Hi."},
+                    {"role": "system", "content": added},
+                ]
+            },
             "anthropic",
         ),
         ("user", "Well?", None),
@@ -170,7 +194,10 @@ def test_a_name_that_is_refused_behind_a_native_answer_is_mended_while_its_call_
         ("mistral-large-2411", "mistral-large-latest"),
         ("claude-sonnet-4-0", "claude-sonnet-4-20250514"),
         ("eu.anthropic.claude-haiku-4-5-20251001-v1:0", "claude-haiku-4-5-20251001"),
-        ("arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-pro-v1:0", "amazon.nova-pro-v1:0"),
+        (
+            "arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-pro-v1:0",
+            "amazon.nova-pro-v1:0",
+        ),
         ("projects/p/locations/l/publishers/google/models/gemini-2.5-pro", "gemini-2.5-pro"),
         ("anthropic/claude-haiku-4.5", "anthropic/claude-4.5-haiku-20251001"),
         ("openrouter/deepseek/deepseek-r1:free", "deepseek/deepseek-r1"),
@@ -199,9 +226,16 @@ def test_others_are_of_two(one, other):
 
 
 def test_what_a_dated_model_sealed_goes_to_its_bare_name():
-    sealed = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}, {"type": "text", "text": "Yes."}]
+    sealed = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        {"type": "text", "text": "Yes."},
+    ]
     native = {"provider": "anthropic", "model": "claude-x-20260101", "wire": sealed}
-    history = [("user", "?", None), ("assistant", "Yes.", {"native": native}), ("user", "Sure?", None)]
+    history = [
+        ("user", "?", None),
+        ("assistant", "Yes.", {"native": native}),
+        ("user", "Sure?", None),
+    ]
     assert dump(history, "anthropic", model="claude-x").body["messages"][1]["content"] == sealed
     assert dump(history, "anthropic", model="claude-y").body["messages"][1]["content"] == sealed[1:]
 
@@ -218,7 +252,10 @@ def reasoned(message, **reasoning):
             {
                 "native": {
                     "provider": "openai-responses",
-                    "wire": [{"type": "reasoning", "id": "rs_1", "summary": [], **reasoning}, message],
+                    "wire": [
+                        {"type": "reasoning", "id": "rs_1", "summary": [], **reasoning},
+                        message,
+                    ],
                 }
             },
         ),
@@ -226,16 +263,24 @@ def reasoned(message, **reasoning):
     ]
 
 
-SPOKEN = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}
+SPOKEN = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "Yes."}],
+}
 
 
 def test_reasoning_with_an_id_before_a_message_without_one_loses_its_id_or_goes():
-    body, repairs = dump(reasoned(SPOKEN, encrypted_content="c2Vh"), "openai-responses", stored=True)
+    body, repairs = dump(
+        reasoned(SPOKEN, encrypted_content="c2Vh"), "openai-responses", stored=True
+    )
     assert body["input"][1] == {"type": "reasoning", "summary": [], "encrypted_content": "c2Vh"}
     assert repairs == []
     body, repairs = dump(reasoned(SPOKEN), "openai-responses", stored=True)
     assert body["input"][1] == SPOKEN
-    assert [repair.why for repair in repairs] == ["reasoning that the service would not find is left out"]
+    assert [repair.why for repair in repairs] == [
+        "reasoning that the service would not find is left out"
+    ]
 
 
 def test_reasoning_whose_text_is_in_the_item_stays_as_it_was():

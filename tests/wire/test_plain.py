@@ -50,7 +50,13 @@ UNUSUAL = {
     ],
     "a result of no call": [USER, RESULT],
     "a second result": [USER, CALL, RESULT, RESULT],
-    "results in another order": [USER, CALL, call(id="2"), ("tool_result", "x", {"id": "2"}), RESULT],
+    "results in another order": [
+        USER,
+        CALL,
+        call(id="2"),
+        ("tool_result", "x", {"id": "2"}),
+        RESULT,
+    ],
     "one answer around a result": [
         USER,
         call(answer="m"),
@@ -142,7 +148,13 @@ USUAL = {
     ],
     "the model's last word": [USER, ("assistant", "a", None)],
     "a step": [USER, ("assistant", "a", None), CALL, RESULT, ("assistant", "b", None), USER],
-    "parallel calls": [USER, CALL, call(id="2"), RESULT, ("tool_result", "x", {"id": "2", "error": False})],
+    "parallel calls": [
+        USER,
+        CALL,
+        call(id="2"),
+        RESULT,
+        ("tool_result", "x", {"id": "2", "error": False}),
+    ],
     "steps in a row": [USER, CALL, RESULT, call(id="2"), ("tool_result", "x", {"id": "2"})],
     "results and words in one turn": [USER, CALL, RESULT, USER, ("user", "v", None)],
     "data of another writer": [
@@ -160,9 +172,17 @@ USUAL = {
         call(id="2", answer="n"),
         ("tool_result", "x", {"id": "2"}),
     ],
-    "an answer with its usage": [USER, ("assistant", "a", {"model": "m", "usage": {"input": 5}}), USER],
+    "an answer with its usage": [
+        USER,
+        ("assistant", "a", {"model": "m", "usage": {"input": 5}}),
+        USER,
+    ],
     "a call with its usage": [USER, call(model="m", usage={"input": 5}), RESULT],
-    "a result with the whole of it": [USER, CALL, ("tool_result", "x", {"id": "1", "whole": "xxx"})],
+    "a result with the whole of it": [
+        USER,
+        CALL,
+        ("tool_result", "x", {"id": "1", "whole": "xxx"}),
+    ],
     "a result that is an error": [USER, CALL, ("tool_result", "x", {"id": "1", "error": True})],
 }
 
@@ -180,7 +200,11 @@ def test_it_says_what_the_slow_path_says(history, format):
 USUAL_WITHOUT_TURNS = {
     "two answers in a row": [("assistant", "a", None), ("assistant", "b", None), CALL, RESULT],
     "system text inside": [USER, ("system", "s", None), ("assistant", "a", None)],
-    "an id that JSON has to escape": [USER, call(id='"\\'), ("tool_result", "x", {"id": '"\\', "name": "f"})],
+    "an id that JSON has to escape": [
+        USER,
+        call(id='"\\'),
+        ("tool_result", "x", {"id": '"\\', "name": "f"}),
+    ],
 }
 
 

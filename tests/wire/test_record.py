@@ -20,12 +20,20 @@ OPENAI = {
                 "role": "assistant",
                 "content": "Let me look.",
                 "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path": "."}'}}
+                    {
+                        "id": "c1",
+                        "type": "function",
+                        "function": {"name": "ls", "arguments": '{"path": "."}'},
+                    }
                 ],
             },
         }
     ],
-    "usage": {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 3}},
+    "usage": {
+        "prompt_tokens": 9,
+        "completion_tokens": 4,
+        "prompt_tokens_details": {"cached_tokens": 3},
+    },
 }
 RESPONSES = {
     "id": "resp_1",
@@ -40,7 +48,13 @@ RESPONSES = {
             "status": "completed",
             "content": [{"type": "output_text", "text": "Let me look.", "annotations": []}],
         },
-        {"type": "function_call", "id": "f", "call_id": "c1", "name": "ls", "arguments": '{"path": "."}'},
+        {
+            "type": "function_call",
+            "id": "f",
+            "call_id": "c1",
+            "name": "ls",
+            "arguments": '{"path": "."}',
+        },
     ],
     "usage": {"input_tokens": 9, "output_tokens": 4, "input_tokens_details": {"cached_tokens": 3}},
 }
@@ -63,11 +77,18 @@ GEMINI = {
         {
             "content": {
                 "role": "model",
-                "parts": [{"text": "Let me look."}, {"functionCall": {"name": "ls", "args": {"path": "."}}}],
+                "parts": [
+                    {"text": "Let me look."},
+                    {"functionCall": {"name": "ls", "args": {"path": "."}}},
+                ],
             }
         }
     ],
-    "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 4, "cachedContentTokenCount": 3},
+    "usageMetadata": {
+        "promptTokenCount": 9,
+        "candidatesTokenCount": 4,
+        "cachedContentTokenCount": 3,
+    },
 }
 BEDROCK = {
     "output": {
@@ -104,7 +125,11 @@ def test_an_answer_of_each_provider_is_recognised_and_written(agent, format):
     answer = ANSWERS[format]
     said, call = agent.record(answer)
     assert (said.kind, said.content) == ("assistant", "Let me look.")
-    assert (call.kind, call.data["name"], call.data["arguments"]) == ("tool_call", "ls", {"path": "."})
+    assert (call.kind, call.data["name"], call.data["arguments"]) == (
+        "tool_call",
+        "ls",
+        {"path": "."},
+    )
     usage = answer.get("usage") or answer["usageMetadata"]
     asked = said.data["request"]
     assert (asked["format"], asked["at"], asked["usage"]) == (format, 1, usage)

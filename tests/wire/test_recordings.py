@@ -115,7 +115,10 @@ def test_what_an_answer_sealed_is_in_the_next_request(recorded):
             events, answer, more = answered(exchange)
             mine = seals([exchange.answer, *(data for _, _, data in answer)]) - seals(exchange.body)
             sent = to_bytes(
-                [*events, *answer, *more], exchange.format, model=exchange.model, stored=exchange.stored
+                [*events, *answer, *more],
+                exchange.format,
+                model=exchange.model,
+                stored=exchange.stored,
             )
             for later in exchanges:
                 wanted = mine & seals(later.body)

@@ -28,7 +28,11 @@ def s(text: str = "s") -> tuple[Any, ...]:
 
 
 def t(id: Any = "1", arguments: Any = None, name: Any = "f") -> tuple[Any, ...]:
-    return "tool_call", None, {"id": id, "name": name, "arguments": {} if arguments is None else arguments}
+    return (
+        "tool_call",
+        None,
+        {"id": id, "name": name, "arguments": {} if arguments is None else arguments},
+    )
 
 
 def r(id: Any = "1", text: str = "out", **data: Any) -> tuple[Any, ...]:
@@ -45,7 +49,9 @@ def story(events: list[Any], **options: Any) -> list[Any]:
     return told
 
 
-def rules(events: list[Any], format: str = "openai", **options: Any) -> list[tuple[str, int | None]]:
+def rules(
+    events: list[Any], format: str = "openai", **options: Any
+) -> list[tuple[str, int | None]]:
     """Which rules were applied, and where."""
     return [(repair.rule, repair.at) for repair in dump(events, format, **options).repairs]
 
@@ -107,21 +113,40 @@ class TestSteps:
 
     def test_a_call_behind_a_result_is_a_new_answer(self):
         told = story([u(), t("1"), r("1"), t("2"), r("2")])
-        assert [message[0] for message in told] == ["user", "assistant", "tool", "assistant", "tool"]
+        assert [message[0] for message in told] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "tool",
+        ]
 
     def test_events_that_name_one_answer_are_one_message_though_results_lie_between(self):
         def named(event, answer):
             kind, text, data = event
             return kind, text, (data or {}) | {"answer": answer}
 
-        events = [u(), named(a("look"), "m"), named(t("1"), "m"), r("1"), named(t("2"), "m"), r("2"), u("x")]
+        events = [
+            u(),
+            named(a("look"), "m"),
+            named(t("1"), "m"),
+            r("1"),
+            named(t("2"), "m"),
+            r("2"),
+            u("x"),
+        ]
         assert story(events)[1:-1] == [
             ("assistant", "look", "1", "2"),
             ("tool", "out", "1"),
             ("tool", "out", "2"),
         ]
         apart = [u(), named(a("one"), "m"), named(t("1"), "n"), r("1")]
-        assert [message[0] for message in story(apart)] == ["user", "assistant", "assistant", "tool"]
+        assert [message[0] for message in story(apart)] == [
+            "user",
+            "assistant",
+            "assistant",
+            "tool",
+        ]
         later = [u(), named(t("1"), "m"), r("1"), u("x"), named(t("2"), "m"), r("2")]
         assert [message[0] for message in story(later)][3:] == ["user", "assistant", "tool"]
 
@@ -184,7 +209,9 @@ class TestIds:
         assert violations(body, format) == []
 
     def test_two_ids_never_become_one(self):
-        body, _ = dump([u(), t("a.b"), t("a_b"), t("a:b"), r("a.b"), r("a_b"), r("a:b")], "anthropic")
+        body, _ = dump(
+            [u(), t("a.b"), t("a_b"), t("a:b"), r("a.b"), r("a_b"), r("a:b")], "anthropic"
+        )
         uses = [block["id"] for block in body["messages"][1]["content"]]
         assert len(set(uses)) == 3
         assert uses[1] == "a_b"
@@ -207,7 +234,9 @@ class TestIds:
         assert violations(body, format) == []
 
     def test_two_tool_names_never_become_one(self):
-        body, repairs = dump([u(), t("1", name="a.b"), t("2", name="a/b"), r("1"), r("2")], "openai")
+        body, repairs = dump(
+            [u(), t("1", name="a.b"), t("2", name="a/b"), r("1"), r("2")], "openai"
+        )
         names = {call["function"]["name"] for call in body["messages"][1]["tool_calls"]}
         assert len(names) == 2
         assert all(name.startswith("a_b_") for name in names)
@@ -303,7 +332,9 @@ class TestSystem:
             {"type": "text", "text": "1"},
             {"type": "text", "text": "2"},
         ]
-        assert dump(events, "gemini").body["systemInstruction"] == {"parts": [{"text": "1"}, {"text": "2"}]}
+        assert dump(events, "gemini").body["systemInstruction"] == {
+            "parts": [{"text": "1"}, {"text": "2"}]
+        }
         assert dump(events, "bedrock").body["system"] == [{"text": "1"}, {"text": "2"}]
         assert dump(events, "openai-responses").body["instructions"] == "1\n\n2"
         assert story(events) == [("system", "1"), ("system", "2"), ("user", "u")]
@@ -317,7 +348,10 @@ class TestSystem:
     @pytest.mark.parametrize("format", ["openai", "openai-responses"])
     def test_or_stays_where_that_is_legal(self, format):
         body, repairs = dump([u(), s("careful"), a()], format)
-        assert (body.get("messages") or body["input"])[1] == {"role": "system", "content": "careful"}
+        assert (body.get("messages") or body["input"])[1] == {
+            "role": "system",
+            "content": "careful",
+        }
         assert repairs == []
 
 
@@ -331,17 +365,27 @@ class TestOddLogs:
         Message("user", "half \ud800 of it"),
         Message("assistant", "x", [1]),  # type: ignore[arg-type]
         Message("tool_call", None, "text"),  # type: ignore[arg-type]
-        Message("tool_call", None, {"id": {}, "name": [], "arguments": {"x": float("nan"), "y": object()}}),
+        Message(
+            "tool_call",
+            None,
+            {"id": {}, "name": [], "arguments": {"x": float("nan"), "y": object()}},
+        ),
         Message("tool_call", None, {"id": "1", "name": "f", "arguments": {1: {2: (3,)}}}),
         Message("tool_result", None, None),
         Message(
-            "tool_result", "out", {"id": "1", "native": {"provider": "openai", "wire": {"role": "tool"}}}
+            "tool_result",
+            "out",
+            {"id": "1", "native": {"provider": "openai", "wire": {"role": "tool"}}},
         ),
-        Message("user", "hi", {"native": {"provider": "anthropic", "wire": [{"type": "tool_use"}]}}),
+        Message(
+            "user", "hi", {"native": {"provider": "anthropic", "wire": [{"type": "tool_use"}]}}
+        ),
         Event.of(1, "tool_call", None, '{"id": "x", "name": "f", "arguments": {"n": NaN}}'),
         Event.of(2, "tool_call", None, "{broken"),
         Event.of(3, "tool_result", "out", '"text"'),
-        Event.of(4, "assistant", "hi", '{"native": {"provider": "openai", "wire": {"\\ud800": 1}}}'),
+        Event.of(
+            4, "assistant", "hi", '{"native": {"provider": "openai", "wire": {"\\ud800": 1}}}'
+        ),
         Event.of(5, "mark", None, '{"label": "x"}'),
         ("user",),
         (),
@@ -369,7 +413,10 @@ class TestOddLogs:
         assert rules([u(), ("mark", None, {"label": "x"}), ("clear", None, None)]) == []
 
     def test_repairs_name_the_event_by_its_position(self):
-        events = [Event.of(10, "user", "hi"), Event.of(12, "tool_call", None, {"id": "1", "name": "f"})]
+        events = [
+            Event.of(10, "user", "hi"),
+            Event.of(12, "tool_call", None, {"id": "1", "name": "f"}),
+        ]
         assert rules(events) == [("close", 12)]
 
     @pytest.mark.parametrize("format", FORMATS)

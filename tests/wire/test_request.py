@@ -9,7 +9,11 @@ from backstory.wire.request import request_body
 GLOB = {
     "name": "glob",
     "description": "Find files.",
-    "parameters": {"type": "object", "properties": {"pattern": {"type": "string"}}, "required": ["pattern"]},
+    "parameters": {
+        "type": "object",
+        "properties": {"pattern": {"type": "string"}},
+        "required": ["pattern"],
+    },
 }
 SET = Settings(
     model="m-1",
@@ -34,11 +38,18 @@ def test_openai():
     assert repairs == []
     assert whole["model"] == "m-1"
     assert whole["tools"] == [{"type": "function", "function": GLOB}]
-    assert (whole["max_tokens"], whole["temperature"], whole["top_p"], whole["stop"]) == (99, 0.5, 0.9, "END")
+    assert (whole["max_tokens"], whole["temperature"], whole["top_p"], whole["stop"]) == (
+        99,
+        0.5,
+        0.9,
+        "END",
+    )
     assert whole["tool_choice"] == {"type": "function", "function": {"name": "glob"}}
 
 
-@pytest.mark.parametrize("model", ["gpt-5", "gpt-5-mini-2025-08-07", "o3", "o4-mini", "openai/gpt-5"])
+@pytest.mark.parametrize(
+    "model", ["gpt-5", "gpt-5-mini-2025-08-07", "o3", "o4-mini", "openai/gpt-5"]
+)
 def test_reasoning_models_of_openai_count_their_thoughts_too(model):
     whole, _ = body(SET, "openai", model)
     assert "max_tokens" not in whole
@@ -74,7 +85,11 @@ def test_gemini():
     assert whole["tools"] == [
         {
             "functionDeclarations": [
-                {"name": "glob", "description": "Find files.", "parametersJsonSchema": GLOB["parameters"]}
+                {
+                    "name": "glob",
+                    "description": "Find files.",
+                    "parametersJsonSchema": GLOB["parameters"],
+                }
             ]
         }
     ]
@@ -84,14 +99,20 @@ def test_gemini():
         "topP": 0.9,
         "stopSequences": ["END"],
     }
-    assert whole["toolConfig"] == {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["glob"]}}
+    assert whole["toolConfig"] == {
+        "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["glob"]}
+    }
 
 
 def test_bedrock():
     whole, repairs = body(SET, "bedrock")
     assert repairs == []
     assert whole["modelId"] == "m-1"
-    spec = {"name": "glob", "description": "Find files.", "inputSchema": {"json": GLOB["parameters"]}}
+    spec = {
+        "name": "glob",
+        "description": "Find files.",
+        "inputSchema": {"json": GLOB["parameters"]},
+    }
     assert whole["toolConfig"] == {
         "tools": [{"toolSpec": spec}],
         "toolChoice": {"tool": {"name": "glob"}},

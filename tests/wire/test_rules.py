@@ -38,7 +38,9 @@ def test_a_good_body_is_accepted(format, name):
 
 
 @pytest.mark.parametrize(
-    ("format", "body", "request_"), [row[1:] for row in TAKEN], ids=[f"{row[1]}: {row[0]}" for row in TAKEN]
+    ("format", "body", "request_"),
+    [row[1:] for row in TAKEN],
+    ids=[f"{row[1]}: {row[0]}" for row in TAKEN],
 )
 def test_what_a_service_was_recorded_to_take_is_taken(format, body, request_):
     assert violations(body, format, strict=False, **request_) == []
@@ -65,9 +67,22 @@ OUR_OWN = {
         "output part blank",
     }
     | {"item id", "reasoning twice", "reasoning with its id", "arguments no object"},
-    "gemini": {"system blank", "empty text", "blank text", "user twice", "model first", "model last"}
+    "gemini": {
+        "system blank",
+        "empty text",
+        "blank text",
+        "user twice",
+        "model first",
+        "model last",
+    }
     | {"call after a model turn"},
-    "anthropic": {"id in two steps", "empty result", "no result blocks", "user twice", "assistant twice"}
+    "anthropic": {
+        "id in two steps",
+        "empty result",
+        "no result blocks",
+        "user twice",
+        "assistant twice",
+    }
     | {"assistant first", "thinking not first", "system blank"},
     "bedrock": {"reasoning not first"},
 }
@@ -90,7 +105,9 @@ OPEN = {
     "openai-responses": (
         refused.responses(refused.HI, refused.call("a"), refused.call("b")),
         refused.responses(refused.HI, refused.call("a"), refused.call("b"), refused.output("b")),
-        refused.responses(refused.HI, refused.call("a"), refused.call("b"), refused.output("b"), refused.HI),
+        refused.responses(
+            refused.HI, refused.call("a"), refused.call("b"), refused.output("b"), refused.HI
+        ),
     ),
     "anthropic": (
         refused_blocks.anthropic(
@@ -150,7 +167,9 @@ def test_only_the_last_steps_calls_may_be_open_and_only_when_they_are_pending(fo
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_pending_forgives_nothing_else(format):
-    forgiven = [name for name, body, _ in REFUSED[format] if not violations(body, format, pending=True)]
+    forgiven = [
+        name for name, body, _ in REFUSED[format] if not violations(body, format, pending=True)
+    ]
     assert set(forgiven) <= {
         "call cut from its result",
         "call cut from its output",
@@ -159,14 +178,20 @@ def test_pending_forgives_nothing_else(format):
 
 
 def test_an_open_call_of_an_earlier_step_is_not_pending():
-    body = refused.responses(refused.call("a"), refused.call("b"), refused.output("b"), refused.call("c"))
-    assert violations(body, "openai-responses", pending=True) == ["No tool output found for function call a."]
+    body = refused.responses(
+        refused.call("a"), refused.call("b"), refused.output("b"), refused.call("c")
+    )
+    assert violations(body, "openai-responses", pending=True) == [
+        "No tool output found for function call a."
+    ]
 
 
 def test_gemini_wants_a_signature_on_the_first_call_of_each_step_if_asked():
     signed = {**refused.want(), "thoughtSignature": "skip_thought_signature_validator"}
     first, second = (
-        refused.gemini(refused.ASK, refused.model(*calls), refused.user(refused.got(), refused.got()))
+        refused.gemini(
+            refused.ASK, refused.model(*calls), refused.user(refused.got(), refused.got())
+        )
         for calls in ((signed, refused.want()), (refused.want(), signed))
     )
     assert violations(first, "gemini", gemini_signatures=True) == []
@@ -176,7 +201,9 @@ def test_gemini_wants_a_signature_on_the_first_call_of_each_step_if_asked():
 
 GARBAGE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just(b"x"),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 
@@ -185,7 +212,11 @@ def paths(value, path=()):
     """Every place in a body, the body itself first."""
     yield path
     children = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
     )
     for key, child in children:
         yield from paths(child, (*path, key))

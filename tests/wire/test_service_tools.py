@@ -7,7 +7,12 @@ from tests.wire.test_matrix import FOUND
 
 SEARCH = [
     {"type": "text", "text": "I shall look. "},
-    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "high tide"}},
+    {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "high tide"},
+    },
     FOUND,
     {"type": "text", "text": "It is at noon."},
 ]
@@ -21,14 +26,18 @@ TOLD = [
 
 def asked(*blocks):
     messages = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": [*blocks]}]
-    return load({"messages": [*messages, {"role": "user", "content": "Sure?"}]}, "anthropic", model="m")
+    return load(
+        {"messages": [*messages, {"role": "user", "content": "Sure?"}]}, "anthropic", model="m"
+    )
 
 
 def test_it_is_told_where_it_happened():
     body, repairs = dump(asked(*SEARCH), "bedrock")
     assert [block["text"] for block in body["messages"][1]["content"]] == TOLD
     [repair] = repairs
-    assert repair.why.startswith("server_tool_use, web_search_tool_result of this answer told in words: ")
+    assert repair.why.startswith(
+        "server_tool_use, web_search_tool_result of this answer told in words: "
+    )
 
 
 def test_it_is_one_text_where_an_answer_has_one():

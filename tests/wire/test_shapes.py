@@ -25,7 +25,11 @@ def google(*parts: Body) -> Body:
 
 
 ASK = {"role": "user", "content": "Who?"}
-ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "They."}]}
+ANSWER = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "They."}],
+}
 POSTS = {
     "type": "custom_tool_call",
     "id": "ctc_1",
@@ -82,7 +86,11 @@ BROKEN: list[Body] = [
 @pytest.mark.parametrize("found", [{}, *BROKEN, *(found | SEAL for found in BROKEN)])
 def test_a_thought_with_nothing_whole_in_it_does_not_go_back(found):
     native = {"provider": "gemini", "wire": [{"thought": True, **found}, {"text": "Yes."}]}
-    history = [("user", "Look.", None), ("assistant", "Yes.", {"native": native}), ("user", "And?", None)]
+    history = [
+        ("user", "Look.", None),
+        ("assistant", "Yes.", {"native": native}),
+        ("user", "And?", None),
+    ]
     body, repairs = dump(history, "gemini")
     assert body == google({"text": "Yes."})
     assert [repair.rule for repair in repairs] == ["native"]
@@ -92,7 +100,9 @@ def test_a_search_of_xai_is_no_call_to_run_and_is_told_elsewhere():
     answer = {"output": [POSTS, ANSWER]}
     events = load_answer(answer, "openai-responses", model="m")
     assert [(kind, text) for kind, text, _ in events] == [("assistant", "They.")]
-    [_, said, _] = dump([("user", "Who?", None), *events, ("user", "And?", None)], "openai").body["messages"]
+    [_, said, _] = dump([("user", "Who?", None), *events, ("user", "And?", None)], "openai").body[
+        "messages"
+    ]
     told = '<custom_tool>\nname: x_keyword_search\ninput: {"query":"from:me"}\n</custom_tool>'
     assert said["content"] == f"{told}\n\nThey."
 
@@ -104,7 +114,9 @@ def calls(name: str) -> Body:
 def came(*names: str) -> Body:
     return {
         "role": "user",
-        "parts": [{"functionResponse": {"name": name, "response": {"output": name}}} for name in names],
+        "parts": [
+            {"functionResponse": {"name": name, "response": {"output": name}}} for name in names
+        ],
     }
 
 
@@ -149,7 +161,11 @@ def test_a_summary_of_anthropic_comes_back_and_is_told_elsewhere():
 @pytest.mark.parametrize("is_first", [True, False])
 def test_an_image_in_system_text_goes_back_and_is_told_elsewhere(role, is_first):
     shown = {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}
-    paper = {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,QSBub3RlLg=="}
+    paper = {
+        "type": "input_file",
+        "filename": "a.txt",
+        "file_data": "data:text/plain;base64,QSBub3RlLg==",
+    }
     said = {"role": role, "content": [{"type": "input_text", "text": "So it looks."}, shown, paper]}
     body = {"input": [said, ASK] if is_first else [ASK, said, ASK]}
     events = load(body, "openai-responses", model="m")
@@ -159,7 +175,9 @@ def test_an_image_in_system_text_goes_back_and_is_told_elsewhere(role, is_first)
         assert violations(dumped, format, strict=False) == []
         sent = to_bytes(events, format).decode()
         assert ("So it looks." in sent, "A note." in sent, PIXEL in sent) == (True, True, False)
-        assert f"image left out: {format} has no such thing here" in [repair.why for repair in repairs]
+        assert f"image left out: {format} has no such thing here" in [
+            repair.why for repair in repairs
+        ]
 
 
 def test_a_request_that_is_a_template_in_the_store_says_nothing():
@@ -203,7 +221,9 @@ def test_arguments_of_a_function_as_it_was_before_tools_keep_their_spacing(model
     )
 
 
-@pytest.mark.parametrize(("format", "name"), [("openai-responses", "input"), ("openai", "messages")])
+@pytest.mark.parametrize(
+    ("format", "name"), [("openai-responses", "input"), ("openai", "messages")]
+)
 def test_how_closely_to_look_goes_where_it_can_be_said(format, name):
     url = "https://example.org/a.png"
     shown = {
@@ -237,10 +257,14 @@ def test_tools_that_were_added_in_the_middle_do_not_go_to_the_top_with_system_te
         ([words], [words]),
     ):
         body = {"messages": [ASK, {"role": "system", "content": content}]}
-        _, system = load(body, "anthropic", model="m")  # a compaction writes it again before its summary
+        _, system = load(
+            body, "anthropic", model="m"
+        )  # a compaction writes it again before its summary
         dumped, repairs = dump([system, ("user", "Who?", None)], "anthropic", model="m")
         assert dumped.get("system") == top
-        assert [(repair.rule, repair.at) for repair in repairs] == [("system", 0)] * (added in content)
+        assert [(repair.rule, repair.at) for repair in repairs] == [("system", 0)] * (
+            added in content
+        )
 
 
 @pytest.mark.parametrize("blank", ["", " "])
@@ -266,21 +290,31 @@ def test_blank_arguments_are_no_json_so_they_are_empty_ones(format, blank):
         ({"text": "Yes.", "executable_code": {"code": "1"}}, "executable_code"),
     ],
 )
-def test_a_part_of_google_with_two_things_in_it_does_not_go_back_and_nothing_is_lost_silently(part, second):
+def test_a_part_of_google_with_two_things_in_it_does_not_go_back_and_nothing_is_lost_silently(
+    part, second
+):
     events = load(google(part), "gemini", model="m")
     for format in FORMATS:
         body, repairs = dump(events, format, model="m")
         assert part not in body.get("contents", [None, {"parts": []}])[1]["parts"]
-        assert [repair.why for repair in repairs if f"{second} of this answer left out" in repair.why]
+        assert [
+            repair.why for repair in repairs if f"{second} of this answer left out" in repair.why
+        ]
 
 
 def test_what_stands_beside_a_part_of_google_is_told_whatever_its_name_is():
-    [repair] = dump(load(google({"text": "Yes.", "displayName": "x"}), "gemini", model="m"), "openai").repairs
+    [repair] = dump(
+        load(google({"text": "Yes.", "displayName": "x"}), "gemini", model="m"), "openai"
+    ).repairs
     assert "displayName of this answer left out" in repair.why
 
 
 def document(*content: Any) -> Body:
-    block = {"type": "document", "source": {"type": "content", "content": [*content]}, "title": "paper"}
+    block = {
+        "type": "document",
+        "source": {"type": "content", "content": [*content]},
+        "title": "paper",
+    }
     return {"messages": [{"role": "user", "content": [{"type": "text", "text": "Read."}, block]}]}
 
 
@@ -303,7 +337,10 @@ def test_a_document_with_something_broken_inside_does_not_go_back(inside):
 
 def test_arguments_of_calls_without_ids_are_not_mixed_up():
     spelled = ['{"on": 1}', '{"on": true}', '{"on":1.0}']
-    calls = [{"id": "", "type": "function", "function": {"name": "f", "arguments": each}} for each in spelled]
+    calls = [
+        {"id": "", "type": "function", "function": {"name": "f", "arguments": each}}
+        for each in spelled
+    ]
     results = [{"role": "tool", "tool_call_id": "", "content": each} for each in spelled]
     asked = {"role": "assistant", "content": None, "tool_calls": calls}
     events = load({"messages": [ASK, asked, *results]}, "openai", model="m")

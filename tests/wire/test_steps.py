@@ -44,8 +44,12 @@ def test_an_answer_of_an_empty_list_beside_a_call_does_not_empty_the_whole():
 
 
 RENAMED = {
-    "anthropic": [{"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "out"}]}],
-    "bedrock": [{"toolResult": {"toolUseId": "1", "content": [{"text": "out"}], "status": "success"}}],
+    "anthropic": [
+        {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "out"}]}
+    ],
+    "bedrock": [
+        {"toolResult": {"toolUseId": "1", "content": [{"text": "out"}], "status": "success"}}
+    ],
     "openai": {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "out"}]},
     "openai-responses": [
         {"type": "function_call_output", "call_id": "1", "output": "out", "status": "completed"}
@@ -61,7 +65,12 @@ def test_a_result_keeps_its_form_when_its_call_gets_another_id(format):
     body, repairs = dump(history, format)
     assert violations(body, format) == []
     assert [repair.rule for repair in repairs] == ["id"]
-    marks = {"anthropic": "text", "bedrock": "success", "openai": "text", "openai-responses": "completed"}
+    marks = {
+        "anthropic": "text",
+        "bedrock": "success",
+        "openai": "text",
+        "openai-responses": "completed",
+    }
     assert marks[format] in list(strings(body))
 
 
@@ -129,7 +138,11 @@ def test_reasoning_and_words_that_came_as_two_events_are_one_answer():
     for second, is_joined in (("m1", True), ("m2", False)):
         events = [
             ("user", "?", None),
-            ("assistant", "", {"native": {"provider": "openai-responses", "model": "m1", "wire": seal}}),
+            (
+                "assistant",
+                "",
+                {"native": {"provider": "openai-responses", "model": "m1", "wire": seal}},
+            ),
             (
                 "assistant",
                 "Yes.",
@@ -159,7 +172,9 @@ def test_what_continues_a_store_says_so_where_there_is_none():
     assert dump(events, "openai-responses", stored=True) == (body, [])
     for format in FORMATS:
         why = dump(events, format).repairs[0].why
-        assert why == "what came before is left out: it is in a store (previous_response_id 'resp_1')"
+        assert (
+            why == "what came before is left out: it is in a store (previous_response_id 'resp_1')"
+        )
 
 
 def test_results_of_calls_in_a_store_go_back_to_it_alone():
@@ -172,10 +187,15 @@ def test_results_of_calls_in_a_store_go_back_to_it_alone():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_result_within_a_users_form_is_told(format):
-    wire = [{"type": "text", "text": "Look."}, {"type": "tool_result", "tool_use_id": "1", "content": "x"}]
+    wire = [
+        {"type": "text", "text": "Look."},
+        {"type": "tool_result", "tool_use_id": "1", "content": "x"},
+    ]
     dumped, repairs = dump([own("anthropic", "user", "Look.", wire)], format)
     assert violations(dumped, format) == []
-    assert [repair.why for repair in repairs] == [f"result left out: {format} has no such thing here"]
+    assert [repair.why for repair in repairs] == [
+        f"result left out: {format} has no such thing here"
+    ]
 
 
 def test_a_form_of_nothing_but_empty_text_is_not_sent():
@@ -195,7 +215,9 @@ def test_a_response_without_an_id_gets_that_of_its_call(key):
         own("gemini", "tool_result", '{"files":3}', shown, id="x1"),
     ]
     body, repairs = dump(events, "gemini")
-    assert body["contents"][2]["parts"] == [{key: {"name": "glob", "response": {"files": 3}, "id": "x1"}}]
+    assert body["contents"][2]["parts"] == [
+        {key: {"name": "glob", "response": {"files": 3}, "id": "x1"}}
+    ]
     assert repairs == []
 
 
@@ -209,7 +231,11 @@ def test_blank_words_between_the_forms_of_an_answer_are_nothing():
         own("anthropic", "tool_call", None, use, id="1", name="glob", arguments={}),
     ]
     body, _ = dump(events, "anthropic", pending=True)
-    assert [block["type"] for block in body["messages"][1]["content"]] == ["thinking", "tool_use", "tool_use"]
+    assert [block["type"] for block in body["messages"][1]["content"]] == [
+        "thinking",
+        "tool_use",
+        "tool_use",
+    ]
 
 
 @pytest.mark.parametrize("sealed", ["?", "a", "", None, 5])
@@ -241,7 +267,11 @@ def test_what_is_no_base64_stands_for_nothing():
 
 def test_an_image_that_a_model_drew_goes_back_to_it_and_is_told_elsewhere():
     drawn = [{"text": "Here."}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}]
-    events = [("user", "Draw.", None), own("gemini", "assistant", "Here.", drawn), ("user", "Thanks.", None)]
+    events = [
+        ("user", "Draw.", None),
+        own("gemini", "assistant", "Here.", drawn),
+        ("user", "Thanks.", None),
+    ]
     assert dump(events, "gemini").body["contents"][1]["parts"] == drawn
     assert [repair.why for repair in dump(events, "openai").repairs] == [
         "image of this answer left out: it belongs to another provider or model"

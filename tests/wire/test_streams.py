@@ -84,10 +84,22 @@ def test_what_is_sealed_in_a_summary_of_anthropic_goes_back():
             "content_block": {"type": "compaction", "content": None, "encrypted_content": None},
         },
         {"type": "content_block_delta", "index": 0, "delta": delta},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": None}},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "Go on."}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "compaction_delta", "content": None},
+        },
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "text", "text": "Go on."},
+        },
     ]
-    events = [("user", "Hi.", None), *load_answer(stream, "anthropic", model="m"), ("user", "Yes.", None)]
+    events = [
+        ("user", "Hi.", None),
+        *load_answer(stream, "anthropic", model="m"),
+        ("user", "Yes.", None),
+    ]
     body, repairs = dump(events, "anthropic", model="m")
     assert repairs == []
     assert body["messages"][1]["content"] == [
@@ -163,7 +175,9 @@ def test_such_pieces_in_the_other_spelling_and_a_signature_that_comes_late():
     ]
 
 
-@pytest.mark.parametrize("path", ["$", "", 5, "$.a[-1]", "$.a[*].b", "$['a'", "$.a[1001]", f"$.a[{9**30}]"])
+@pytest.mark.parametrize(
+    "path", ["$", "", 5, "$.a[-1]", "$.a[*].b", "$['a'", "$.a[1001]", f"$.a[{9**30}]"]
+)
 def test_a_piece_without_a_place_is_refused(path):
     with pytest.raises(Invalid, match="not the events of a stream"):
         load_answer(gemini(begins("eat"), piece(path, stringValue="all")), "gemini")
@@ -196,7 +210,9 @@ def test_arguments_too_deep_to_be_put_together_are_refused():
     for _ in range(100_000):
         deep = {"in": deep}
     with pytest.raises(Invalid, match="not the events of a stream"):
-        load_answer(gemini({"functionCall": {"name": "eat", "args": deep, "willContinue": True}}), "gemini")
+        load_answer(
+            gemini({"functionCall": {"name": "eat", "args": deep, "willContinue": True}}), "gemini"
+        )
 
 
 @pytest.mark.parametrize("reason", [None, "MAX_TOKENS", "STOP"])
@@ -205,4 +221,6 @@ def test_a_call_that_was_cut_off_has_no_arguments_to_run_with(reason):
     stream.append({"candidates": [{"finishReason": reason}]})
     _, (_, _, data) = load_answer(stream, "gemini", model="m")
     whole = {"path": "/tmp"}
-    assert data["arguments"] == (whole if reason == "STOP" else {"_invalid_json": '{"path":"/tmp"}'})
+    assert data["arguments"] == (
+        whole if reason == "STOP" else {"_invalid_json": '{"path":"/tmp"}'}
+    )

@@ -114,9 +114,13 @@ def streamed_text(format, events):
         case "openai":
             return "".join(event.choices[0].delta.content or "" for event in events)
         case "openai-responses":
-            return "".join(event.delta for event in events if event.type == "response.output_text.delta")
+            return "".join(
+                event.delta for event in events if event.type == "response.output_text.delta"
+            )
         case _:
-            return "".join(event.delta.text for event in events if event.type == "content_block_delta")
+            return "".join(
+                event.delta.text for event in events if event.type == "content_block_delta"
+            )
 
 
 def test_each_format_has_a_legal_history(server, clients):

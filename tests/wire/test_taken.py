@@ -33,13 +33,30 @@ def output(id: str) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": id, "output": "x"}
 
 
-CONVERSE = [{"toolUse": {"toolUseId": "1", "name": "look", "input": {}}}, {"cachePoint": {"type": "default"}}]
-THOUGHT = {"type": "reasoning", "id": "rs_1", "content": [{"type": "reasoning_text", "text": "Hm."}]}
+CONVERSE = [
+    {"toolUse": {"toolUseId": "1", "name": "look", "input": {}}},
+    {"cachePoint": {"type": "default"}},
+]
+THOUGHT = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "content": [{"type": "reasoning_text", "text": "Hm."}],
+}
 CALL = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
-SHELL = {"type": "local_shell_call", "call_id": "1", "status": "completed", "action": {"type": "exec"}}
+SHELL = {
+    "type": "local_shell_call",
+    "call_id": "1",
+    "status": "completed",
+    "action": {"type": "exec"},
+}
 
 REFERENCE = {"type": "item_reference", "id": "fc_1"}
-SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+SEARCH = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_1",
+    "name": "web_search",
+    "input": {"query": "x"},
+}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 
 
@@ -69,11 +86,22 @@ TAKEN = [
     ("openai", chat({"type": "input_audio", "input_audio": "https://a.org/a.mp3"})),
     # OpenAI: results of calls that only references stand for.
     ("openai-responses", items(REFERENCE, output("1"))),
-    ("openai-responses", items(REFERENCE, {"id": "fc_2"}, output("2"), output("1"), CALL, output("1"))),
+    (
+        "openai-responses",
+        items(REFERENCE, {"id": "fc_2"}, output("2"), output("1"), CALL, output("1")),
+    ),
     # Anthropic: a tool that it runs itself behind a call, whose result comes with the next answer.
     (
         "anthropic",
-        {"messages": [ASKED, says(use("1"), SEARCH), answered("1"), says(FOUND, text("So.")), ASKED]},
+        {
+            "messages": [
+                ASKED,
+                says(use("1"), SEARCH),
+                answered("1"),
+                says(FOUND, text("So.")),
+                ASKED,
+            ]
+        },
     ),
     # Some of its models: system text behind the result of such a tool.
     (
@@ -91,14 +119,21 @@ TAKEN = [
     # Alibaba: sounds by their address, and as data URLs without a type.
     (
         "openai",
-        chat({"type": "input_audio", "input_audio": {"data": "https://a.org/a.wav", "format": "wav"}}),
+        chat(
+            {"type": "input_audio", "input_audio": {"data": "https://a.org/a.wav", "format": "wav"}}
+        ),
     ),
     (
         "openai",
-        chat({"type": "input_audio", "input_audio": {"data": f"data:;base64,{WAV}", "format": "wav"}}),
+        chat(
+            {"type": "input_audio", "input_audio": {"data": f"data:;base64,{WAV}", "format": "wav"}}
+        ),
     ),
     # OpenRouter: a PDF by its address.
-    ("openai", chat({"type": "file", "file": {"filename": "a.pdf", "file_data": "https://a.org/a.pdf"}})),
+    (
+        "openai",
+        chat({"type": "file", "file": {"filename": "a.pdf", "file_data": "https://a.org/a.pdf"}}),
+    ),
     # Zhipu: an image's bare data for its address.
     ("openai", chat({"type": "image_url", "image_url": {"url": PIXEL}})),
     # vLLM: the text of reasoning, and no summary of it.
@@ -106,7 +141,10 @@ TAKEN = [
         "openai-responses",
         items(THOUGHT, CALL, {"type": "function_call_output", "call_id": "1", "output": "x"}),
     ),
-    ("openai-responses", items(SHELL, {"type": "local_shell_call_output", "call_id": "1", "output": "x"})),
+    (
+        "openai-responses",
+        items(SHELL, {"type": "local_shell_call_output", "call_id": "1", "output": "x"}),
+    ),
     (
         "bedrock",
         {
@@ -161,7 +199,9 @@ def test_a_sealed_call_behind_a_prefill_and_blank_text_goes_back():
 def test_such_a_pdf_and_such_a_sound_arrive_elsewhere():
     pdf = chat({"type": "file", "file": {"filename": "a.pdf", "file_data": "https://a.org/a.pdf"}})
     assert "https://a.org/a.pdf" in str(dump(load(pdf, "openai"), "anthropic").body)
-    sound = chat({"type": "input_audio", "input_audio": {"data": f"data:;base64,{WAV}", "format": "wav"}})
+    sound = chat(
+        {"type": "input_audio", "input_audio": {"data": f"data:;base64,{WAV}", "format": "wav"}}
+    )
     assert WAV in str(dump(load(sound, "openai"), "gemini").body)
 
 
@@ -186,11 +226,17 @@ TWICE = {
 def test_an_id_that_came_twice_in_a_request_goes_twice_to_the_same_model():
     events = load(TWICE, "anthropic", model="m1")
     body, repairs = dump(events, "anthropic", model="m1")
-    ids = [message["content"][0]["id"] for message in body["messages"] if message["role"] == "assistant"]
+    ids = [
+        message["content"][0]["id"]
+        for message in body["messages"]
+        if message["role"] == "assistant"
+    ]
     assert (ids, repairs) == (["1", "1"], [])
     assert [repair.rule for repair in dump(events, "anthropic", model="m2").repairs] == ["id"]
     # Only there: an id that is used again by anybody else is still replaced.
-    assert [repair.rule for repair in dump([*events[:3], *events[:3]], "anthropic").repairs] == ["id"]
+    assert [repair.rule for repair in dump([*events[:3], *events[:3]], "anthropic").repairs] == [
+        "id"
+    ]
 
 
 PREFILL = {
@@ -208,7 +254,9 @@ def test_a_request_that_ended_with_the_models_words_ends_with_them_again():
         body, repairs = dump([*events, *more], "anthropic", model=model)
         assert [repair.rule for repair in repairs][-1] == "alternate"
         assert body["messages"][-1]["content"] == [{"type": "text", "text": "Continue."}]
-    assert [repair.rule for repair in dump(load(PREFILL, "anthropic"), "anthropic").repairs] == ["alternate"]
+    assert [repair.rule for repair in dump(load(PREFILL, "anthropic"), "anthropic").repairs] == [
+        "alternate"
+    ]
     for format in FORMATS:
         later, _ = dump([*events, ("user", "Go on.", None)], format, model="m1")
         assert "Continue." not in str(later)
@@ -224,7 +272,13 @@ def test_what_the_model_went_on_with_follows_the_words_that_it_was_given():
 
 def test_text_behind_a_call_is_refused_so_it_goes_before_and_that_is_told():
     content = [use("1"), {"type": "text", "text": "Done?"}]
-    body = {"messages": [PREFILL["messages"][0], {"role": "assistant", "content": content}, answered("1")]}
+    body = {
+        "messages": [
+            PREFILL["messages"][0],
+            {"role": "assistant", "content": content},
+            answered("1"),
+        ]
+    }
     dumped, repairs = dump(load(body, "anthropic", model="m"), "anthropic", model="m")
     assert [block["type"] for block in dumped["messages"][1]["content"]] == ["text", "tool_use"]
     assert [repair.rule for repair in repairs] == ["order"]
@@ -233,11 +287,18 @@ def test_text_behind_a_call_is_refused_so_it_goes_before_and_that_is_told():
 @pytest.mark.parametrize("format", ["anthropic", "bedrock"])
 def test_a_result_of_nothing_but_blank_text_has_no_output(format):
     blank = {
-        "anthropic": {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": ""}]},
+        "anthropic": {
+            "type": "tool_result",
+            "tool_use_id": "1",
+            "content": [{"type": "text", "text": ""}],
+        },
         "bedrock": {"toolResult": {"toolUseId": "1", "content": [{"text": ""}]}},
     }[format]
     data = {"id": "1", "native": {"provider": format, "wire": [blank]}}
-    asked = [("user", "Look.", None), ("tool_call", None, {"id": "1", "name": "look", "arguments": {}})]
+    asked = [
+        ("user", "Look.", None),
+        ("tool_call", None, {"id": "1", "name": "look", "arguments": {}}),
+    ]
     body, repairs = dump([*asked, ("tool_result", "", data)], format)
     assert "(no output)" in str(body)
     assert [repair.rule for repair in repairs] == ["blank"]
@@ -257,7 +318,9 @@ def test_thinking_without_its_text_is_broken_and_told():
 
 
 def test_a_document_is_still_a_document():
-    assert PDF in str(dump(load(chat({"type": "file", "file": {"file_data": PDF}}), "openai"), "openai").body)
+    assert PDF in str(
+        dump(load(chat({"type": "file", "file": {"file_data": PDF}}), "openai"), "openai").body
+    )
 
 
 def thought(format, model, **seal):
@@ -320,12 +383,18 @@ BARE = PIXEL.rstrip("=").replace("+", "-").replace("/", "_")
 @pytest.mark.parametrize(
     ("format", "body"),
     [
-        ("openai", chat({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{BARE}"}})),
+        (
+            "openai",
+            chat({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{BARE}"}}),
+        ),
         (
             "gemini",
             {
                 "contents": [
-                    {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": BARE}}]}
+                    {
+                        "role": "user",
+                        "parts": [{"inlineData": {"mimeType": "image/png", "data": BARE}}],
+                    }
                 ]
             },
         ),
@@ -385,7 +454,13 @@ BESIDE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", BESIDE)
 def test_what_compatible_servers_put_beside_an_answer_comes_back(fields):
     answer = {"role": "assistant", "content": "Yes.", **fields}
-    body = {"messages": [{"role": "user", "content": "Hi."}, answer, {"role": "user", "content": "Sure?"}]}
+    body = {
+        "messages": [
+            {"role": "user", "content": "Hi."},
+            answer,
+            {"role": "user", "content": "Sure?"},
+        ]
+    }
     assert dump(load(body, "openai", model="m"), "openai", model="m") == (body, [])
 
 

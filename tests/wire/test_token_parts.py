@@ -16,7 +16,11 @@ FORMS = [
     ({"type": "document_url", "document_url": "https://example.org/a.pdf"}, "document", None),
     ({"type": "video_url", "video_url": {"url": "https://example.org/a.mp4"}}, "video", None),
     ({"type": "image", "source": {"type": "base64", "data": "AAAA"}}, "image", "AAAA"),
-    ({"type": "document", "source": {"type": "content", "content": [{"text": "a"}]}}, "document", None),
+    (
+        {"type": "document", "source": {"type": "content", "content": [{"text": "a"}]}},
+        "document",
+        None,
+    ),
     ({"type": "thinking", "thinking": "hm", "signature": "AAAA"}, "reasoning", "AAAA"),
     ({"type": "redacted_thinking", "data": "AAAA"}, "reasoning", "AAAA"),
     ({"inline_data": {"mime_type": "image/png", "data": "AAAA"}}, "image", "AAAA"),
@@ -25,21 +29,39 @@ FORMS = [
     ({"executableCode": {"code": "1+1"}}, "server tool", None),
     ({"video": {"source": {"bytes": "AAAA"}}}, "video", "AAAA"),
     ({"document": {"source": {"text": "a"}}}, "document", None),
-    ({"reasoningContent": {"reasoningText": {"text": "hm", "signature": "AAAA"}}}, "reasoning", "AAAA"),
+    (
+        {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "AAAA"}}},
+        "reasoning",
+        "AAAA",
+    ),
     ({"reasoningContent": {"redactedContent": "AAAA"}}, "reasoning", "AAAA"),
-    ({"type": "server_tool_use", "name": "web_search", "input": {"query": "a"}}, "server tool", None),
+    (
+        {"type": "server_tool_use", "name": "web_search", "input": {"query": "a"}},
+        "server tool",
+        None,
+    ),
     ({"type": "web_search_call", "id": "ws_1"}, "server tool", None),
     ({"toolResult": {"content": [{"image": {"source": {"bytes": "AAAA"}}}]}}, "image", "AAAA"),
-    ({"type": "tool_result", "content": [{"type": "image", "source": {"data": "AAAA"}}]}, "image", "AAAA"),
     (
-        {"functionResponse": {"parts": [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}]}},
+        {"type": "tool_result", "content": [{"type": "image", "source": {"data": "AAAA"}}]},
+        "image",
+        "AAAA",
+    ),
+    (
+        {
+            "functionResponse": {
+                "parts": [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}]
+            }
+        },
         "audio",
         "AAAA",
     ),
 ]
 
 
-@pytest.mark.parametrize(("form", "what", "data"), FORMS, ids=[str(form)[:60] for form, _, _ in FORMS])
+@pytest.mark.parametrize(
+    ("form", "what", "data"), FORMS, ids=[str(form)[:60] for form, _, _ in FORMS]
+)
 def test_every_formats_parts_are_recognised(form, what, data):
     [found] = extras([form])
     assert (found.what, found.data) == (what, data)
@@ -50,7 +72,12 @@ def test_every_formats_parts_are_recognised(form, what, data):
     [
         {"type": "text", "text": "a"},
         {"text": "a"},
-        {"type": "tool_use", "id": "a", "name": "b", "input": {"type": "image", "source": {"data": "A"}}},
+        {
+            "type": "tool_use",
+            "id": "a",
+            "name": "b",
+            "input": {"type": "image", "source": {"data": "A"}},
+        },
         {"type": "tool_result", "content": "a"},
         {"functionCall": {"name": "b", "args": {"inlineData": {}}}},
         {"toolUse": {"toolUseId": "a", "name": "b", "input": {}}},
@@ -85,7 +112,10 @@ class TestSizes:
             (JPEG, (640, 480)),
             (b"\xff\xd8\xff\xe0\x00\x04ab" + bytes(30), None),
             (WEBP + b"VP8X" + bytes(8) + b"\x7f\x02\x00\xdf\x01\x00", (640, 480)),
-            (WEBP + b"VP8L" + bytes(5) + (639 | 479 << 14).to_bytes(4, "little") + bytes(9), (640, 480)),
+            (
+                WEBP + b"VP8L" + bytes(5) + (639 | 479 << 14).to_bytes(4, "little") + bytes(9),
+                (640, 480),
+            ),
             (WEBP + b"VP8 " + bytes(10) + struct.pack("<HH", 640, 480), (640, 480)),
             (WEBP + b"ABCD" + bytes(20), None),
             (bytes(40), None),

@@ -59,7 +59,9 @@ class TestExact:
         assert count_tokens(answered, "gpt-4o") == 3 + 3 * 6
         assert count_tokens(answered, "o3-mini") == 2 + 3 * 6
 
-    @given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text()), max_size=6))
+    @given(
+        st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text()), max_size=6)
+    )
     def test_it_is_the_count_of_the_messages_that_are_sent(self, texts):
         messages = [(kind, text, None) for kind, text in texts]
         found = count_tokens(messages, "gpt-4o")
@@ -102,9 +104,21 @@ class TestExact:
             (STEP, "gpt-4o"),
             ([("user", "<|endoftext|>", None)], "gpt-4o"),
             ([*HELLO, ("user", "  ", None)], "gpt-4o"),
-            ([native("openai", {"role": "user", "name": "ann", "content": "hello"}, text="hello")], "gpt-4o"),
             (
-                [native("openai", {"role": "user", "content": [{"type": "text", "text": t} for t in "ab"]})],
+                [
+                    native(
+                        "openai", {"role": "user", "name": "ann", "content": "hello"}, text="hello"
+                    )
+                ],
+                "gpt-4o",
+            ),
+            (
+                [
+                    native(
+                        "openai",
+                        {"role": "user", "content": [{"type": "text", "text": t} for t in "ab"]},
+                    )
+                ],
                 "gpt-4o",
             ),
             ([], "gpt-4o"),
@@ -119,8 +133,12 @@ class TestExact:
     def test_a_number_says_how_it_was_come_by(self):
         assert repr(count_tokens(HELLO, "gpt-4o")) == "9 tokens (counted with o200k_base)"
         assert str(count_tokens(HELLO, "gpt-4")) == "9"
-        assert count_tokens(STEP, "gpt-4o").how == "counted with o200k_base; estimated: call, result"
-        assert count_tokens(HELLO).how == "counted with o200k_base, as for gpt-4o: no model was named"
+        assert (
+            count_tokens(STEP, "gpt-4o").how == "counted with o200k_base; estimated: call, result"
+        )
+        assert (
+            count_tokens(HELLO).how == "counted with o200k_base, as for gpt-4o: no model was named"
+        )
         assert "no vocabulary of 'claude-x'" in count_tokens(HELLO, "claude-x").how
         assert "no exact count for 'gpt-oss'" in count_tokens(HELLO, "gpt-oss").how
 
@@ -159,7 +177,10 @@ class TestParts:
 
 
 class TestTools:
-    GLOB: ClassVar[dict[str, Any]] = {"name": "glob", "parameters": {"type": "object", "properties": {}}}
+    GLOB: ClassVar[dict[str, Any]] = {
+        "name": "glob",
+        "parameters": {"type": "object", "properties": {}},
+    }
 
     def test_they_are_part_of_the_request_and_an_estimate(self):
         found = count_tokens(HELLO, "gpt-4o", tools=[self.GLOB])
@@ -187,7 +208,11 @@ class TestCalls:
         assert count_tokens(STEP, "gpt-4o") - count_tokens(STEP[:1], "gpt-4o") == expected
 
     def test_further_calls_of_one_answer_cost_more(self):
-        second = ("tool_call", None, {"id": "call_2", "name": "get_weather", "arguments": {"city": "Paris"}})
+        second = (
+            "tool_call",
+            None,
+            {"id": "call_2", "name": "get_weather", "arguments": {"city": "Paris"}},
+        )
         together = count_tokens([*STEP[:2], second], "gpt-4o")
         in_turn = count_tokens([*STEP, second], "gpt-4o") - count_tokens([STEP[2]], "gpt-4o")
         assert together > in_turn
@@ -246,16 +271,23 @@ class TestMedia:
         for file, tokens in ((plain, 60), (packed, 40), (written, 20 + 100), (broken, 20)):
             data = base64.b64encode(file).decode()
             source = {"type": "base64", "media_type": "application/pdf", "data": data}
-            found = count_tokens([native("anthropic", [{"type": "document", "source": source}])], "gpt-4o")
+            found = count_tokens(
+                [native("anthropic", [{"type": "document", "source": source}])], "gpt-4o"
+            )
             assert found.by("what")["document"] == tokens
 
     def test_a_text_document_counts_by_its_words_and_an_office_file_by_its_length(self):
         text = "one two three four five six seven eight"
-        inside = native("anthropic", [{"type": "document", "source": {"type": "text", "data": text}}])
-        encoded = native(
-            "bedrock", [{"document": {"source": {"bytes": base64.b64encode(text.encode()).decode()}}}]
+        inside = native(
+            "anthropic", [{"type": "document", "source": {"type": "text", "data": text}}]
         )
-        packed = native("gemini", [{"inlineData": {"mimeType": "application/zip", "data": "/////w" * 100}}])
+        encoded = native(
+            "bedrock",
+            [{"document": {"source": {"bytes": base64.b64encode(text.encode()).decode()}}}],
+        )
+        packed = native(
+            "gemini", [{"inlineData": {"mimeType": "application/zip", "data": "/////w" * 100}}]
+        )
         assert count_tokens([inside], "gpt-4o").by("what")["document"] == 8
         assert count_tokens([encoded], "gpt-4o").by("what")["document"] == 8
         assert count_tokens([packed], "gpt-4o").by("what")["document"] == 24

@@ -30,7 +30,11 @@ def test_turns_have_their_roles_and_the_positions_of_their_events():
         ("user", 2), ("model", 3), ("result", 6), ("result", 5), ("user", 8),
     ]  # fmt: skip
     assert [one.at for one in found if one.role == "system"] == [1, 7]
-    assert [[asked.key for asked in one.calls] for one in found if one.calls] == [["1", "2"], ["1"], ["2"]]
+    assert [[asked.key for asked in one.calls] for one in found if one.calls] == [
+        ["1", "2"],
+        ["1"],
+        ["2"],
+    ]
 
 
 def test_a_result_that_nobody_recorded_says_so():

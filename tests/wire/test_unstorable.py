@@ -19,7 +19,12 @@ def body_of(format: str, text: str) -> dict[str, Any]:
             "messages": [
                 {"role": "system", "content": text},
                 {"role": "user", "content": text},
-                {"role": "assistant", "content": text, "reasoning_content": text, "tool_calls": [call]},
+                {
+                    "role": "assistant",
+                    "content": text,
+                    "reasoning_content": text,
+                    "tool_calls": [call],
+                },
                 {"role": "tool", "tool_call_id": "c", "content": text},
             ]
         }
@@ -49,7 +54,10 @@ def body_of(format: str, text: str) -> dict[str, Any]:
             "systemInstruction": {"parts": [{"text": text}]},
             "contents": [
                 {"role": "user", "parts": [{"text": text}]},
-                {"role": "model", "parts": [{"text": text}, {"functionCall": {"name": "f", "args": given}}]},
+                {
+                    "role": "model",
+                    "parts": [{"text": text}, {"functionCall": {"name": "f", "args": given}}],
+                },
                 {"role": "user", "parts": [{"functionResponse": response}]},
             ],
         }
@@ -60,7 +68,10 @@ def body_of(format: str, text: str) -> dict[str, Any]:
             {"role": "user", "content": [{"text": text}]},
             {
                 "role": "assistant",
-                "content": [{"text": text}, {"toolUse": {"toolUseId": "c", "name": "f", "input": given}}],
+                "content": [
+                    {"text": text},
+                    {"toolUse": {"toolUseId": "c", "name": "f", "input": given}},
+                ],
             },
             {"role": "user", "content": [said]},
         ],
@@ -128,5 +139,9 @@ def test_ids_and_names_with_half_a_pair_can_be_stored_and_still_belong_together(
         ]
     }
     dumped, repairs = stored(load(body, "openai", model="m")).dump("openai", model="m")
-    assert dumped["messages"][2]["tool_call_id"] == dumped["messages"][1]["tool_calls"][0]["id"] == "c?"
+    assert (
+        dumped["messages"][2]["tool_call_id"]
+        == dumped["messages"][1]["tool_calls"][0]["id"]
+        == "c?"
+    )
     assert [repair.rule for repair in repairs] == ["data", "data"]

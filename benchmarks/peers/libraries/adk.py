@@ -75,7 +75,9 @@ class Adk(Peer):
 
     def rewind(self, session: str, to: str) -> None:
         """Runner.rewind_async() reads all events ever written and adds one that takes some back."""
-        before = self.runner.rewind_async(user_id=USER, session_id=session, rewind_before_invocation_id=to)
+        before = self.runner.rewind_async(
+            user_id=USER, session_id=session, rewind_before_invocation_id=to
+        )
         self.loop.run(before)
         self.sessions.pop(session, None)
 
@@ -109,7 +111,9 @@ class Adk(Peer):
         return self.sessions[name]
 
     async def _get(self, name: str, config: GetSessionConfig | None = None) -> Session | None:
-        return await self.service.get_session(app_name=APP, user_id=USER, session_id=name, config=config)
+        return await self.service.get_session(
+            app_name=APP, user_id=USER, session_id=name, config=config
+        )
 
     async def _create(self, name: str) -> Session:
         try:
@@ -138,7 +142,12 @@ class Adk(Peer):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         direct = DefaultAsyncHttpxClient(trust_env=False)
-        options: Any = {"base_url": base_url, "api_key": "none", "max_retries": 0, "http_client": direct}
+        options: Any = {
+            "base_url": base_url,
+            "api_key": "none",
+            "max_retries": 0,
+            "http_client": direct,
+        }
         async with AsyncOpenAI(**options) as client:
             model = LiteLlm("openai/any", api_base=base_url, client=client, max_retries=0)
             runner = self._runner(model=model)
@@ -169,7 +178,9 @@ class Sqlite(Adk):
         return super().restore(session)
 
     def _insert(self, session: Session, events: list[Event]) -> None:
-        rows = [(*_key(session, event), event.model_dump_json(exclude_none=True)) for event in events]
+        rows = [
+            (*_key(session, event), event.model_dump_json(exclude_none=True)) for event in events
+        ]
         connection = sqlite3.connect(self.path)
         with connection:
             connection.executemany(
@@ -219,7 +230,9 @@ def native_form(messages: list[Message]) -> Said:
     if message.kind == "tool_call":
         return AGENT, Content(role="model", parts=[_call(call) for call in messages])
     if message.kind == "tool_result":
-        response = FunctionResponse(id=message.call, name=message.tool, response={"result": message.text})
+        response = FunctionResponse(
+            id=message.call, name=message.tool, response={"result": message.text}
+        )
         return AGENT, Content(role="user", parts=[Part(function_response=response)])
     if message.kind == "assistant":
         return AGENT, Content(role="model", parts=[Part(text=message.text)])
@@ -227,7 +240,11 @@ def native_form(messages: list[Message]) -> Said:
 
 
 def _call(message: Message) -> Part:
-    return Part(function_call=FunctionCall(id=message.call, name=message.tool, args=json.loads(message.text)))
+    return Part(
+        function_call=FunctionCall(
+            id=message.call, name=message.tool, args=json.loads(message.text)
+        )
+    )
 
 
 def _events(turn: list[Said]) -> Iterable[Event]:

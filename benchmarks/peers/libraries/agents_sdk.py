@@ -189,7 +189,9 @@ class SqlAlchemy(_Sessions):
 
         super().__init__()
         self.session_class = SQLAlchemySession
-        self.engine = create_async_engine(place.replace("postgresql://", "postgresql+asyncpg://", 1))
+        self.engine = create_async_engine(
+            place.replace("postgresql://", "postgresql+asyncpg://", 1)
+        )
         # The tables are made once, for the documentation advises against create_tables in production.
         self._run(SQLAlchemySession("", engine=self.engine, create_tables=True).get_items())
 
@@ -241,6 +243,10 @@ async def _answer(session: SessionABC, question: str, base_url: str) -> None:
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     web = DefaultAsyncHttpxClient(trust_env=False)
-    async with AsyncOpenAI(base_url=base_url, api_key="none", http_client=web, max_retries=0) as client:
+    async with AsyncOpenAI(
+        base_url=base_url, api_key="none", http_client=web, max_retries=0
+    ) as client:
         agent = Agent(name="peer", model=OpenAIResponsesModel("any", client))
-        await Runner.run(agent, question, session=session, run_config=RunConfig(tracing_disabled=True))
+        await Runner.run(
+            agent, question, session=session, run_config=RunConfig(tracing_disabled=True)
+        )

@@ -86,7 +86,11 @@ def openai_form(messages: list[Message]) -> dict[str, Any]:
     message = messages[0]
     if message.kind == "tool_call":
         calls = [
-            {"id": call.call, "type": "function", "function": {"name": call.tool, "arguments": call.text}}
+            {
+                "id": call.call,
+                "type": "function",
+                "function": {"name": call.tool, "arguments": call.text},
+            }
             for call in messages
         ]
         return {"role": "assistant", "content": "", "tool_calls": calls}

@@ -137,7 +137,9 @@ class Saver(Peer):
             model = ChatOpenAI(
                 model="any", base_url=base_url, api_key="none", max_retries=0, http_client=http
             )
-            self._run(session, [HumanMessage(question)], lambda messages: [model.invoke(messages)], 2)
+            self._run(
+                session, [HumanMessage(question)], lambda messages: [model.invoke(messages)], 2
+            )
 
     def close(self) -> None:
         self.opened.close()
@@ -280,7 +282,9 @@ def langchain_form(messages: list[Message]) -> AnyMessage:
     """One message, or the calls that the model made at once, as LangChain has it."""
     message = messages[0]
     if message.kind == "tool_call":
-        calls = [{"name": call.tool, "args": json.loads(call.text), "id": call.call} for call in messages]
+        calls = [
+            {"name": call.tool, "args": json.loads(call.text), "id": call.call} for call in messages
+        ]
         return AIMessage("", tool_calls=calls)
     if message.kind == "tool_result":
         return ToolMessage(message.text, tool_call_id=message.call, name=message.tool)

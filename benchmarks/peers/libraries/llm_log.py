@@ -83,7 +83,9 @@ class LogStore(Peer):
         """A fork's name is ours to choose, its id is not: a session is the newest thread of its name."""
         if session not in self.threads:
             found = list(self.store.db.query(NEWEST, [session]))
-            self.threads[session] = found[0]["id"] if found else self.store.ensure_thread(session, session)
+            self.threads[session] = (
+                found[0]["id"] if found else self.store.ensure_thread(session, session)
+            )
         return self.threads[session]
 
 
@@ -98,7 +100,9 @@ def endpoint(base_url: str) -> Any:
 
         def get_client(self, key: str | None, **options: Any) -> Any:
             direct = DefaultHttpxClient(trust_env=False)
-            return super().get_client(key, **options).with_options(max_retries=0, http_client=direct)
+            return (
+                super().get_client(key, **options).with_options(max_retries=0, http_client=direct)
+            )
 
     return Endpoint("any", api_base=base_url)
 

@@ -39,7 +39,9 @@ class Backstory(Peer):
 
     def request(self, session: str) -> list[dict[str, Any]]:
         """conversation().dump(): events become messages in OpenAI's format, repaired where needed."""
-        messages: list[dict[str, Any]] = self._agent(session).conversation().dump("openai").body["messages"]
+        messages: list[dict[str, Any]] = (
+            self._agent(session).conversation().dump("openai").body["messages"]
+        )
         return messages
 
     def texts(self, restored: Sequence[backstory.Event]) -> list[str]:
@@ -89,7 +91,11 @@ class OnPostgres(Backstory):
 def draft(message: Message) -> Draft:
     """A message as extend() takes it."""
     if message.kind == "tool_call":
-        return "tool_call", None, {"id": message.call, "name": message.tool, "arguments": message.text}
+        return (
+            "tool_call",
+            None,
+            {"id": message.call, "name": message.tool, "arguments": message.text},
+        )
     if message.kind == "tool_result":
         return "tool_result", message.text, {"id": message.call}
     return message.kind, message.text, None

@@ -78,7 +78,9 @@ class InMemory(Peer):
 
     async def _append(self, session: str, turn: list[ModelMessage]) -> None:
         # An empty window is enough to save on top of a history, and spares the copy of it.
-        conversation = await self.store.load(session, limit=0) or Conversation(conversation_id=session)
+        conversation = await self.store.load(session, limit=0) or Conversation(
+            conversation_id=session
+        )
         conversation.messages.extend(turn)
         await self.store.save(conversation)
 
@@ -100,7 +102,12 @@ class InMemory(Peer):
 
         history = repair_messages((await self._load(session)).messages)
         direct = DefaultAsyncHttpxClient(trust_env=False)
-        options: Any = {"base_url": base_url, "api_key": "none", "max_retries": 0, "http_client": direct}
+        options: Any = {
+            "base_url": base_url,
+            "api_key": "none",
+            "max_retries": 0,
+            "http_client": direct,
+        }
         async with AsyncOpenAI(**options) as client:
             model = OpenAIChatModel("any", provider=OpenAIProvider(openai_client=client))
             await Agent(model).run(question, message_history=history)

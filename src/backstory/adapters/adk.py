@@ -103,7 +103,9 @@ class BackstorySessionService(BaseSessionService):
     ) -> Session:
         """`fork`, to be awaited, which gives back the session."""
         await in_thread(partial(self.fork, app_name, user_id, session_id, new_session_id, at))
-        found = await self.get_session(app_name=app_name, user_id=user_id, session_id=new_session_id)
+        found = await self.get_session(
+            app_name=app_name, user_id=user_id, session_id=new_session_id
+        )
         assert found is not None
         return found
 
@@ -125,7 +127,12 @@ class BackstorySessionService(BaseSessionService):
         def create() -> None:
             agent = self.agent(app_name, user_id, id)
             # The key makes it this creation and no other: two of the same are not one that was repeated.
-            began: Draft = ("note", SESSION, kept("state", deltas["session"]), f"{SESSION}:{uuid4()}")
+            began: Draft = (
+                "note",
+                SESSION,
+                kept("state", deltas["session"]),
+                f"{SESSION}:{uuid4()}",
+            )
             try:
                 self._write_all(agent, [began], 0, (app_name, user_id), deltas)
             except Conflict:  # only the first event of an agent makes it a session
@@ -137,7 +144,12 @@ class BackstorySessionService(BaseSessionService):
         return found
 
     async def get_session(
-        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
     ) -> Session | None:
         """A session with its events, or with the newest of them; None if it is not there."""
         ids = (app_name, user_id, _trimmed(session_id))
@@ -146,7 +158,9 @@ class BackstorySessionService(BaseSessionService):
         read: Callable[[Agent], Session | None] = partial(self._session, ids, config=config)
         return await in_thread(partial(self._history.read, agent_key(ADAPTER, *ids), read, None))
 
-    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
         """The sessions of a user or of all, those written to last at the end, without their events."""
         found = await in_thread(partial(self._listed, app_name, user_id))
         found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
@@ -233,7 +247,9 @@ class BackstorySessionService(BaseSessionService):
             else:  # someone else has written since, or moved
                 time = self._last_time(agent, app)
             state |= shared["app"] | shared.get(agent_key(USER_STATE, app, its_user), {})
-            found.append(Session(app_name=app, user_id=its_user, id=id, state=state, last_update_time=time))
+            found.append(
+                Session(app_name=app, user_id=its_user, id=id, state=state, last_update_time=time)
+            )
             found[-1]._storage_update_marker = str(agent.snapshot.head)
         return found
 
@@ -250,7 +266,9 @@ class BackstorySessionService(BaseSessionService):
         after = config.after_timestamp if config else None
         if after is None:
             return found
-        late = next((n for n, form in enumerate(reversed(found)) if form["timestamp"] < after), len(found))
+        late = next(
+            (n for n, form in enumerate(reversed(found)) if form["timestamp"] < after), len(found)
+        )
         return found[len(found) - late :]
 
     def _recent(self, agent: Agent, app: str, limit: int | None) -> list[Form]:
@@ -279,7 +297,9 @@ class BackstorySessionService(BaseSessionService):
 
     def _shared(self, app: str, user: str) -> dict[str, Any]:
         """The state of the app and of the user, as a session shows them."""
-        return _shown("app", self._scope("app", app)) | _shown("user", self._scope("user", app, user))
+        return _shown("app", self._scope("app", app)) | _shown(
+            "user", self._scope("user", app, user)
+        )
 
     # --- writing ---
 
@@ -304,7 +324,9 @@ class BackstorySessionService(BaseSessionService):
             batch.append(("note", STATE, kept("state", self._state(agent) | deltas["session"])))
         batch.append(("note", UPDATE, {"time": event.timestamp}))
         try:
-            return self._write_all(agent, batch, expected, (session.app_name, session.user_id), deltas)
+            return self._write_all(
+                agent, batch, expected, (session.app_name, session.user_id), deltas
+            )
         except Conflict:
             raise StaleSessionError(STALE) from None
 
@@ -321,7 +343,9 @@ class BackstorySessionService(BaseSessionService):
     def _move(self, agent: Agent, app: str, form: Form) -> list[Draft]:
         """The jump that a rewind of ADK's is: to before the first event of an invocation."""
         invocation = rewound(form)
-        found = newest_items(ADAPTER, agent, Translation(app), None, join=joined) if invocation else ()
+        found = (
+            newest_items(ADAPTER, agent, Translation(app), None, join=joined) if invocation else ()
+        )
         for each in found:
             if each.item.get("invocation_id") == invocation:
                 return [("jump", None, {"target_message_id": each.event.seq - 1, "by": ADAPTER})]
@@ -339,7 +363,11 @@ class BackstorySessionService(BaseSessionService):
         raises Conflict if the session's was not the expected one."""
         scopes = {"app": ids[:1], "user": ids}
         while True:
-            changes = [self._change(scope, scopes[scope], deltas[scope]) for scope in scopes if deltas[scope]]
+            changes = [
+                self._change(scope, scopes[scope], deltas[scope])
+                for scope in scopes
+                if deltas[scope]
+            ]
             try:
                 return self._history.store.write([(agent, batch, expected), *changes])[0][-1].seq
             except Conflict:
@@ -378,7 +406,9 @@ def _deltas(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for key, value in state.items():
         if key.startswith(State.TEMP_PREFIX):
             continue
-        scope = next((scope for scope, prefix in SCOPES.items() if key.startswith(prefix)), "session")
+        scope = next(
+            (scope for scope, prefix in SCOPES.items() if key.startswith(prefix)), "session"
+        )
         name = key.removeprefix(SCOPES.get(scope, ""))
         deltas[scope][name] = to_jsonable_python(value, fallback=str)
     return deltas

@@ -47,7 +47,11 @@ def _worded(content: Form, kind: str) -> list[Draft]:
     for part in content["parts"]:
         match part:
             case {"functionCall": {"name": str(name)} as call}:
-                data = {"id": call.get("id") or name, "name": name, "arguments": call.get("args") or {}}
+                data = {
+                    "id": call.get("id") or name,
+                    "name": name,
+                    "arguments": call.get("args") or {},
+                }
                 events.append(("tool_call", None, data))
             case {"functionResponse": {"name": str(name)} as result}:
                 data = {"id": result.get("id") or name, "name": name}
@@ -78,9 +82,13 @@ class Translation:
         data = event.data or {}
         match event.kind:
             case "user":
-                return self._event(event, "user", *(said(event, "gemini") or [{"text": event.content}]))
+                return self._event(
+                    event, "user", *(said(event, "gemini") or [{"text": event.content}])
+                )
             case "assistant":
-                return self._event(event, "model", {"text": event.content}) if event.content else None
+                return (
+                    self._event(event, "model", {"text": event.content}) if event.content else None
+                )
             case "tool_call":
                 given = data.get("arguments")
                 self._names[data.get("id")] = data.get("name")

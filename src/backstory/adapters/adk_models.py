@@ -90,7 +90,11 @@ def _proven(model: BaseModel, form: Form) -> Template | None:
 def _template(model: BaseModel, form: Any) -> Template | None:
     """What might build a model of its form. Values that the form has not are shared by all copies."""
     values = vars(model)
-    if not isinstance(form, dict) or form.keys() != model.model_fields_set or model.__pydantic_private__:
+    if (
+        not isinstance(form, dict)
+        or form.keys() != model.model_fields_set
+        or model.__pydantic_private__
+    ):
         return None
     if any(type(value) not in PLAIN for name, value in values.items() if name not in form):
         return None

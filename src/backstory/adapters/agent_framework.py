@@ -69,7 +69,9 @@ class BackstoryHistory(HistoryProvider):
         """The messages in the context of a session."""
         nothing: list[Carried] = []
         read: Callable[[Agent], list[Carried]] = lambda agent: _newest(agent, None)  # noqa: E731
-        found = await in_thread(partial(self._history.read, self._key_of(session_id), read, nothing))
+        found = await in_thread(
+            partial(self._history.read, self._key_of(session_id), read, nothing)
+        )
         messages = [Message.from_dict(each.item) for each in found]
         if self.skip_excluded:
             return [each for each in messages if not each.additional_properties.get("_excluded")]
@@ -116,7 +118,9 @@ def _overlap(before: list[Form], forms: list[Form]) -> int:
             return end
     for count in range(min(len(known), len(given)), 0, -1):
         if known[-count:] == given[:count]:
-            is_question = count == 1 and forms[0].get("role") == "user" and not forms[0].get("message_id")
+            is_question = (
+                count == 1 and forms[0].get("role") == "user" and not forms[0].get("message_id")
+            )
             return 0 if is_question else count
     return 0
 
@@ -138,12 +142,18 @@ def drafts(form: Form) -> list[Event]:
     """The events of a message."""
     contents = [part for part in form.get("contents", ()) if isinstance(part, dict)]
     events = _events(str(form.get("role")), contents)
-    return carried(ADAPTER, form, events) if events else [note(ADAPTER, "agent_framework.message", form)]
+    return (
+        carried(ADAPTER, form, events)
+        if events
+        else [note(ADAPTER, "agent_framework.message", form)]
+    )
 
 
 def _events(role: str, contents: list[Form]) -> list[Draft]:
     text = "".join(part.get("text") or "" for part in _of("text", contents))
-    calls: list[Draft] = [("tool_call", None, _call(part)) for part in _of("function_call", contents)]
+    calls: list[Draft] = [
+        ("tool_call", None, _call(part)) for part in _of("function_call", contents)
+    ]
     results: list[Draft] = [_result(part) for part in _of("function_result", contents)]
     match role:
         case "assistant" if text or not (calls or results):
@@ -168,7 +178,11 @@ def _call(part: Form) -> Form:
 def _result(part: Form) -> Draft:
     found = part.get("result")
     failed = {"error": True} if part.get("exception") else {}
-    text = found if isinstance(found, str) else str(part.get("exception") or ("" if found is None else found))
+    text = (
+        found
+        if isinstance(found, str)
+        else str(part.get("exception") or ("" if found is None else found))
+    )
     return ("tool_result", text, {"id": part.get("call_id") or "unknown"} | failed)
 
 
@@ -188,7 +202,9 @@ def _block(part: Form) -> Form | None:
     match part:
         case {"type": "text", "text": str(text)}:
             return {"type": "text", "text": text}
-        case {"type": "uri" | "data", "uri": str(uri), "media_type": str(kind)} if kind.startswith("image/"):
+        case {"type": "uri" | "data", "uri": str(uri), "media_type": str(kind)} if kind.startswith(
+            "image/"
+        ):
             return {"type": "image_url", "image_url": {"url": uri}}
     return None
 
@@ -204,7 +220,11 @@ def message_of(event: Event) -> Form | None:
         case "system" | "assistant":
             return _form(event.kind, _content((None, event.content or "")))
         case "tool_call":
-            call = {"call_id": data.get("id"), "name": data.get("name"), "arguments": data.get("arguments")}
+            call = {
+                "call_id": data.get("id"),
+                "name": data.get("name"),
+                "arguments": data.get("arguments"),
+            }
             return _form("assistant", {"type": "function_call", **call})
     told = answered(event)
     failed = {"exception": told} if data.get("error") else {}
@@ -225,4 +245,9 @@ def _content(piece: tuple[str | None, str]) -> Form:
 
 
 def _form(role: str, *contents: Form) -> Form:
-    return {"type": "message", "role": role, "contents": list(contents), "additional_properties": {}}
+    return {
+        "type": "message",
+        "role": role,
+        "contents": list(contents),
+        "additional_properties": {},
+    }

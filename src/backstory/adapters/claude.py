@@ -51,7 +51,9 @@ class BackstorySessionStore:
         self._history.told(main, whole_path(ADAPTER, project, session))
         if not subpath:
             return main
-        below = self._history.spawned(main, agent_key(ADAPTER, project, session, *subpath), *subpath)
+        below = self._history.spawned(
+            main, agent_key(ADAPTER, project, session, *subpath), *subpath
+        )
         return self._history.told(below, whole_path(ADAPTER, project, session, *subpath))
 
     def fork(self, key: Key, new_session_id: str, up_to: str | None = None) -> Agent:
@@ -60,7 +62,9 @@ class BackstorySessionStore:
         project, session, *_ = _ids(key)
         source = self._history.store.keyed(agent_key(ADAPTER, project, session))
         at = None if up_to is None else _last_event_of(source, up_to)
-        new = self._history.forked(source, agent_key(ADAPTER, project, new_session_id), new_session_id, at)
+        new = self._history.forked(
+            source, agent_key(ADAPTER, project, new_session_id), new_session_id, at
+        )
         return self._history.told(new, whole_path(ADAPTER, project, new_session_id))
 
     # --- the SDK's protocol ---
@@ -94,9 +98,15 @@ class BackstorySessionStore:
     async def list_session_summaries(self, project_key: str) -> list[dict[str, Any]]:
         """The SDK's own summaries of a project's sessions."""
         prefix = key_prefix(ADAPTER, project_key)
-        found = await self._in_thread(lambda: self._history.store.last_notes(SUMMARY, prefix=prefix))
+        found = await self._in_thread(
+            lambda: self._history.store.last_notes(SUMMARY, prefix=prefix)
+        )
         return [
-            {"session_id": ids_of(agent)[-1], "mtime": _mtime(agent), "data": kept_in(note.data, "summary")}
+            {
+                "session_id": ids_of(agent)[-1],
+                "mtime": _mtime(agent),
+                "data": kept_in(note.data, "summary"),
+            }
             for agent, note in found
         ]
 
@@ -164,7 +174,9 @@ def _summary(written: Written, key: Key, lines: list[Line], *, is_moved: bool) -
     """The SDK's summary with these lines folded in, if it changed or its note has left the context."""
     note = written.agent.last_note(SUMMARY) if written.head else None
     before = kept_in(note.data, "summary") if note else None
-    if note is None and written.head:  # a fork from before it, or a person's rewind: all are folded again
+    if (
+        note is None and written.head
+    ):  # a fork from before it, or a person's rewind: all are folded again
         lines = [*(_load(written.agent, session_id=key["session_id"]) or []), *lines]
     previous = note and {"session_id": key["session_id"], "mtime": 0, "data": plain(before)}
     folded: Any = fold_session_summary(previous or None, key, lines)

@@ -28,10 +28,16 @@ from backstory.transcripts import Entry, claude_entries, claude_kept, claude_par
 ADAPTER = "claude"
 WINDOW = 16  # lines that are looked at to see that a line continues the newest one
 PAGE = 64  # events at the end of a transcript that tell what a line usually continues
-SAYS = {"text": "text", "tool_use": "input", "tool_result": "content"}  # what a block says, by its type
+SAYS = {
+    "text": "text",
+    "tool_use": "input",
+    "tool_result": "content",
+}  # what a block says, by its type
 GIVEN = {HOLE: "arguments"}
 LINE_KEY = re.compile(rf"{ADAPTER}:(.*):[0-9a-f]{{16}}", re.DOTALL)  # of a line's first event
-FOREIGN = UUID("0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11")  # the namespace of lines for what others wrote
+FOREIGN = UUID(
+    "0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11"
+)  # the namespace of lines for what others wrote
 
 SPOKEN = ("user", "assistant", "tool_call", "tool_result")
 
@@ -69,7 +75,9 @@ class Written:
     def new(self, lines: Sequence[NewLine]) -> list[NewLine]:
         """The lines without those that are there already."""
         unique = {line.key or number: line for number, line in enumerate(lines)}
-        known = self.agent.places(key for key in unique if isinstance(key, str)) if self.head else {}
+        known = (
+            self.agent.places(key for key in unique if isinstance(key, str)) if self.head else {}
+        )
         return [line for key, line in unique.items() if key not in known]
 
     def entries(self, line: Line) -> list[Entry]:
@@ -106,7 +114,9 @@ class Written:
     def lines(self) -> list[Line]:
         """All lines of the lineage that are part of this transcript's own tree."""
         return [
-            line for _, line in self.everything if not (self._is_main and line.get("isSidechain") is True)
+            line
+            for _, line in self.everything
+            if not (self._is_main and line.get("isSidechain") is True)
         ]
 
     def positions(self) -> Iterator[tuple[int, Line]]:
@@ -135,7 +145,9 @@ def _tag(event: Event) -> dict[str, Any]:
 def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
     """The events that new lines become, with the moves that lead to what they continue."""
     batch: list[Event] = []
-    told: list[tuple[int, Line]] = []  # the lines so far, each with the position that its last event gets
+    told: list[
+        tuple[int, Line]
+    ] = []  # the lines so far, each with the position that its last event gets
     spoken: Line | None = None  # the last of them that says something
     with wire.pause_gc():
         said = [_said(new, written.entries(new.line)) for new in lines]
@@ -180,7 +192,11 @@ def _plain(new: NewLine, entry: Entry) -> Event | None:
     if content and arguments is None and people_text(content) == content:
         said, length, form = content, len(content), _with_hole(new.line, content, HERE)
     elif content is None and arguments is not None:
-        said, length, form = arguments, len(orjson.dumps(arguments)), _with_hole(new.line, arguments, GIVEN)
+        said, length, form = (
+            arguments,
+            len(orjson.dumps(arguments)),
+            _with_hole(new.line, arguments, GIVEN),
+        )
     else:
         return None
     if form is None or length < SMALLEST or named(kind, data) is not data:
@@ -220,7 +236,9 @@ def _words(entry: Entry) -> str | None:
     return entry.content
 
 
-def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None) -> list[Event]:
+def _move(
+    written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None
+) -> list[Event]:
     """The jump or clear before a line that does not continue the newest one that says something. Nearly all
     lines do, or continue its unit; for the others the whole tree is asked."""
     last = spoken.get("uuid") if spoken else None
@@ -255,7 +273,11 @@ def _copies(written: Written, told: Sequence[Line]) -> list[Draft]:
     kept = claude_kept([*written.lines(), *told])
     places = {(event.kind, event.content): event.seq for event, _ in written.everything}
     return [
-        (entry.kind, entry.content, (entry.data or {}) | _copy_of(places.get((entry.kind, entry.content))))
+        (
+            entry.kind,
+            entry.content,
+            (entry.data or {}) | _copy_of(places.get((entry.kind, entry.content))),
+        )
         for entry in kept
     ]
 
@@ -326,7 +348,9 @@ def _foreign_line(event: Event, answer: str | None) -> Line:
         case "tool_call":
             given = data.get("arguments")
             block = {"type": "tool_use", "id": data.get("id"), "name": data.get("name")}
-            return _answer(block | {"input": given if isinstance(given, dict) else {"value": given}}, answer)
+            return _answer(
+                block | {"input": given if isinstance(given, dict) else {"value": given}}, answer
+            )
         case "tool_result":
             block = {"type": "tool_result", "tool_use_id": data.get("id")}
             block["content"] = answered(event, "anthropic")
@@ -336,5 +360,11 @@ def _foreign_line(event: Event, answer: str | None) -> Line:
 
 
 def _answer(block: dict[str, Any], id: str | None) -> Line:
-    message = {"id": id, "type": "message", "role": "assistant", "model": "unknown", "content": [block]}
+    message = {
+        "id": id,
+        "type": "message",
+        "role": "assistant",
+        "model": "unknown",
+        "content": [block],
+    }
     return {"type": "assistant", "message": message}

@@ -16,12 +16,22 @@ HOLE = "$backstory"
 CONTENT_HOLE, ANY_HOLE = '{"$backstory":"content"}', '"$backstory":'
 HOLES = {name: f'{{"{HOLE}":"{name}"}}'.encode() for name in ("content", "arguments", "native")}
 SMALLEST = 40  # characters below which a hole saves nothing
-NATIVE = '"native":{"provider":"openai-responses","wire":['  # before an item that is OpenAI's own form
+NATIVE = (
+    '"native":{"provider":"openai-responses","wire":['  # before an item that is OpenAI's own form
+)
 BEFORE, BEHIND = b":[,", b",]}"  # what a value in JSON may have around it
 HOLE_BEGINS = ANY_HOLE.encode()
 HERE = {HOLE: "content"}
 AT_ONCE = 100  # items that are parsed together
-USUAL = ("content", "text", "output", "data", "message", "parts", "input")  # the way to what an item says
+USUAL = (
+    "content",
+    "text",
+    "output",
+    "data",
+    "message",
+    "parts",
+    "input",
+)  # the way to what an item says
 
 TextAndData = tuple[str | None, str | None]  # an event's content, and the JSON of its data
 
@@ -121,7 +131,10 @@ def _with_hole(text: bytes, said: bytes, hole: bytes) -> bytes:
     quote = said.find(b'"', 0, 3)
     if quote < 0 or said[quote + 1] in b",:]}":
         raise ValueError
-    head, length = said[:SMALLEST], len(said)  # a long text is found far more quickly by its beginning
+    head, length = (
+        said[:SMALLEST],
+        len(said),
+    )  # a long text is found far more quickly by its beginning
     parts: list[bytes] = []
     done, start = 0, text.find(head)
     while start >= 0:
@@ -236,7 +249,9 @@ def _at_once(tag: Tag, rows: list[TextAndData]) -> list[Any]:
         found: list[Any] = orjson.loads(whole)
     except ValueError:
         return []
-    if len(found) != len(contents):  # a native form of several items, of which only the first is carried
+    if len(found) != len(
+        contents
+    ):  # a native form of several items, of which only the first is carried
         return []
     holes = whole.count(ANY_HOLE)
     return found if not holes or _filled(found, contents) == holes else []
@@ -253,7 +268,12 @@ def _filled(items: list[Any], contents: list[str | None]) -> int:
             item["content"] = content
         elif said is None and item.get("output") == HERE:
             item["output"] = content
-        elif type(said) is list and len(said) == 1 and type(said[0]) is dict and said[0].get("text") == HERE:
+        elif (
+            type(said) is list
+            and len(said) == 1
+            and type(said[0]) is dict
+            and said[0].get("text") == HERE
+        ):
             said[0]["text"] = content
         elif not _put(item, content):
             continue

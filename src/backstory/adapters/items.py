@@ -20,13 +20,20 @@ from backstory.adapters.turns import ANSWER, is_same_turn, left_of
 
 DEEPEST = 100  # levels that the data of an event may have
 AROUND = 3  # of them are around an item
-ITEM_NOTES = ("item", "message", "event", "rewind")  # with the adapter's name: notes that carry items
+ITEM_NOTES = (
+    "item",
+    "message",
+    "event",
+    "rewind",
+)  # with the adapter's name: notes that carry items
 NAMED = {"tool_call": ("id", "name"), "tool_result": ("id",)}  # what these cannot be without
 READABLE = frozenset({"system", "user", "assistant", "tool_call", "tool_result", "note"})
 
 Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key)
 Batch = list[Draft | Event]  # what is written at once
-Translate = Callable[[Event], Any]  # an event that the adapter did not write, as an item; None: as nothing
+Translate = Callable[
+    [Event], Any
+]  # an event that the adapter did not write, as an item; None: as nothing
 Join = Callable[[Any, Any], Any]  # two such items of one turn as one; None: they stay apart
 
 
@@ -87,7 +94,9 @@ def carried(
     return made
 
 
-def note(adapter: str, name: str, item: Any, *, id: str | None = None, key: str | None = None) -> Event:
+def note(
+    adapter: str, name: str, item: Any, *, id: str | None = None, key: str | None = None
+) -> Event:
     """An item that is not a message."""
     [event] = carried(adapter, item, [("note", name, None)], id=id, key=key)
     return event
@@ -162,7 +171,9 @@ def _proven(
 
 
 def _as_text(tag: dict[str, str], item: Any, data: dict[str, Any]) -> str:
-    return orjson.dumps(data | {"item": {"of": tag["of"], "text": json.dumps(item), **tag}}).decode()
+    return orjson.dumps(
+        data | {"item": {"of": tag["of"], "text": json.dumps(item), **tag}}
+    ).decode()
 
 
 def kept(name: str, value: Any) -> dict[str, Any]:
@@ -265,7 +276,12 @@ def _translated(event: Event, translate: Translate) -> Any:
 
 
 def all_items(
-    adapter: str, agent: Agent, translate: Translate, *, at: int | None = None, join: Join | None = None
+    adapter: str,
+    agent: Agent,
+    translate: Translate,
+    *,
+    at: int | None = None,
+    join: Join | None = None,
 ) -> list[Any]:
     """All items of a context, without the events that carry them."""
     notes = _item_notes(adapter)
@@ -303,7 +319,9 @@ def newest_items(
 ) -> list[Carried]:
     """The newest items of a context, oldest first; None: all. A limited read takes only the log's end."""
     if limit is None:
-        return list(read_items(adapter, agent.messages(at, notes=_item_notes(adapter)), translate, join))
+        return list(
+            read_items(adapter, agent.messages(at, notes=_item_notes(adapter)), translate, join)
+        )
     asked = limit + 2 if limit > 0 else 0  # notes may lie between
     while True:
         events = agent.tail(asked, at=at, notes=True)

@@ -131,7 +131,9 @@ def _text(message: BaseMessage) -> str:
 def _said(message: BaseMessage) -> Draft:
     if not isinstance(message.content, str):
         try:
-            [event] = wire.load({"messages": [{"role": "user", "content": message.content}]}, "openai")
+            [event] = wire.load(
+                {"messages": [{"role": "user", "content": message.content}]}, "openai"
+            )
             return event
         except (Error, ValueError):
             pass
@@ -154,7 +156,11 @@ def _answer(message: BaseMessage) -> list[Draft]:
 
 
 def _call(call: Any) -> Form:
-    return {"id": call["id"] or "unknown", "name": call["name"] or "unknown", "arguments": call["args"]}
+    return {
+        "id": call["id"] or "unknown",
+        "name": call["name"] or "unknown",
+        "arguments": call["args"],
+    }
 
 
 def message_of(event: Event) -> Form | None:
@@ -172,7 +178,12 @@ def message_of(event: Event) -> Form | None:
         case "tool_call":
             given = data.get("arguments")
             args = given if isinstance(given, dict) else {"value": given}
-            call = {"name": data.get("name"), "args": args, "id": data.get("id"), "type": "tool_call"}
+            call = {
+                "name": data.get("name"),
+                "args": args,
+                "id": data.get("id"),
+                "type": "tool_call",
+            }
             return {"type": "ai", "data": base | {"type": "ai", "tool_calls": [call]}}
     status = "error" if data.get("error") else "success"
     more = {"type": "tool", "tool_call_id": data.get("id"), "status": status}

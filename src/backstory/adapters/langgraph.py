@@ -115,7 +115,9 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
             (entry.id, number, thread, entry)
             for number, thread in enumerate(self._threads(config))
             for entry in thread.entries()
-            if id in (None, entry.id) and (until is None or entry.id < until) and _fits(entry, filter)
+            if id in (None, entry.id)
+            and (until is None or entry.id < until)
+            and _fits(entry, filter)
         ]
         for _, _, thread, entry in sorted(found, key=lambda each: each[:2], reverse=True)[:limit]:
             yield self._tuple(thread, entry)
@@ -127,7 +129,9 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
             agents = store.agents(prefix=f"{ADAPTER}:")
         else:
             agents = store.agents(prefix=key_prefix(ADAPTER, str(named["thread_id"])))
-        threads = [Thread(agent, Codec(self.serde), *_thread_and_namespace(agent)) for agent in agents]
+        threads = [
+            Thread(agent, Codec(self.serde), *_thread_and_namespace(agent)) for agent in agents
+        ]
         return [thread for thread in threads if named.get("checkpoint_ns", thread.ns) == thread.ns]
 
     def _tuple(self, thread: Thread, entry: Entry, *, is_newest: bool = False) -> CheckpointTuple:
@@ -156,7 +160,11 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         told = get_checkpoint_metadata(config, metadata)
         codec = Codec(self.serde)
         result: RunnableConfig = {
-            "configurable": {"thread_id": id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
+            "configurable": {
+                "thread_id": id,
+                "checkpoint_ns": ns,
+                "checkpoint_id": checkpoint["id"],
+            }
         }
 
         def write(agent: Agent) -> bool:
@@ -176,7 +184,11 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         return result
 
     def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> None:
         """Keep what a task wrote before its checkpoint is complete. Of ordinary writes the first stays."""
         ids, codec = _named(config), Codec(self.serde)
@@ -221,7 +233,9 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Make the checkpoints of some runs unreadable; their bytes go with the thread."""
         for thread in self._threads(None):
-            thread.forget([entry.id for entry in thread.entries() if entry.metadata.get("run_id") in run_ids])
+            thread.forget(
+                [entry.id for entry in thread.entries() if entry.metadata.get("run_id") in run_ids]
+            )
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """A thread with the same checkpoints: one row for each namespace."""
@@ -249,9 +263,13 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """`get_delta_channel_history`, to be awaited."""
-        return await in_thread(partial(self.get_delta_channel_history, config=config, channels=channels))
+        return await in_thread(
+            partial(self.get_delta_channel_history, config=config, channels=channels)
+        )
 
-    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+    async def alist(
+        self, config: RunnableConfig | None, **options: Any
+    ) -> AsyncIterator[CheckpointTuple]:
         """`list` for async callers."""
         found = self.list(config, **options)
         while (each := await in_thread(partial(next, found, None))) is not None:
@@ -268,7 +286,11 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         return await in_thread(partial(self.put, config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> None:
         """`put_writes`, to be awaited."""
         await in_thread(partial(self.put_writes, config, writes, task_id, task_path))

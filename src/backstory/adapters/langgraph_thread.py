@@ -16,9 +16,13 @@ from backstory.adapters.langchain_messages import ADAPTER, Codec, Form, joined, 
 CHECKPOINT, WRITES, GONE = "langgraph.checkpoint", "langgraph.writes", "langgraph.gone"
 CONVERSATION = "messages"  # the channel that is the conversation, if there is one of that name
 
-BEGUN_ELSEWHERE = "00000000-0000-6000-8000-"  # before a position: ids older than any that LangGraph makes
+BEGUN_ELSEWHERE = (
+    "00000000-0000-6000-8000-"  # before a position: ids older than any that LangGraph makes
+)
 
-Known = dict[str, tuple[Event, list[BaseMessage]]]  # an agent -> a checkpoint's note, the messages there
+Known = dict[
+    str, tuple[Event, list[BaseMessage]]
+]  # an agent -> a checkpoint's note, the messages there
 
 
 class Entry(NamedTuple):
@@ -35,7 +39,9 @@ class Thread:
     """An agent's checkpoints. `known` keeps the messages at a position of each agent: the context at a
     position never changes."""
 
-    def __init__(self, agent: Agent, codec: Codec, id: str, ns: str, known: Known | None = None) -> None:
+    def __init__(
+        self, agent: Agent, codec: Codec, id: str, ns: str, known: Known | None = None
+    ) -> None:
         self.agent = agent
         self.id = id
         self.ns = ns
@@ -59,7 +65,9 @@ class Thread:
         data = note.data or {}
         if data.get("id") in self._gone:
             return None
-        return Entry(note.seq, data["id"], data["parent"], self._codec.value(data["metadata"]), data)
+        return Entry(
+            note.seq, data["id"], data["parent"], self._codec.value(data["metadata"]), data
+        )
 
     def entry(self, id: str) -> Entry | None:
         """The checkpoint with an id."""
@@ -138,8 +146,12 @@ class Thread:
         for note in self.agent.notes(agent_key(WRITES, id), live=False):
             data = note.data or {}
             found[data["task"], data["index"]] = data
-        ordered = sorted(found.values(), key=lambda data: (data["path"], data["task"], data["index"]))
-        return [(data["task"], data["channel"], self._codec.value(data["value"])) for data in ordered]
+        ordered = sorted(
+            found.values(), key=lambda data: (data["path"], data["task"], data["index"])
+        )
+        return [
+            (data["task"], data["channel"], self._codec.value(data["value"])) for data in ordered
+        ]
 
     # --- writing ---
 
@@ -210,7 +222,10 @@ class Thread:
         if same < len(before):
             target = self._items(at)[same].event.seq - 1
             moves = [("jump", None, {"target_message_id": target, "by": ADAPTER})]
-        return [*moves, *(event for message in messages[same:] for event in self._codec.drafts(message))]
+        return [
+            *moves,
+            *(event for message in messages[same:] for event in self._codec.drafts(message)),
+        ]
 
     def _messages(self, at: int | None) -> list[BaseMessage]:
         """The messages at a position; those at the head are kept at hand, and still good if only notes have

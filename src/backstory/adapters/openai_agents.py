@@ -45,7 +45,9 @@ ANSWERED = {
 }
 
 MOST_LEVELS = 50  # of a call's arguments, for them to be read at once
-LONG_NUMBER = re.compile("[0-9]{19}")  # it may have more than 64 bits: orjson would make it a fraction
+LONG_NUMBER = re.compile(
+    "[0-9]{19}"
+)  # it may have more than 64 bits: orjson would make it a fraction
 # What a plain call, a plain answer and its only part have.
 CALL_NAMES = {"type", "call_id", "name", "arguments", "id", "status"}
 ANSWER_NAMES = {"type", "role", "content", "id", "status"}
@@ -128,7 +130,9 @@ class BackstorySession:
         from agents.memory.session import _CompactionSnapshot
 
         nothing: tuple[int, list[Carried]] = (0, [])
-        head, found = await self._read(lambda agent: (agent.head, newest(agent, limit + 1)), nothing)
+        head, found = await self._read(
+            lambda agent: (agent.head, newest(agent, limit + 1)), nothing
+        )
         shown = found[-limit:]
 
         async def replace_suffix(start: int, output: list[Item]) -> bool:
@@ -147,7 +151,9 @@ class BackstorySession:
             except Conflict:
                 return False
 
-        return _CompactionSnapshot([each.item for each in shown], len(found) <= limit, replace_suffix)
+        return _CompactionSnapshot(
+            [each.item for each in shown], len(found) <= limit, replace_suffix
+        )
 
     async def _read(self, call: Callable[[Agent], R], otherwise: R) -> R:
         self._history.store  # noqa: B018
@@ -276,7 +282,12 @@ def _plain(item: Any) -> Draft | None:
     match item.get("type"):
         case None:
             text = item.get("content")
-            if len(item) == 2 and item.get("role") == "user" and _has_texts(item) and _is_said(text):
+            if (
+                len(item) == 2
+                and item.get("role") == "user"
+                and _has_texts(item)
+                and _is_said(text)
+            ):
                 return "user", text, _data({**item, "content": _hole_for(text)})
         case "function_call_output":
             id, text = item.get("call_id"), item.get("output")

@@ -75,10 +75,14 @@ class BackstoryConversations(ConversationStore):
         """The records, those saved last first."""
 
         def read() -> list[ConversationRecord | None]:
-            return [_listed(*found) for found in self._history.store.last_notes(RECORD, prefix=PREFIX)]
+            return [
+                _listed(*found) for found in self._history.store.last_notes(RECORD, prefix=PREFIX)
+            ]
 
         found = await in_thread(read)
-        records = [record for record in found if record is not None and scope in (None, record.scope)]
+        records = [
+            record for record in found if record is not None and scope in (None, record.scope)
+        ]
         return sorted(records, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     async def write_record(
@@ -123,7 +127,9 @@ class BackstoryConversations(ConversationStore):
         history = await self.read_history(entry_id, limit=1)
         return history[-1]
 
-    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
         """The entries up to the one with an id, in one read."""
         if head_id is None:
             return []
@@ -173,7 +179,9 @@ def _forms(messages: Sequence[ModelMessage]) -> list[Form]:
     given = list(messages)
     for message in given:
         if not isinstance(message, ModelRequest | ModelResponse):
-            raise TypeError(f"a message is a ModelRequest or a ModelResponse, not {type(message).__name__}")
+            raise TypeError(
+                f"a message is a ModelRequest or a ModelResponse, not {type(message).__name__}"
+            )
     return ModelMessagesTypeAdapter.dump_python(given, mode="json")  # type: ignore[no-any-return]
 
 
@@ -181,7 +189,9 @@ def _check_id(entry_id: str) -> None:
     if not isinstance(entry_id, str):
         raise TypeError(f"an entry's id is a text, not {type(entry_id).__name__}")
     if LONE_SURROGATE.search(entry_id):
-        raise TypeError(f"an entry's id is a text, and {entry_id!r} is none: it has half of a surrogate pair")
+        raise TypeError(
+            f"an entry's id is a text, and {entry_id!r} is none: it has half of a surrogate pair"
+        )
 
 
 # --- reading ---
@@ -311,7 +321,13 @@ class _Write:
             return []
         if self._parent is None:
             return [("clear", None, {"by": ADAPTER})]
-        return [("jump", None, {"target_message_id": self._position_in(agent, self._parent), "by": ADAPTER})]
+        return [
+            (
+                "jump",
+                None,
+                {"target_message_id": self._position_in(agent, self._parent), "by": ADAPTER},
+            )
+        ]
 
     def _position_in(self, agent: Agent, entry_id: str) -> int:
         if event := agent.find(entry_key(entry_id)):

@@ -58,7 +58,9 @@ def _request_part(part: Form) -> Draft | None:
 
 
 def _result(part: Form, failed: bool) -> Draft:
-    data = {"id": part["tool_call_id"], "name": part["tool_name"]} | ({"error": True} if failed else {})
+    data = {"id": part["tool_call_id"], "name": part["tool_name"]} | (
+        {"error": True} if failed else {}
+    )
     return ("tool_result", _text(part.get("content")), data)
 
 
@@ -66,7 +68,9 @@ def _prompt(content: Any) -> Draft:
     """What a person said. Images are kept in a form that every provider's format can be made of."""
     if isinstance(content, str):
         return ("user", content, None)
-    parts = [{"type": "text", "text": each} if isinstance(each, str) else each for each in content or ()]
+    parts = [
+        {"type": "text", "text": each} if isinstance(each, str) else each for each in content or ()
+    ]
     blocks = [block for part in parts if (block := _block(part)) is not None]
     if any(block["type"] != "text" for block in blocks):
         [event] = wire.load({"messages": [{"role": "user", "content": blocks}]}, "openai")
@@ -82,14 +86,18 @@ def _block(part: Form) -> Form | None:
             return {"type": "text", "text": text}
         case {"kind": "image-url", "url": str(url)}:
             return {"type": "image_url", "image_url": {"url": url}}
-        case {"kind": "binary", "data": str(data), "media_type": str(type)} if type.startswith("image/"):
+        case {"kind": "binary", "data": str(data), "media_type": str(type)} if type.startswith(
+            "image/"
+        ):
             plain = data.replace("-", "+").replace("_", "/")
             return {"type": "image_url", "image_url": {"url": f"data:{type};base64,{plain}"}}
     return None
 
 
 def _response(form: Form, id: str) -> list[Draft]:
-    events = [event for part in form.get("parts", ()) if (event := _response_part(part, form)) is not None]
+    events = [
+        event for part in form.get("parts", ()) if (event := _response_part(part, form)) is not None
+    ]
     return [
         (kind, content, (data or {}) | {"answer": id} | (_about(form) if not number else {}))
         for number, (kind, content, data) in enumerate(events or [("assistant", "", None)])
@@ -160,7 +168,9 @@ class Translation:
         time = event.created_at.isoformat()
         match event.kind:
             case "system":
-                return _asked({"part_kind": "system-prompt", "content": event.content, "timestamp": time})
+                return _asked(
+                    {"part_kind": "system-prompt", "content": event.content, "timestamp": time}
+                )
             case "user":
                 pieces = files(event)
                 content = event.content if pieces is None else list(map(_piece, pieces))

@@ -16,7 +16,10 @@ Where = str | os.PathLike[str] | Store
 
 T = TypeVar("T")
 MOST_HANDLES = 10_000  # of agents that are kept at hand
-PATH, LONGEST_PATH = "path", 60_000  # beside an agent: its ids, where its key has only hashes of them
+PATH, LONGEST_PATH = (
+    "path",
+    60_000,
+)  # beside an agent: its ids, where its key has only hashes of them
 
 _open: dict[str, tuple[Store, int]] = {}  # a place -> its store, and how many adapters use it
 _guard = threading.Lock()
@@ -28,7 +31,9 @@ class History:
     def __init__(self, where: Where) -> None:
         self._place: str | None = None
         self._closed = False
-        self._agents: dict[str, Agent] = {}  # handles; a deleted agent's is found out when it is used
+        self._agents: dict[
+            str, Agent
+        ] = {}  # handles; a deleted agent's is found out when it is used
         if isinstance(where, Store):
             self._store = where
         elif os.fspath(where) == ":memory:":

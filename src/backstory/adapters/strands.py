@@ -54,7 +54,9 @@ class BackstoryRepository(SessionRepository):
         """The same Strands agent in a new session, going on from a position: one row, and the session's."""
         source = self._existing(session_id, agent_id)
         self.create_session(Session(session_id=new_session_id, session_type=self._type(session_id)))
-        return self._history.forked(source, agent_key(ADAPTER, new_session_id, agent_id), agent_id, at)
+        return self._history.forked(
+            source, agent_key(ADAPTER, new_session_id, agent_id), agent_id, at
+        )
 
     def _type(self, session_id: str) -> Any:
         session = self.read_session(session_id)
@@ -90,7 +92,11 @@ class BackstoryRepository(SessionRepository):
             return Session.from_dict(form)
         agents = self._history.store.agents(prefix=key_prefix(ADAPTER, session_id))
         begun_elsewhere = any(agent.snapshot.head for agent in agents)
-        return Session(session_id=session_id, session_type=SessionType.AGENT) if begun_elsewhere else None
+        return (
+            Session(session_id=session_id, session_type=SessionType.AGENT)
+            if begun_elsewhere
+            else None
+        )
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """A new agent in a session."""
@@ -110,7 +116,9 @@ class BackstoryRepository(SessionRepository):
         check(session_agent, SessionAgent, "an agent")
         before = self.read_agent(session_id, session_agent.agent_id)
         if before is None:
-            raise SessionException(f"Agent {session_agent.agent_id} in session {session_id} does not exist")
+            raise SessionException(
+                f"Agent {session_agent.agent_id} in session {session_id} does not exist"
+            )
         session_agent.created_at = before.created_at
         form = plain(session_agent.to_dict())
         if form | {"updated_at": ""} != plain(before.to_dict()) | {"updated_at": ""}:
@@ -124,14 +132,18 @@ class BackstoryRepository(SessionRepository):
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> Form | None:
         """Their state; None if it is not there."""
-        found = self._noted(agent_key(ADAPTER, session_id), agent_key(MANY, multi_agent_id), "state")
+        found = self._noted(
+            agent_key(ADAPTER, session_id), agent_key(MANY, multi_agent_id), "state"
+        )
         return decode_bytes_values(found) if found else None
 
     def update_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
         """Write their state again."""
         _check_multi_agent(multi_agent)
         agent = self._history.ensured(agent_key(ADAPTER, session_id), session_id)
-        agent.note(agent_key(MANY, multi_agent.id), kept("state", plain(multi_agent.serialize_state())))
+        agent.note(
+            agent_key(MANY, multi_agent.id), kept("state", plain(multi_agent.serialize_state()))
+        )
 
     def _noted(self, key: str, name: str, field: str) -> Form | None:
         """What the newest note of a name says, in the context or, after a clear, at all."""
@@ -174,8 +186,13 @@ class BackstoryRepository(SessionRepository):
             session_message.created_at = found[place][1]["created_at"]
             jump = {"target_message_id": found[place][0].seq - 1, "by": ADAPTER}
             again = [session_message, *(_message(form) for _, form in found[place + 1 :])]
-            batch: Batch = [("jump", None, jump), *(event for each in again for event in drafts(each))]
-            state = agent.last_note(STATE)  # what was noted behind the message counts from here on, too
+            batch: Batch = [
+                ("jump", None, jump),
+                *(event for each in again for event in drafts(each)),
+            ]
+            state = agent.last_note(
+                STATE
+            )  # what was noted behind the message counts from here on, too
             batch += [("note", STATE, state.data)] if state else []
             try:
                 agent.extend(batch, expected=head)
@@ -184,7 +201,12 @@ class BackstoryRepository(SessionRepository):
                 continue
 
     def list_messages(
-        self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **kwargs: Any
+        self,
+        session_id: str,
+        agent_id: str,
+        limit: int | None = None,
+        offset: int = 0,
+        **kwargs: Any,
     ) -> list[SessionMessage]:
         """The messages of the context, or a page of them."""
         found = [_message(form) for _, form in _messages(self._existing(session_id, agent_id))]
@@ -211,7 +233,12 @@ def _begun_elsewhere(agent: Agent) -> Form | None:
     manager = SlidingWindowConversationManager().get_state()
     time = agent.snapshot.created_us / 1_000_000
     begun = datetime.fromtimestamp(time, UTC).isoformat()
-    return {"state": {}, "conversation_manager_state": manager, "created_at": begun, "updated_at": begun}
+    return {
+        "state": {},
+        "conversation_manager_state": manager,
+        "created_at": begun,
+        "updated_at": begun,
+    }
 
 
 def _message(form: Form) -> SessionMessage:
@@ -270,4 +297,6 @@ def message_of(event: Event) -> Form | None:
 def joined(one: Form, other: Form) -> Form:
     """Two messages of one turn as one."""
     message = one["message"]
-    return one | {"message": message | {"content": [*message["content"], *other["message"]["content"]]}}
+    return one | {
+        "message": message | {"content": [*message["content"], *other["message"]["content"]]}
+    }

@@ -73,7 +73,10 @@ def message_of(event: Event, format: str) -> tuple[Block, bool]:
     is_whole = "native" not in rules
     said = found.body.get("messages") or found.body.get("contents") or found.body["input"]
     message = {"role": "user", "content": said} if isinstance(said, str) else said[0]
-    if {"blank", "alternate"} <= rules:  # nothing is left, and the wire goes on with words of its own
+    if {
+        "blank",
+        "alternate",
+    } <= rules:  # nothing is left, and the wire goes on with words of its own
         message = {"role": "user", "content": event.content or "" if is_whole else UNSHOWN}
     return message, is_whole
 
@@ -112,7 +115,9 @@ def answered(event: Event, format: str = "openai") -> Any:
     found = wire.dump(pair, "openai", placeholders=True)
     content = found.body["messages"][-1]["content"] or ""
     if isinstance(content, list):
-        content = BETWEEN.join(text if type is None else UNSHOWN for type, text in map(_file, content))
+        content = BETWEEN.join(
+            text if type is None else UNSHOWN for type, text in map(_file, content)
+        )
     if not any(repair.rule == "native" for repair in found.repairs) and UNSHOWN not in content:
         return event.content
     if format == "openai":

@@ -195,7 +195,9 @@ def underneath(agent: Any) -> Any:
 
 def batch_underneath(batch: Any) -> Any:
     """A batch of `store.write`, with the agent underneath in its first place."""
-    return (underneath(batch[0]), *batch[1:]) if isinstance(batch, tuple | list) and batch else batch
+    return (
+        (underneath(batch[0]), *batch[1:]) if isinstance(batch, tuple | list) and batch else batch
+    )
 
 
 class AsyncIntake:
@@ -217,7 +219,9 @@ class AsyncIntake:
     ) -> AsyncAgent:
         """The agent with this key: see `Intake.agent`."""
         over = underneath(parent)
-        return AsyncAgent(await in_thread(partial(self.sync.agent, key, name, parent=over, **birth)))
+        return AsyncAgent(
+            await in_thread(partial(self.sync.agent, key, name, parent=over, **birth))
+        )
 
     @shown_as(Intake.extend)
     async def extend(self, agent: AsyncAgent, events: Any, *, expected: int | None = None) -> None:
@@ -234,7 +238,9 @@ class AsyncIntake:
         self, tool: str, id: str, *, agent: AsyncAgent | None = None, cursor: Any = None
     ) -> None:
         """Record what is known about a source: see `Intake.remember`."""
-        await in_thread(partial(self.sync.remember, tool, id, agent=underneath(agent), cursor=cursor))
+        await in_thread(
+            partial(self.sync.remember, tool, id, agent=underneath(agent), cursor=cursor)
+        )
 
     @shown_as(Intake.places)
     async def places(self, agent: AsyncAgent, ids: Any) -> dict[str, int]:
@@ -330,7 +336,9 @@ class AsyncStore:
         return AsyncReference(AsyncAgent(found.agent), found.at, found.label)
 
     @shown_as(Store.delete)
-    async def delete(self, ref: "str | AsyncAgent", below: bool = False, **options: Any) -> "Removed":
+    async def delete(
+        self, ref: "str | AsyncAgent", below: bool = False, **options: Any
+    ) -> "Removed":
         """Remove an agent for good: see `Store.delete`."""
         return await in_thread(partial(self.sync.delete, underneath(ref), below, **options))
 

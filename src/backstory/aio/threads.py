@@ -25,7 +25,9 @@ async def in_thread(call: Callable[[], R]) -> R:
     except asyncio.CancelledError:
         while not job.is_done:
             job.waiter = loop.create_future()
-            with suppress(asyncio.CancelledError):  # again: the outcome of the call must still be known
+            with suppress(
+                asyncio.CancelledError
+            ):  # again: the outcome of the call must still be known
                 await job.waiter
         raise
     return job.outcome()
@@ -122,7 +124,9 @@ async def _in_daemon(call: Callable[[], R]) -> R:
     done: asyncio.Future[R] = loop.create_future()
     outcome: Future[R] = Future()
     outcome.add_done_callback(lambda _: _tell(loop, done, outcome))
-    threading.Thread(target=_settle, args=(outcome, call), name="backstory-follow", daemon=True).start()
+    threading.Thread(
+        target=_settle, args=(outcome, call), name="backstory-follow", daemon=True
+    ).start()
     return await done
 
 

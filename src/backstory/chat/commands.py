@@ -157,7 +157,9 @@ def _title(at: "Terminal", rest: str) -> None:
     if title:
         at.write(lambda: at.chat.root.describe(title=title))
     shown = title_of(at.chat.root) or "not there yet"
-    at.output.say(f"the title is {shown}; /title TEXT sets another, /title auto lets the model choose one")
+    at.output.say(
+        f"the title is {shown}; /title TEXT sets another, /title auto lets the model choose one"
+    )
 
 
 def _tag(at: "Terminal", rest: str) -> None:
@@ -204,7 +206,9 @@ def _system(at: "Terminal", rest: str) -> None:
 
 
 def _help(at: "Terminal", _: str) -> None:
-    at.output.table([(f"/{name} {command.takes}", command.help) for name, command in COMMANDS.items()])
+    at.output.table(
+        [(f"/{name} {command.takes}", command.help) for name, command in COMMANDS.items()]
+    )
     at.output.say(
         "Enter sends; Alt-Enter, or a backslash before Enter, starts a new line; Tab completes. @path "
         "attaches a file; !command runs a command, and the model reads its output. Esc or Ctrl-C stops an "
@@ -228,7 +232,9 @@ COMMANDS = {
     "redo": Command("", "Take back the last undo, if nothing was written since.", _redo),
     "jump": Command("POSITION", "Go to the context of any position.", _jump),
     "back": Command("", "Go to before an earlier prompt and edit it (Esc Esc).", _back),
-    "retry": Command("[model]", "Let the model answer again, or another one in a fork.", _retry, "models"),
+    "retry": Command(
+        "[model]", "Let the model answer again, or another one in a fork.", _retry, "models"
+    ),
     "fork": Command("[name]", "Go on in a fork.", _fork),
     "spawn": Command("[name]", "Go on in a new agent with an empty context.", _spawn),
     "new": Command("", "Start a new session in this folder.", _new),
@@ -240,10 +246,14 @@ COMMANDS = {
     "marks": Command("", "List the marks that you can rewind to.", views.marks),
     "context": Command("", "Show what the model sees, with its tokens.", views.context),
     "log": Command("[n|all]", "Show the last events, including dead ones.", views.log),
-    "show": Command("[position]", "Show one event in full; by default, the last result.", views.show),
+    "show": Command(
+        "[position]", "Show one event in full; by default, the last result.", views.show
+    ),
     "diff": Command("AGENT", "Compare with another agent's context.", views.diff, "agents"),
     "search": Command("WORDS", "Find words in all sessions.", views.search),
-    "export": Command("[file]", "Write the session as JSON lines, or the context as .md.", views.export),
+    "export": Command(
+        "[file]", "Write the session as JSON lines, or the context as .md.", views.export
+    ),
     "model": Command("[name]", "Show or change the model.", _model, "models"),
     "set": Command("[name] [value]", "Show or set parameters for the model.", _set, "parameters"),
     "system": Command("[text]", "Show the system messages; add one.", _system),

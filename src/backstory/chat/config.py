@@ -101,7 +101,9 @@ def _params(table: Any, path: Path, warnings: list[str]) -> dict[str, Any]:
     try:
         return {} if table is None else parameters(table)
     except Invalid as error:
-        warnings.append(f"the params of {_place(path, 'params', error.message)} are not used: {error}")
+        warnings.append(
+            f"the params of {_place(path, 'params', error.message)} are not used: {error}"
+        )
         return {}
 
 
@@ -109,7 +111,9 @@ def _servers(table: Any, path: Path, warnings: list[str]) -> tuple[Server, ...]:
     try:
         return () if table is None else tuple(servers_of(table))
     except Invalid as error:
-        warnings.append(f"the MCP servers of {_place(path, 'mcp', error.message)} are not used: {error}")
+        warnings.append(
+            f"the MCP servers of {_place(path, 'mcp', error.message)} are not used: {error}"
+        )
         return ()
 
 

@@ -91,7 +91,9 @@ class Consent:
             return self._ask(tool, arguments, request(tool, arguments))
         self.screen.pause()
         is_shown = self.screen.shows_whole(tool, arguments)
-        answer = self._ask(tool, arguments, Request([], []) if is_shown else request(tool, arguments))
+        answer = self._ask(
+            tool, arguments, Request([], []) if is_shown else request(tool, arguments)
+        )
         self.screen.resume()
         return answer
 
@@ -127,7 +129,9 @@ class Consent:
         choices = {key: choice for key, choice in choices.items() if choice}
         answer = self._ask_key(f"{question} {', '.join(choices.values())}", "".join(choices))
         what = one_line(like_it.pattern) if like_it else ""
-        self._console.print(Text(f"{question} {ANSWERS[answer].replace('{what}', what)}", style="dim"))
+        self._console.print(
+            Text(f"{question} {ANSWERS[answer].replace('{what}', what)}", style="dim")
+        )
         return answer
 
     def _show(self, head: list[str], body: list[Line]) -> None:
@@ -142,7 +146,9 @@ def request(tool: Tool, arguments: dict[str, Any]) -> Request:
     match tool.name, arguments:
         case "bash", {"command": str(command), **more}:
             lines = command.split("\n")
-            head = [f"{count(len(lines), 'line')}{_options(more)}:"] if more or len(lines) > 1 else []
+            head = (
+                [f"{count(len(lines), 'line')}{_options(more)}:"] if more or len(lines) > 1 else []
+            )
             return Request([*head, *(f"$ {line}" for line in lines)], [])
         case "write_file", {"path": str(path), "content": str(content)}:
             return _writing(path, content)
@@ -173,7 +179,9 @@ def _editing(path: str, old: str, new: str, *, everywhere: bool) -> Request:
     times = text.count(old) if old else 0
     if times == 0 or (times > 1 and not everywhere):  # the tool will refuse it
         found = f"{times} times" if times else "not"
-        return Request([f"change {path} (the old text was {found} found there):"], _changes(old, new))
+        return Request(
+            [f"change {path} (the old text was {found} found there):"], _changes(old, new)
+        )
     places = f" in {times} places" if times > 1 else ""
     return Request([f"change {path}{places}:"], _changes(text, text.replace(old, new)))
 
@@ -195,8 +203,12 @@ def _text(path: str) -> str | None:
 
 def _parts(line: Line) -> list[Line]:
     """A line, split into parts that fit the screen."""
-    pieces = [line.text[at : at + LONGEST_LINE] for at in range(0, len(line.text), LONGEST_LINE)] or [""]
-    return [line._replace(text=f"…{piece}" if index else piece) for index, piece in enumerate(pieces)]
+    pieces = [
+        line.text[at : at + LONGEST_LINE] for at in range(0, len(line.text), LONGEST_LINE)
+    ] or [""]
+    return [
+        line._replace(text=f"…{piece}" if index else piece) for index, piece in enumerate(pieces)
+    ]
 
 
 def _shortened(lines: list[Line]) -> list[Line]:

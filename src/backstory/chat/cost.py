@@ -24,7 +24,9 @@ class Cost:
             data = event.data or {}
             usage = data.get("usage")
             if isinstance(usage, dict):
-                read, said, cached = (_number(usage, name) for name in ("input", "output", "cached"))
+                read, said, cached = (
+                    _number(usage, name) for name in ("input", "output", "cached")
+                )
                 self.input, self.output = self.input + read, self.output + said
                 self.cached += cached
                 self.dollars += price(str(data.get("model")), read, said, cached)

@@ -39,7 +39,9 @@ class Words(Completer):
         self._choices = choices
         self._paths = paths
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
         """Completions for the text so far."""
         text = document.text_before_cursor
         mention = MENTIONED.search(text)
@@ -69,7 +71,9 @@ class Editor:
     ) -> None:
         """`pasted` turns a pasted text into what is inserted."""
         self.draft = ""  # the text when a key other than Enter closed the editor
-        self._external: asyncio.Task[None] | None = None  # the external editor, which has the screen
+        self._external: asyncio.Task[None] | None = (
+            None  # the external editor, which has the screen
+        )
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             key_bindings=_bindings(self._leave_for, self._edit_externally, pasted),
@@ -108,8 +112,12 @@ class Editor:
         """Draw something above the editor, if it is open. Any thread may call this."""
         app = self._session.app
         if app.loop is not None and app.is_running:
-            with suppress(RuntimeError):  # it was just closed: then this is drawn before it opens again
-                app.loop.call_soon_threadsafe(lambda: app.create_background_task(self._draw_above(draw)))
+            with suppress(
+                RuntimeError
+            ):  # it was just closed: then this is drawn before it opens again
+                app.loop.call_soon_threadsafe(
+                    lambda: app.create_background_task(self._draw_above(draw))
+                )
 
     async def _draw_above(self, draw: Callable[[], None]) -> None:
         """Draw, and keep the keyboard meanwhile: in its usual mode, the terminal echoes what is typed."""

@@ -32,14 +32,18 @@ MOST_ARGUMENTS = 200  # characters
 MOST_SYSTEM = 1_000  # characters that a line of any width is cut from
 
 
-def drawn(events: Sequence[Event], *, first: int = 0, expanded: bool = False) -> Iterator[RenderableType]:
+def drawn(
+    events: Sequence[Event], *, first: int = 0, expanded: bool = False
+) -> Iterator[RenderableType]:
     """The events of a context from an index on, one drawing each. Calls without a result say so. Notes are
     not drawn, nor what /undo and /redo wrote, nor a jump directly before another move, which no longer
     matters."""
     open_calls = interrupted(events)
     pen = Pen(expanded=expanded)
     shown = [event for event in events[first:] if event.kind != "note" and not undo_or_redo(event)]
-    passed = {one.seq for one, other in pairwise(shown) if one.kind == "jump" and other.kind in MOVES}
+    passed = {
+        one.seq for one, other in pairwise(shown) if one.kind == "jump" and other.kind in MOVES
+    }
     for event in shown:
         if event.seq in passed:
             continue
@@ -124,7 +128,9 @@ def prompt(text: str, *, attached: Sequence[Any] = (), expanded: bool = False) -
     more = len(lines) - MOST_PROMPT_LINES
     if more > 0 and not expanded:
         lines = [*lines[:MOST_PROMPT_LINES], f"… {count(more, 'more line')}"]
-    body = Text("\n".join(["> " + lines[0], *("  " + line for line in lines[1:])]), style="bold green")
+    body = Text(
+        "\n".join(["> " + lines[0], *("  " + line for line in lines[1:])]), style="bold green"
+    )
     body.overflow = "fold"
     files = [Text(f"  ⎘ {one_line(str(name))}", style="dim", overflow="fold") for name in attached]
     return Group(Text(""), body, *files)
@@ -150,7 +156,9 @@ def thoughts(text: str, *, expanded: bool = False) -> list[RenderableType]:
     if not expanded:
         return [
             Text(""),
-            Text(f"∴ {count(len(text.split()), 'word')} of thinking: Ctrl-O shows them", style="dim"),
+            Text(
+                f"∴ {count(len(text.split()), 'word')} of thinking: Ctrl-O shows them", style="dim"
+            ),
         ]
     return [Text(""), Text("∴ thinking", style="dim"), thinking(text)]
 
@@ -177,8 +185,14 @@ def call(event: Event, *, expanded: bool = False, sign: str = "● ") -> Rendera
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(sign, style="cyan").append(one_line(str(name)), style="bold")
     if not expanded:
-        return Group(text.append(f" {summary(name, arguments)}"))  # alone, it would forget not to wrap
-    shown = arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2, ensure_ascii=False)
+        return Group(
+            text.append(f" {summary(name, arguments)}")
+        )  # alone, it would forget not to wrap
+    shown = (
+        arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments, indent=2, ensure_ascii=False)
+    )
     return Group(text, Padding(Text(visible(shown), overflow="fold"), (0, 0, 0, 4)))
 
 

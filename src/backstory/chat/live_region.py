@@ -39,7 +39,11 @@ class LiveRegion:
 
     def start(self) -> None:
         """Begin to draw, where the terminal can."""
-        if self._thread is None and self._console.is_terminal and not self._console.is_dumb_terminal:
+        if (
+            self._thread is None
+            and self._console.is_terminal
+            and not self._console.is_dumb_terminal
+        ):
             self._stopped.clear()
             self._console.show_cursor(False)
             self._thread = threading.Thread(target=self._work, daemon=True)
@@ -63,7 +67,10 @@ class LiveRegion:
 
     def _work(self) -> None:
         while not self._stopped.wait(SECONDS_PER_FRAME):
-            with self.lock, suppress(OSError):  # the terminal may be gone: whoever reads from it will notice
+            with (
+                self.lock,
+                suppress(OSError),
+            ):  # the terminal may be gone: whoever reads from it will notice
                 self._draw(self._frame())
 
     def _draw(self, frame: Frame) -> None:

@@ -39,7 +39,9 @@ class Prompt(NamedTuple):
 def write(agent: Agent, prompt: Prompt, *, expected: int | None = None) -> Event:
     """Write a prompt with the files that it names, after the expected head."""
     text = storable(prompt.text)
-    return agent.user(text, images=prompt.images, files=prompt.files, data=prompt.data, expected=expected)
+    return agent.user(
+        text, images=prompt.images, files=prompt.files, data=prompt.data, expected=expected
+    )
 
 
 def read(text: str, folder: Path, files: Sequence[str] = ()) -> Prompt:
@@ -90,9 +92,13 @@ def _block(path: Path, name: str) -> str:
             raise Invalid(f"{name} is too large to send ({size:,} bytes)", remedy="leave out the @")
         text = path.read_bytes().decode()
     except UnicodeDecodeError:
-        raise Invalid(f"{name} is not text in UTF-8, an image or a PDF", remedy="leave out the @") from None
+        raise Invalid(
+            f"{name} is not text in UTF-8, an image or a PDF", remedy="leave out the @"
+        ) from None
     except OSError as error:
-        raise Invalid(f"{name} cannot be read: {error.strerror}", remedy="leave out the @") from error
+        raise Invalid(
+            f"{name} cannot be read: {error.strerror}", remedy="leave out the @"
+        ) from error
     return f'<file path="{name}">\n{text.rstrip()}\n</file>'
 
 
@@ -123,7 +129,9 @@ def _below(place: Path, part: str) -> list[str]:
         return []
     looked_at, found = 0, []
     for folder, folders, names in os.walk(place):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in PASSED_OVER)
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name not in PASSED_OVER
+        )
         fitting = (name for name in names if part.lower() in name.lower())
         found += [str(Path(folder, name).relative_to(place)) for name in fitting]
         looked_at += len(names)

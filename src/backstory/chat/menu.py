@@ -16,8 +16,12 @@ def choose(
     text: Callable[[], StyleAndTextTuples], keys: KeyBindings, result: Callable[[], T | None]
 ) -> T | None:
     """Show a list until Enter chooses what `result` returns; None if the person cancels."""
-    content = Window(FormattedTextControl(text, focusable=True, show_cursor=False), wrap_lines=False)
-    app: Application[T | None] = Application(layout=Layout(content), key_bindings=keys, erase_when_done=True)
+    content = Window(
+        FormattedTextControl(text, focusable=True, show_cursor=False), wrap_lines=False
+    )
+    app: Application[T | None] = Application(
+        layout=Layout(content), key_bindings=keys, erase_when_done=True
+    )
 
     @keys.add("enter")
     def _choose(event: KeyPressEvent) -> None:

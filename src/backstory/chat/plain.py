@@ -13,7 +13,9 @@ from backstory.runtime.models import Retrying, TextDelta
 TAKEN_BACK = "there was no answer: the question was taken back (--keep keeps it)"
 
 
-def answer(chat: Chat, question: str, files: Sequence[str] = (), *, quiet: bool = False) -> Event | None:
+def answer(
+    chat: Chat, question: str, files: Sequence[str] = (), *, quiet: bool = False
+) -> Event | None:
     """Ask, and print the answer as it comes in, unless `quiet`. Returns the answer, or None."""
     reader = Reader(quiet=quiet)
     try:
@@ -54,7 +56,9 @@ class Reader:
             case Retrying(why, seconds):
                 self._tell(f"{why}; trying again in {seconds:.1f} s")
             case Forked(fork, before):
-                self._tell(f"someone else wrote to {before.name!r}: this answer is in the fork {fork.name!r}")
+                self._tell(
+                    f"someone else wrote to {before.name!r}: this answer is in the fork {fork.name!r}"
+                )
             case Stopped(why):
                 self.answer = None
                 self._tell(why)

@@ -50,7 +50,9 @@ class Presence:
         self._agent = agent
         started = _start_of(os.getpid())
         with suppress(Error):  # a chat also works if it cannot announce itself
-            agent.describe(**{_key(os.getpid()): {"since": datetime.now(UTC).isoformat(), "start": started}})
+            agent.describe(
+                **{_key(os.getpid()): {"since": datetime.now(UTC).isoformat(), "start": started}}
+            )
         self._follower = agent.follow()
         threading.Thread(target=self._listen, args=(self._follower,), daemon=True).start()
 
@@ -74,7 +76,12 @@ def other_chats(agent: Agent) -> list[OtherChat]:
     found = []
     for key, value in agent.about.items():
         host, colon, process = key.removeprefix(OPEN).rpartition(":")
-        if not key.startswith(OPEN) or not colon or not process.isdecimal() or not isinstance(value, dict):
+        if (
+            not key.startswith(OPEN)
+            or not colon
+            or not process.isdecimal()
+            or not isinstance(value, dict)
+        ):
             continue
         if host != platform.node() or _is_running(int(process), value.get("start")):
             found.append(OtherChat(host, int(process), str(value.get("since", ""))))

@@ -36,7 +36,9 @@ class Instructions(NamedTuple):
         """Which files they are from."""
         paths = (Path(file) for file in self.files)
         names = [path.name if path.parent == folder else str(path) for path in paths]
-        return ", ".join(names) + (f" (the first {MOST_INSTRUCTIONS:,} bytes)" if CUT in self.text else "")
+        return ", ".join(names) + (
+            f" (the first {MOST_INSTRUCTIONS:,} bytes)" if CUT in self.text else ""
+        )
 
 
 class SessionRow(NamedTuple):
@@ -134,7 +136,11 @@ def _text(path: Path) -> str | None:
             block = file.read(MOST_INSTRUCTIONS + 1)
     except OSError:
         return None
-    text = block[:MOST_INSTRUCTIONS].decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    text = (
+        block[:MOST_INSTRUCTIONS]
+        .decode(errors="replace")
+        .replace("\0", "\N{REPLACEMENT CHARACTER}")
+    )
     if len(block) > MOST_INSTRUCTIONS:
         text += f"\n\n{CUT}"
     return text if text.strip() else None

@@ -61,7 +61,9 @@ class Question:
         wrong: StyleAndTextTuples = [("ansiyellow", f"\n    {self._wrong}")] if self._wrong else []
         columns = get_app().output.get_size().columns
         indent = self._question[: len(self._question) - len(self._question.lstrip())]
-        question = fill(self._question, columns - 1, subsequent_indent=indent, break_on_hyphens=False)
+        question = fill(
+            self._question, columns - 1, subsequent_indent=indent, break_on_hyphens=False
+        )
         return [("bold", question), ("[SetCursorPosition]", " "), *wrong]
 
 

@@ -103,7 +103,9 @@ def _parsed(key: str, texts: Any) -> Iterable[Rule]:
     for text in texts:
         tool, _, pattern = (part.strip() for part in str(text).partition(":"))
         if not isinstance(text, str) or not tool:
-            raise Invalid(f'{text!r:.80} in {key} of [consent] is not a rule: write "bash: git status"')
+            raise Invalid(
+                f'{text!r:.80} in {key} of [consent] is not a rule: write "bash: git status"'
+            )
         yield Rule(tool, pattern)
 
 

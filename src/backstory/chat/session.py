@@ -106,7 +106,9 @@ class Chat:
             self._params = {}
             seen = changed.seq if changed and seen is not None and changed.seq == seen + 1 else seen
         note = write_settings(self.agent, self.model, self.loop.tools, expected=seen)
-        return mentions.write(self.agent, prompt, expected=note.seq if note and seen is not None else seen)
+        return mentions.write(
+            self.agent, prompt, expected=note.seq if note and seen is not None else seen
+        )
 
     def params(self) -> dict[str, Any]:
         """The parameters that are in force here."""
@@ -125,7 +127,9 @@ class Chat:
     def models(self) -> list[str]:
         """The models that answered in this context, latest first."""
         named = (note.data or {} for note in self.agent.notes(SETTINGS))
-        return list(dict.fromkeys(str(data["model"]) for data in reversed(list(named)) if data.get("model")))
+        return list(
+            dict.fromkeys(str(data["model"]) for data in reversed(list(named)) if data.get("model"))
+        )
 
     @property
     def root(self) -> Agent:
@@ -153,7 +157,9 @@ class Chat:
         """Read the project's instructions again; they are a system message from here on."""
         found = None if self.folder is None else project.instructions(self.folder)
         if found is None:
-            raise NotFound("this project has no instructions", remedy="write an AGENTS.md in its folder")
+            raise NotFound(
+                "this project has no instructions", remedy="write an AGENTS.md in its folder"
+            )
         self.agent.extend([found.event])
         self.instructions = found
         return found
@@ -188,7 +194,9 @@ class Chat:
             raise NotFound("there is nothing to answer yet: say something")
         if last.kind == "assistant":
             if not (last.data or {}).get("interrupted"):
-                raise Invalid("the last answer is complete: say something, or /back to change what you asked")
+                raise Invalid(
+                    "the last answer is complete: say something, or /back to change what you asked"
+                )
             self.agent.jump(last.seq - 1)
 
     def ask_again(self, model: str) -> str:
@@ -209,7 +217,9 @@ class Chat:
         return last is not None and last.kind != "assistant" and not _is_aside(last)
 
     def _last(self) -> Event | None:
-        spoken = (event for event in self.agent.context().messages[::-1] if KINDS[event.kind].speaks)
+        spoken = (
+            event for event in self.agent.context().messages[::-1] if KINDS[event.kind].speaks
+        )
         last = next(spoken, None)
         return None if last is None or last.kind == "system" else last
 
@@ -310,7 +320,9 @@ class Chat:
 
     def find(self, ref: str) -> Agent:
         """The agent of a reference. If several sessions have the name, this session's agent is meant."""
-        own = [agent for agent in self.store.agents(session=self.agent.session) if agent.name == ref]
+        own = [
+            agent for agent in self.store.agents(session=self.agent.session) if agent.name == ref
+        ]
         return own[0] if own else only_agent(self.store, ref)
 
     def ref(self, agent: Agent) -> str:
@@ -368,7 +380,9 @@ def only_agent(store: Store, ref: str) -> Agent:
     return found.agent
 
 
-def first_agent(store: Store, ref: str | None, folder: Path | None = None, *, new: bool = False) -> Agent:
+def first_agent(
+    store: Store, ref: str | None, folder: Path | None = None, *, new: bool = False
+) -> Agent:
     """The agent to chat with: the one that is named, or the latest (of this folder), or a new one."""
     if new:
         return store.start(_free_name(store, ref or "main"))

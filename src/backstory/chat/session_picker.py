@@ -74,7 +74,9 @@ class SessionMenu:
         """The list, for a screen of this width."""
         listed = self.listed()
         chosen = self.chosen()
-        where, other = ("all folders", "this folder") if self.everywhere else ("this folder", "all folders")
+        where, other = (
+            ("all folders", "this folder") if self.everywhere else ("this folder", "all folders")
+        )
         head = f"sessions of {where}: {self.typed}_\n"
         found: StyleAndTextTuples = [("bold", head), ("", f"{KEYS.format(other)}\n")]
         first = max(0, min(self._index - MOST_ROWS // 2, len(listed) - MOST_ROWS))
@@ -93,4 +95,6 @@ class SessionMenu:
 def _fitted(title: str, room: int) -> str:
     """A title in exactly this many columns."""
     line = one_line(title)
-    return set_cell_size(line, room) if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…"
+    return (
+        set_cell_size(line, room) if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…"
+    )

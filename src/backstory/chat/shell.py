@@ -20,7 +20,9 @@ def command_of(typed: str) -> str:
     """The command in what was typed."""
     command = typed.strip().removeprefix(SIGN).strip()
     if not command:
-        raise Invalid("which command? !COMMAND runs one in this folder, and the model reads its output")
+        raise Invalid(
+            "which command? !COMMAND runs one in this folder, and the model reads its output"
+        )
     return command
 
 

@@ -85,7 +85,9 @@ class Stream:
         printed = len(_solid(self._lines[: self._next])) + self._cut
         # One empty line between two blocks is enough: rich puts another one around tables.
         lines = [_trimmed(line) for line in self._console.render_lines(Prose(text), pad=False)]
-        self._lines = [line for before, line in zip([[], *lines], lines, strict=False) if before or line]
+        self._lines = [
+            line for before, line in zip([[], *lines], lines, strict=False) if before or line
+        ]
         if self._rendered[1] not in (0, width):
             self._find_place(printed)
         self._rendered = (text, width)

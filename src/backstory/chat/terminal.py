@@ -38,7 +38,9 @@ TAKEN_BACK = "there was no answer: the prompt was taken back"
 T = TypeVar("T")
 
 Choose = Callable[[str], Model]  # finds a model by name
-RunCommand = Callable[[Store, Sequence[str]], None]  # runs a command of the command line on an open store
+RunCommand = Callable[
+    [Store, Sequence[str]], None
+]  # runs a command of the command line on an open store
 
 
 class Terminal:
@@ -189,7 +191,9 @@ class Terminal:
                 self.compact()
             said = self.write(lambda: self._say(text))
         except KeyboardInterrupt:
-            if any(event.kind == "user" for event in self.context.draw_new()):  # it came after the commit
+            if any(
+                event.kind == "user" for event in self.context.draw_new()
+            ):  # it came after the commit
                 self._hint = "stopped; /retry asks again"
             else:
                 self._keep(text)
@@ -349,7 +353,9 @@ class Terminal:
     def models(self) -> list[str]:
         """Model names for completion: those of this session, and those of the endpoint."""
         if self._models is None:
-            self._models = list(dict.fromkeys([*self.chat.models(), *names_of(self.chat.model), "embedded"]))
+            self._models = list(
+                dict.fromkeys([*self.chat.models(), *names_of(self.chat.model), "embedded"])
+            )
         return self._models
 
     def _hear(self) -> None:
@@ -363,7 +369,11 @@ class Terminal:
     def restored_line(self) -> str:
         """What was restored, as a line."""
         back = self.chat.restored()
-        parts = (count(back.messages, "message"), count(back.marks, "mark"), count(back.tokens, "token"))
+        parts = (
+            count(back.messages, "message"),
+            count(back.marks, "mark"),
+            count(back.tokens, "token"),
+        )
         return f"restored {', '.join(parts)}"
 
     def _refresh(self) -> None:

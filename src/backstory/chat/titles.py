@@ -39,7 +39,9 @@ def suggested(agent: Agent, model: Model) -> Generator[Retrying, None, str]:
 def _title(text: str, model: str) -> str:
     """The title, without the quotes and marks that models put around it."""
     line = next((line for line in text.splitlines() if line.strip()), "")
-    title = re.sub(r"^[\s#*\"'“«]*(title\s*:)?[\s*\"'“«]*|[\s*\"'”».]*$", "", line, flags=re.IGNORECASE)
+    title = re.sub(
+        r"^[\s#*\"'“«]*(title\s*:)?[\s*\"'“«]*|[\s*\"'”».]*$", "", line, flags=re.IGNORECASE
+    )
     if not title:
         raise ModelError(f"{model} gave no title: nothing was changed", remedy="try again")
     return storable(one_line(title)[:LONGEST])

@@ -38,7 +38,9 @@ def context(at: "Terminal", _: str) -> None:
     sizes = tokens.by("at")
     events = [event for event in at.chat.agent.context().messages if KINDS[event.kind].speaks]
     for event in events:
-        at.output.line(f"{event.seq:>5} {event.kind:<11} {sizes.get(event.seq, 0):>6,}  {gist(event)}")
+        at.output.line(
+            f"{event.seq:>5} {event.kind:<11} {sizes.get(event.seq, 0):>6,}  {gist(event)}"
+        )
     for kind, number in tokens.by("kind").items():
         how_many = sum(event.kind == kind for event in events)
         named = f"{kind}: {how_many:,} with" if how_many else "around them:"
@@ -57,7 +59,9 @@ def log(at: "Terminal", rest: str) -> None:
 
 def show(at: "Terminal", rest: str) -> None:
     """One event in full; by default the last result of a tool."""
-    results = [event.seq for event in at.chat.agent.context().messages if event.kind == "tool_result"]
+    results = [
+        event.seq for event in at.chat.agent.context().messages if event.kind == "tool_result"
+    ]
     if rest and not rest.isdecimal():
         raise Invalid("which event? /show POSITION, as /log shows them")
     if not rest and not results:
@@ -72,7 +76,9 @@ def diff(at: "Terminal", rest: str) -> None:
     name, at_sign, moment = rest.partition("@")
     other = at.chat.find(name) if name else at.chat.agent
     if other == at.chat.agent and not at_sign:
-        raise Invalid(f"you are in {other.name!r}: name another agent, or a position of this one (/diff @12)")
+        raise Invalid(
+            f"you are in {other.name!r}: name another agent, or a position of this one (/diff @12)"
+        )
     here, there = at.chat.ref(at.chat.agent), at.chat.ref(other) + at_sign + moment
     at.shell("diff", there, here)
     at.output.say(f"- is only in {there}, + only in {here}")

@@ -33,22 +33,45 @@ if TYPE_CHECKING:
 
 MEGABYTE = 1_000_000
 OPTIONS = (
-    click.option("--model", metavar="NAME", help="gpt-…, claude-…, gemini-…, PROVIDER:NAME, or embedded."),
+    click.option(
+        "--model", metavar="NAME", help="gpt-…, claude-…, gemini-…, PROVIDER:NAME, or embedded."
+    ),
     click.option("--base-url", metavar="URL", help="The address of an OpenAI-compatible endpoint."),
-    click.option("--window", type=click.IntRange(1), metavar="TOKENS", help="The model's context window."),
+    click.option(
+        "--window", type=click.IntRange(1), metavar="TOKENS", help="The model's context window."
+    ),
     click.option("--temperature", type=float, metavar="NUMBER", help="How random the answers are."),
-    click.option("--effort", metavar="LEVEL", help="How much the model thinks: low, medium, high, …"),
-    click.option("--thinking", type=int, metavar="TOKENS", help="The most tokens it may use to think."),
-    click.option("--max-tokens", type=int, metavar="TOKENS", help="The maximum length of one answer."),
+    click.option(
+        "--effort", metavar="LEVEL", help="How much the model thinks: low, medium, high, …"
+    ),
+    click.option(
+        "--thinking", type=int, metavar="TOKENS", help="The most tokens it may use to think."
+    ),
+    click.option(
+        "--max-tokens", type=int, metavar="TOKENS", help="The maximum length of one answer."
+    ),
     system_options,
     click.option("--new", is_flag=True, help="Start a new session."),
-    click.option("--all", "everywhere", is_flag=True, help="Continue the latest session of any folder."),
-    click.option("--no-compact", is_flag=True, help="Do not compact a context that is nearly full."),
-    click.option("--keep", is_flag=True, help="Keep a prompt in the context even if it gets no answer."),
-    click.option("--yes", is_flag=True, help="Let tools write files and run commands without asking."),
+    click.option(
+        "--all", "everywhere", is_flag=True, help="Continue the latest session of any folder."
+    ),
+    click.option(
+        "--no-compact", is_flag=True, help="Do not compact a context that is nearly full."
+    ),
+    click.option(
+        "--keep", is_flag=True, help="Keep a prompt in the context even if it gets no answer."
+    ),
+    click.option(
+        "--yes", is_flag=True, help="Let tools write files and run commands without asking."
+    ),
 )
 
-PARAMETERS = ("temperature", "effort", "thinking", "max_tokens")  # options that go to the model as they are
+PARAMETERS = (
+    "temperature",
+    "effort",
+    "thinking",
+    "max_tokens",
+)  # options that go to the model as they are
 
 
 def chat_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,7 +166,10 @@ def chat_with(
             agent = first_agent(store, ref, None if everywhere else Path.cwd(), new=new)
             folder = _folder(store, agent, place or _there)
             found = configuration(folder, config_path())
-            tools = [*working_tools(folder), *stack.enter_context(_mcp_tools(found.servers, folder))]
+            tools = [
+                *working_tools(folder),
+                *stack.enter_context(_mcp_tools(found.servers, folder)),
+            ]
             subagents = Subagents(lambda: chat.loop, tools, allow=_allow(yes=yes))
             chat = Chat(
                 store,
@@ -199,7 +225,9 @@ def _folder(store: "Store", agent: "Agent", place: "Place") -> Path:
     if not isinstance(known, str) or Path(known) == here:
         return here
     if not Path(known).is_dir():
-        screen.say(f"the folder of this session is gone ({one_line(known)}): the tools work here, in {here}")
+        screen.say(
+            f"the folder of this session is gone ({one_line(known)}): the tools work here, in {here}"
+        )
         return here
     chosen = place(Path(known))
     os.chdir(chosen)
@@ -229,7 +257,10 @@ def answer_once(
 
     allow = _allow(yes=yes)
     _warn_of_config()
-    with Shutdown() as leaving, chat_with(url, ref, wanted, allow=allow, yes=yes, **options) as chat:
+    with (
+        Shutdown() as leaving,
+        chat_with(url, ref, wanted, allow=allow, yes=yes, **options) as chat,
+    ):
         try:
             found = answer(chat, question, files, quiet=as_json)
         except KeyboardInterrupt:

@@ -108,7 +108,9 @@ def _number(value: Any) -> str:
 
 def _remarks(outcome: Outcome, whole: Report) -> Iterable[str]:
     if whole.unknown:
-        yield "not understood: " + ", ".join(f"{what} {n:,}" for what, n in whole.unknown.most_common(12))
+        yield "not understood: " + ", ".join(
+            f"{what} {n:,}" for what, n in whole.unknown.most_common(12)
+        )
     if whole.mended:
         yield "mended: " + ", ".join(f"{what} {n:,}" for what, n in whole.mended.most_common())
     if outcome.masked:

@@ -21,7 +21,9 @@ def standard_input(what: str) -> str:
     if sys.stdin.isatty():
         screen.say(f"Type {what}, then Ctrl-D on a line of its own.")
         return _read()
-    told = Timer(PATIENCE, screen.say, ("Reading standard input until it ends (</dev/null skips this).",))
+    told = Timer(
+        PATIENCE, screen.say, ("Reading standard input until it ends (</dev/null skips this).",)
+    )
     told.daemon = True
     told.start()
     try:

@@ -72,7 +72,9 @@ class Commands(click.Group):
         width = max(map(len, map(names_of, COMMANDS)))
         for title, section in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{names_of(name):<{width}}", text) for name, text in section.items()])
+                formatter.write_dl(
+                    [(f"{names_of(name):<{width}}", text) for name, text in section.items()]
+                )
 
 
 @click.command(

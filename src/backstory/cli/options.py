@@ -36,7 +36,9 @@ def command(
         )(_with_store(function) if store else function)
         if json:
             made.params.append(
-                click.Option(["--json", "as_json"], is_flag=True, help="Print JSON, one object per line.")
+                click.Option(
+                    ["--json", "as_json"], is_flag=True, help="Print JSON, one object per line."
+                )
             )
         if store:
             made.params.append(click.Option(["--store"], metavar="URL", help="The store to use."))
@@ -45,7 +47,9 @@ def command(
     return declare
 
 
-key_option = click.option("--key", metavar="TEXT", help="A key to find it by; no other agent may have it.")
+key_option = click.option(
+    "--key", metavar="TEXT", help="A key to find it by; no other agent may have it."
+)
 
 
 def _with_store(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,11 +65,15 @@ def _with_store(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def reference(name: str = "ref", *, required: bool = False, metavar: str = "REF") -> Callable[[F], F]:
+def reference(
+    name: str = "ref", *, required: bool = False, metavar: str = "REF"
+) -> Callable[[F], F]:
     """An argument that names an agent, or a position of one; by default the agent that was written to
     last."""
     shown = metavar if required else f"[{metavar}]"
-    default: dict[str, Any] = {} if required else {"default": "@"}  # for click, None is a default, too
+    default: dict[str, Any] = (
+        {} if required else {"default": "@"}
+    )  # for click, None is a default, too
     return click.argument(name, required=required, metavar=shown, shell_complete=_names, **default)
 
 
@@ -99,5 +107,7 @@ def agent_to_write_to(store: Store, ref: str, command: str, *, alone: bool) -> A
     except AgentNotFound as error:
         if not alone or ref.startswith("@"):
             raise
-        hint = f"for the latest agent, use backstory {command} @ {json.dumps(ref, ensure_ascii=False)}"
+        hint = (
+            f"for the latest agent, use backstory {command} @ {json.dumps(ref, ensure_ascii=False)}"
+        )
         raise AgentNotFound(error.message, remedy=hint) from error

@@ -86,7 +86,12 @@ def console(file: Any = None, *, colour: bool | None = None) -> "Console":
     from rich.console import Console
 
     return Console(
-        file=file, highlight=False, soft_wrap=False, force_terminal=colour, emoji=False, markup=False
+        file=file,
+        highlight=False,
+        soft_wrap=False,
+        force_terminal=colour,
+        emoji=False,
+        markup=False,
     )
 
 

@@ -19,15 +19,15 @@ TALKS = {"chat": ("cli", "chat", "embedded"), "ask": ("cli", "embedded"), "web":
 
 def missing(what: str, extras: Iterable[str]) -> str | None:
     """What to install before `what` works, in a sentence; None if everything is there."""
-    packages = {extra: [name for name in EXTRAS[extra] if not _is_installed(name)] for extra in extras}
+    packages = {
+        extra: [name for name in EXTRAS[extra] if not _is_installed(name)] for extra in extras
+    }
     wanted = [extra for extra, names in packages.items() if names]
     if not wanted:
         return None
     names = ", ".join(name for extra in wanted for name in packages[extra])
     brings_all = wanted[0] if len(wanted) == 1 else "all"
-    return (
-        f"{what} needs packages that are not installed ({names}): run pip install 'backstory[{brings_all}]'"
-    )
+    return f"{what} needs packages that are not installed ({names}): run pip install 'backstory[{brings_all}]'"
 
 
 def missing_for(arguments: list[str]) -> str | None:
@@ -39,5 +39,8 @@ def missing_for(arguments: list[str]) -> str | None:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except (ValueError, ModuleNotFoundError):  # it was imported and has no spec, or its parent is missing
+    except (
+        ValueError,
+        ModuleNotFoundError,
+    ):  # it was imported and has no spec, or its parent is missing
         return False

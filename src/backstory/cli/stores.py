@@ -25,7 +25,9 @@ def lending(store: Store) -> Iterator[None]:
         _lent.reset(before)
 
 
-def opened(url: str | None, *, make: bool = False, read_only: bool = False) -> AbstractContextManager[Store]:
+def opened(
+    url: str | None, *, make: bool = False, read_only: bool = False
+) -> AbstractContextManager[Store]:
     """The store of the command. With `make`, it is created if it does not exist; with `read_only`, nothing
     can be written to it."""
     lent = _lent.get()

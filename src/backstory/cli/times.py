@@ -10,4 +10,6 @@ def moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError):
-        raise Invalid(f"{text!r} is not a time", remedy="write 2026-01-31 or 2026-01-31T12:00") from None
+        raise Invalid(
+            f"{text!r} is not a time", remedy="write 2026-01-31 or 2026-01-31T12:00"
+        ) from None

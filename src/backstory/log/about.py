@@ -25,7 +25,8 @@ def described(before: str | None, change: dict[str, Any]) -> str | None:
         raise Invalid(f"an agent's description must be JSON: {error}") from error
     if size > LARGEST:
         raise Invalid(
-            f"an agent's description may take {LARGEST:,} bytes, this takes {size:,}", remedy="shorten it"
+            f"an agent's description may take {LARGEST:,} bytes, this takes {size:,}",
+            remedy="shorten it",
         )
     if _NUL.search(text):  # PostgreSQL's JSON cannot hold it
         raise Invalid("an agent's description has a NUL character (U+0000)", remedy="remove it")
@@ -67,6 +68,7 @@ def _check(change: dict[str, Any]) -> None:
     if title is not None and (not isinstance(title, str) or not title.strip()):
         raise Invalid(f"a title must be a non-empty string, not {title!r:.60}")
     if tags is not None and (
-        not isinstance(tags, list | tuple) or not all(isinstance(tag, str) and tag.strip() for tag in tags)
+        not isinstance(tags, list | tuple)
+        or not all(isinstance(tag, str) and tag.strip() for tag in tags)
     ):
         raise Invalid(f"tags must be a list of non-empty strings, not {tags!r:.60}")

@@ -48,7 +48,13 @@ def inner(content: str | None, data_json: str | None, data: dict[str, Any] | Non
 
 
 def digest(
-    previous: bytes, seq: int, kind: str, created_us: int, base: int | None, key: str | None, within: Inner
+    previous: bytes,
+    seq: int,
+    kind: str,
+    created_us: int,
+    base: int | None,
+    key: str | None,
+    within: Inner,
 ) -> bytes:
     """The digest of an event that follows the one with the digest `previous`."""
     numbers = _NUMBERS(seq, created_us, -1 if base is None else base)
@@ -94,7 +100,9 @@ def digest_of_bytes(
     return sha256(b"".join((previous, numbers, names, said, rest))).digest()[:WIDTH]
 
 
-def ending(kind: str, base: int | None, key: str | None, content: bytes | None, data: bytes | None) -> bytes:
+def ending(
+    kind: str, base: int | None, key: str | None, content: bytes | None, data: bytes | None
+) -> bytes:
     """The part of a digest's input that follows position and time: all of it is known before an append."""
     names = f"{kind}\0{key or ''}\0".encode()
     said = _NOTHING if content is None else sha256(content).digest()

@@ -22,7 +22,9 @@ COMPACTED = "compacted"  # the key of `data` that says what a summary replaces
 Written = tuple[str, str | None, dict[str, Any] | None]
 
 
-def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, tokens: int) -> list[Written]:
+def compaction(
+    context: Sequence[Event], summary: str, *, keep: int, head: int, tokens: int
+) -> list[Written]:
     """The events that compact a context. The last `keep` messages stay as they are, or a few more, so that no
     call loses its result and no answer is split. `tokens` is the size of the whole context."""
     if not isinstance(summary, str) or not summary.strip():
@@ -38,7 +40,12 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
         )
     kept = spoken[first_kept(spoken, keep) :]
     # If all are kept, the summary comes before them, so that a caller need not count messages first.
-    compacted = {"from": spoken[0].seq, "to": head, "events": len(spoken) - len(kept), "tokens": tokens}
+    compacted = {
+        "from": spoken[0].seq,
+        "to": head,
+        "events": len(spoken) - len(kept),
+        "tokens": tokens,
+    }
     again = [event for event in context if event.kind == "system"] + _settings_in_force(context)
     return [
         ("clear", None, {SUMMARY: head + 1 + len(again) + 1}),
@@ -85,7 +92,10 @@ def _begins(spoken: Sequence[Event], place: int) -> bool:
     kind = spoken[place].kind
     if kind == "user" or place == 0:
         return True
-    return kind in ("assistant", "tool_call") and spoken[place - 1].kind not in ("assistant", "tool_call")
+    return kind in ("assistant", "tool_call") and spoken[place - 1].kind not in (
+        "assistant",
+        "tool_call",
+    )
 
 
 def _copied(event: Event) -> Written:

@@ -51,7 +51,9 @@ class Comparison(NamedTuple):
 
     common: int  # messages that both have
     changes: list[Change]
-    only_left: int = 0  # messages that only the left has, changed ones included, on all pages together
+    only_left: int = (
+        0  # messages that only the left has, changed ones included, on all pages together
+    )
     only_right: int = 0
     more: bool = False  # whether other changes follow
 
@@ -60,7 +62,11 @@ Pair = tuple[Event | None, Event | None]
 
 
 def compare(
-    left: Sequence[Event], right: Sequence[Event], *, after: Change | None = None, limit: int | None = None
+    left: Sequence[Event],
+    right: Sequence[Event],
+    *,
+    after: Change | None = None,
+    limit: int | None = None,
 ) -> Comparison:
     """Compare messages by what they say, not by their times. At most `limit` changes after the last one of
     the previous page are returned; only these are compared word by word."""
@@ -73,7 +79,9 @@ def compare(
     changes = _changes(pairs if after is None else _behind(pairs, after), after)
     page = list(islice(changes, limit))
     more = next(changes, None) is not None
-    return Comparison(len(left) - only_left, page, only_left, len(right) - (len(left) - only_left), more)
+    return Comparison(
+        len(left) - only_left, page, only_left, len(right) - (len(left) - only_left), more
+    )
 
 
 def _behind(pairs: Sequence[Pair], after: Change) -> Sequence[Pair]:
@@ -95,7 +103,9 @@ def _changes(pairs: Sequence[Pair], after: Change | None) -> Iterator[Change]:
         yield from found
 
 
-def _opcodes(mine: Sequence[Event], theirs: Sequence[Event]) -> list[tuple[str, int, int, int, int]]:
+def _opcodes(
+    mine: Sequence[Event], theirs: Sequence[Event]
+) -> list[tuple[str, int, int, int, int]]:
     if max(len(mine), len(theirs)) > MOST_MESSAGES:
         return [("replace", 0, len(mine), 0, len(theirs))]
     keys = SequenceMatcher(None, list(map(_key, mine)), list(map(_key, theirs)), autojunk=False)
@@ -150,7 +160,9 @@ def _edits(left: str, right: str) -> list[Edit]:
         if op == "equal":
             found.append(Edit("=", "".join(a[i:j])))
             continue
-        found += [Edit(sign, "".join(text)) for sign, text in (("-", a[i:j]), ("+", b[k:m])) if text]
+        found += [
+            Edit(sign, "".join(text)) for sign, text in (("-", a[i:j]), ("+", b[k:m])) if text
+        ]
     return found
 
 

@@ -50,7 +50,9 @@ class Draft(NamedTuple):
             return inner(self.content, self.data_json) == inner(None, None, event.data)
         if self.content != event.content:
             return False
-        return self.data_json == event.data_json or is_same_json(parse_object(self.data_json), event.data)
+        return self.data_json == event.data_json or is_same_json(
+            parse_object(self.data_json), event.data
+        )
 
 
 class EncodedDraft(NamedTuple):
@@ -92,7 +94,9 @@ def draft(
         raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     if content is None:
         if kind in NEEDS_CONTENT:
-            raise InvalidEvent(f"this {kind} event has no content", remedy="pass a string, not None")
+            raise InvalidEvent(
+                f"this {kind} event has no content", remedy="pass a string, not None"
+            )
     elif not isinstance(content, str):
         raise InvalidEvent(
             f"the content of this {kind} event must be a string, not {type(content).__name__}",
@@ -191,7 +195,8 @@ def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> 
     """Refuse data so deep that a reader with a deep call stack could not parse it."""
     if deepest < 0:
         raise InvalidEvent(
-            f"the data of this {kind} event is nested more than {DEEPEST} levels deep", remedy="flatten it"
+            f"the data of this {kind} event is nested more than {DEEPEST} levels deep",
+            remedy="flatten it",
         )
     for within in value.values() if isinstance(value, dict) else value:
         if isinstance(within, dict | list):
@@ -201,7 +206,9 @@ def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> 
 def as_batch(events: Any) -> list[Any]:
     """The events of a batch, whatever they are given in."""
     if not isinstance(events, Iterable):
-        raise Invalid(f"{events!r:.60} is not a batch", remedy="pass a list of (kind, content, data)")
+        raise Invalid(
+            f"{events!r:.60} is not a batch", remedy="pass a list of (kind, content, data)"
+        )
     return list(events)
 
 
@@ -252,7 +259,9 @@ def author(who: str | None) -> dict[str, Any]:
 def answered_call(call: Event) -> dict[str, Any]:
     """The part of a tool result's data that says which call it answers."""
     if not isinstance(call, Event):
-        raise InvalidEvent(f"{call!r:.60} is not a tool call", remedy="pass the call's event or its id")
+        raise InvalidEvent(
+            f"{call!r:.60} is not a tool call", remedy="pass the call's event or its id"
+        )
     data = call.data or {}
     if call.kind != "tool_call" or "id" not in data:
         raise InvalidEvent(

@@ -26,7 +26,9 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 def checked_reason(why: object) -> str:
     """The reason for an erasure, which must not be blank; raises Invalid."""
     if not isinstance(why, str) or not why.strip() or len(why) > LONGEST_REASON:
-        raise Invalid("an erasure needs a reason", remedy=f"say why, in 1 to {LONGEST_REASON:,} characters")
+        raise Invalid(
+            "an erasure needs a reason", remedy=f"say why, in 1 to {LONGEST_REASON:,} characters"
+        )
     check_text(why, "the reason of this erasure")
     return plain(why)
 

@@ -34,7 +34,9 @@ EARLIEST, LATEST = (
 def to_microseconds(moment: datetime) -> int:
     """The microseconds since 1970 of an aware datetime, exactly."""
     since = moment - EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds  # faster than a division
+    return (
+        since.days * 86_400 + since.seconds
+    ) * 1_000_000 + since.microseconds  # faster than a division
 
 
 def to_datetime(microseconds: int) -> datetime:
@@ -95,7 +97,9 @@ class Event(_Columns):
             """Its key, unique in its lineage."""
 
     else:
-        seq, kind, content, data_json, created_us, key = (getattr(Row, name) for name in Row._fields)
+        seq, kind, content, data_json, created_us, key = (
+            getattr(Row, name) for name in Row._fields
+        )
 
         def __eq__(self, other: object) -> bool:
             # Not NotImplemented: Python would then ask the other operand, for which this is an equal tuple.
@@ -172,7 +176,9 @@ def columns_of(events: Sequence[Event]) -> Columns:
 
 def columns_in(rows: Sequence[tuple[Any, ...]]) -> Columns:
     """The columns of rows that begin with a position, a kind, a content and the text of the data."""
-    seqs, kinds, contents, data, *_ = zip(*rows, strict=True) if rows else ((),) * len(Columns._fields)
+    seqs, kinds, contents, data, *_ = (
+        zip(*rows, strict=True) if rows else ((),) * len(Columns._fields)
+    )
     return Columns(seqs, kinds, contents, data)
 
 
@@ -277,7 +283,9 @@ def plain(text: str) -> str:
 def check_text(text: str, what: str) -> None:
     """Refuse text that one of the databases cannot store, so that all of them agree."""
     if "\0" in text:
-        raise InvalidEvent(f"{what} contains a NUL character (U+0000)", remedy="remove or escape it")
+        raise InvalidEvent(
+            f"{what} contains a NUL character (U+0000)", remedy="remove or escape it"
+        )
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -17,7 +17,9 @@ def _orjson() -> tuple[Callable[[Any], bytes], Callable[[bytes | str], Any]]:
 
     # Subclasses, dataclasses and dates are not JSON, but orjson would write them.
     as_it_is = (
-        orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+        orjson.OPT_PASSTHROUGH_SUBCLASS
+        | orjson.OPT_PASSTHROUGH_DATACLASS
+        | orjson.OPT_PASSTHROUGH_DATETIME
     )
     dumps = orjson.dumps
     return lambda value: dumps(value, None, as_it_is), orjson.loads

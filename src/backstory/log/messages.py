@@ -60,7 +60,9 @@ class Message:
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a message does not change: make a new one instead of setting {name!r}")
+        raise AttributeError(
+            f"a message does not change: make a new one instead of setting {name!r}"
+        )
 
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a message does not change: {name!r} stays")
@@ -80,7 +82,9 @@ class Message:
         return _rebuilt, (self.kind, self.content, self.data, self.seq)
 
 
-def _rebuilt(kind: str, content: str | None, data: dict[str, Any] | None, seq: int | None) -> Message:
+def _rebuilt(
+    kind: str, content: str | None, data: dict[str, Any] | None, seq: int | None
+) -> Message:
     return Message(kind, content, data, seq=seq)
 
 
@@ -141,7 +145,9 @@ def tool_result(content: Any, data: Any) -> ToolResult:
     if "tool_call_id" in data and "id" not in data:
         output = data.get("output")
         failed = data.get("success") is False or data.get("error") is True
-        return ToolResult(data["tool_call_id"], output if isinstance(output, str) else content, failed)
+        return ToolResult(
+            data["tool_call_id"], output if isinstance(output, str) else content, failed
+        )
     return ToolResult(data.get("id"), content, data.get("error") is True)
 
 

@@ -30,6 +30,7 @@ def own_note_name(name: Any) -> str:
     checked = checked_note_name(name)
     if checked.startswith(OURS):
         raise Invalid(
-            f"{name!r:.60}: names that begin with {OURS!r} are the library's own", remedy="use another name"
+            f"{name!r:.60}: names that begin with {OURS!r} are the library's own",
+            remedy="use another name",
         )
     return checked

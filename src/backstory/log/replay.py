@@ -159,7 +159,8 @@ class Fold:
         """Take the next event of the log."""
         if event.seq <= self.head:
             raise InvalidEvent(
-                f"position {event.seq} follows position {self.head}", remedy="sort the events by their seq"
+                f"position {event.seq} follows position {self.head}",
+                remedy="sort the events by their seq",
             )
         now = self.at(self.head)
         verdict = judge(
@@ -203,7 +204,11 @@ def shown(events: list[Event], moves: Container[int]) -> list[Event]:
     if ALWAYS_SHOWN.issuperset(map(attrgetter("kind"), events)):
         return events
     # Most events show because of their kind: only the others need a call.
-    return [event for event in events if event.kind in ALWAYS_SHOWN or is_shown(event, event.seq in moves)]
+    return [
+        event
+        for event in events
+        if event.kind in ALWAYS_SHOWN or is_shown(event, event.seq in moves)
+    ]
 
 
 def is_shown(event: Event, valid: bool) -> bool:
@@ -224,7 +229,9 @@ class Explanation(NamedTuple):
     """Why an event is, or is not, in the context."""
 
     seq: int
-    status: str  # live, cleared, compacted, rewound, jumped, inert, or clear for a clear event itself
+    status: (
+        str  # live, cleared, compacted, rewound, jumped, inert, or clear for a clear event itself
+    )
     by: int | None  # the event that took it out of the context
     reason: str  # the same as a sentence
 
@@ -243,7 +250,9 @@ def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
     `left_by` is the live clear, rewind or jump that left the event behind, if there is one."""
     here = f"event {event.seq} ({event.kind})"
     if event.kind == "clear" and left_by is None:
-        return Explanation(event.seq, "clear", None, f"{here} empties the context; it is never shown")
+        return Explanation(
+            event.seq, "clear", None, f"{here} empties the context; it is never shown"
+        )
     if event.kind != "clear" and not is_shown(event, valid):
         inert = f"{here} is malformed, invalid or of an unknown kind: it has no effect"
         return Explanation(event.seq, "inert", None, inert)

@@ -26,11 +26,17 @@ class Settings(NamedTuple):
         """The settings that are not in force yet, checked: the data of a new note."""
         for name in wanted:
             if name not in FIELDS:
-                raise Invalid(f"{name!r} is not a setting", remedy=f"use one of {', '.join(FIELDS)}")
+                raise Invalid(
+                    f"{name!r} is not a setting", remedy=f"use one of {', '.join(FIELDS)}"
+                )
         checked = {name: _CHECKS[name](value) for name, value in wanted.items()}
         for name, value in checked.items():
             _check_json(name, value)
-        return {name: value for name, value in checked.items() if not is_same_json(value, self._stored(name))}
+        return {
+            name: value
+            for name, value in checked.items()
+            if not is_same_json(value, self._stored(name))
+        }
 
     def _stored(self, name: str) -> Any:
         value = getattr(self, name)
@@ -105,7 +111,9 @@ def _checked_tools(tools: Any) -> list[dict[str, Any]]:
 
 def _checked_tool(tool: Any) -> dict[str, Any]:
     if not isinstance(tool, Mapping):
-        raise Invalid(f"a tool must be an object with name, description and parameters, not {tool!r:.60}")
+        raise Invalid(
+            f"a tool must be an object with name, description and parameters, not {tool!r:.60}"
+        )
     unknown = set(tool) - TOOL_FIELDS
     if unknown:
         raise Invalid(

@@ -155,7 +155,9 @@ def query(text: str) -> Query:
         if found:
             asked.append(Phrase(tuple(found), bool(star) or bare.endswith("*")))
     if not asked:
-        raise Invalid(f"{text!r} has no word to search for", remedy="give at least one letter or digit")
+        raise Invalid(
+            f"{text!r} has no word to search for", remedy="give at least one letter or digit"
+        )
     return tuple(asked)
 
 
@@ -182,13 +184,19 @@ def _places(phrase: Phrase, found: Sequence[str]) -> Iterator[int]:
 
 def snippet(asked: Query, text: str) -> Snippet:
     """The text around the first matches, short enough for one line."""
-    runs = [(run.start(), run.end(), word) for run in _RUN.finditer(text) for word in words(run.group())]
+    runs = [
+        (run.start(), run.end(), word) for run in _RUN.finditer(text) for word in words(run.group())
+    ]
     found = [word for _, _, word in runs]
-    hits = ((place, place + len(phrase.words)) for phrase in asked for place in _places(phrase, found))
+    hits = (
+        (place, place + len(phrase.words)) for phrase in asked for place in _places(phrase, found)
+    )
     spans = sorted({run[:2] for low, high in hits for run in runs[low:high]})
     start = _edge(text, spans[0][0] - AROUND) if spans else 0
     end = min(len(text), start + SNIPPET)
-    inside = tuple((low - start, high - start) for low, high in spans if start <= low and high <= end)
+    inside = tuple(
+        (low - start, high - start) for low, high in spans if start <= low and high <= end
+    )
     return Snippet(text[start:end], inside)
 
 

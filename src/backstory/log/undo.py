@@ -10,7 +10,12 @@ from backstory.log.compaction import COMPACTED, COPY
 from backstory.log.events import Event
 from backstory.log.kinds import MOVES
 
-NOT_ASKED = {COPY, COMPACTED, "carried", "meta"}  # keys in the data of user messages that no person typed
+NOT_ASKED = {
+    COPY,
+    COMPACTED,
+    "carried",
+    "meta",
+}  # keys in the data of user messages that no person typed
 UNDO, REDO = "undo", "redo"  # keys in a jump's data that say what wrote it
 
 

@@ -33,7 +33,9 @@ def is_time(value: Any) -> bool:
     return type(value) is int and 0 <= value <= LATEST
 
 
-def wrong_event(kind: Any, content: Any, data_json: Any, created_us: Any, key: Any) -> Iterator[str]:
+def wrong_event(
+    kind: Any, content: Any, data_json: Any, created_us: Any, key: Any
+) -> Iterator[str]:
     """What is wrong with the values of an event."""
     if not is_kind(kind):
         yield "its kind is not a word of small letters"
@@ -53,7 +55,9 @@ def wrong_event(kind: Any, content: Any, data_json: Any, created_us: Any, key: A
         yield wrong
 
 
-def wrong_agent(id: Any, session: Any, parent: Any, created_us: Any, key: Any, about: Any) -> Iterator[str]:
+def wrong_agent(
+    id: Any, session: Any, parent: Any, created_us: Any, key: Any, about: Any
+) -> Iterator[str]:
     """What is wrong with the values of an agent."""
     for value in (id, session) if parent is None else (id, session, parent):
         if not is_id(value):
@@ -65,7 +69,9 @@ def wrong_agent(id: Any, session: Any, parent: Any, created_us: Any, key: Any, a
     if key is not None and not (_is_storable(key) and 1 <= len(key) <= LONGEST_KEY):
         yield f"its key does not have 1 to {LONGEST_KEY} characters"
     wrong = (
-        wrong_about(about) if about is None or _is_storable(about) else "what is kept beside it is not a text"
+        wrong_about(about)
+        if about is None or _is_storable(about)
+        else "what is kept beside it is not a text"
     )
     if wrong is not None:
         yield wrong

@@ -19,11 +19,14 @@ class Copyable(Agents, Audit, Sources, Protocol):
 def backup(backend: Copyable, path: str) -> None:
     """Copy a store to a new SQLite file, completely or not at all."""
     if os.path.exists(path):
-        raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file, or remove it first")
+        raise CannotOpen(
+            f"{path!r} already exists", remedy="give the path of a new file, or remove it first"
+        )
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise CannotOpen(
-            f"cannot create {path!r}: the directory {folder!r} does not exist", remedy="create it first"
+            f"cannot create {path!r}: the directory {folder!r} does not exist",
+            remedy="create it first",
         )
     with tempfile.TemporaryDirectory(prefix=".backstory-", dir=folder) as workshop:
         unfinished = os.path.join(workshop, "copy.db")
@@ -37,7 +40,9 @@ def _put(file: str, path: str) -> None:
     try:
         os.link(file, path)
     except FileExistsError as error:
-        raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file") from error
+        raise CannotOpen(
+            f"{path!r} already exists", remedy="give the path of a new file"
+        ) from error
     except OSError:  # a file system without links
         os.rename(file, path)
 

@@ -79,7 +79,9 @@ class ExportLoader:
 
     def _take_end(self, end: dict[str, Any]) -> None:
         if end != self._taken._asdict():
-            raise Invalid(f"the end counts {end}, but there were {self._taken._asdict()}: lines are missing")
+            raise Invalid(
+                f"the end counts {end}, but there were {self._taken._asdict()}: lines are missing"
+            )
         self._ended = True
 
     def finish(self) -> None:
@@ -90,7 +92,9 @@ class ExportLoader:
 
     def _take_agent(self, fields: dict[str, Any]) -> None:
         self.flush()
-        id, session, name, parent, fork_seq, born_seq, spawned, created_us = (fields[f] for f in AGENT_FIELDS)
+        id, session, name, parent, fork_seq, born_seq, spawned, created_us = (
+            fields[f] for f in AGENT_FIELDS
+        )
         _check_agent(fields)
         if session != self._session:
             self._session, self._folds, self._digests, self._times = session, {}, {}, {}
@@ -107,8 +111,12 @@ class ExportLoader:
             key, about = (fields.get(field) for field in SINCE_VERSION_2)
             deleted_us = fields.get("deleted_us")
             given = checked_name(name) if deleted_us is None else tombstone_name(id)
-            new = NewAgent(id, session, given, over, fork_seq, born_seq, spawned, key, about, deleted_us)
-            self._agent = self._here[id] = self._intake.add_agent(new, created_us)._replace(parent=parent)
+            new = NewAgent(
+                id, session, given, over, fork_seq, born_seq, spawned, key, about, deleted_us
+            )
+            self._agent = self._here[id] = self._intake.add_agent(new, created_us)._replace(
+                parent=parent
+            )
             self.new_agents += 1
         else:
             _check_same(self._agent, fields)
@@ -125,7 +133,9 @@ class ExportLoader:
         if fields.get("deleted_us") is not None or parent is None or parent not in self._folds:
             return
         is_sub_agent = fields["spawned"] and not fork_seq
-        highest = LAST_POSITION if self._here[parent].deleted_us is not None else self._folds[parent].head
+        highest = (
+            LAST_POSITION if self._here[parent].deleted_us is not None else self._folds[parent].head
+        )
         if not (born_seq <= highest if is_sub_agent else born_seq == fork_seq):
             raise Invalid(
                 f"the agent was neither forked nor spawned at {born_seq}, where it is said to be born"
@@ -140,7 +150,9 @@ class ExportLoader:
             return Fold()
         inherited = self._folds.get(parent or "")
         if inherited is None or not self._here[parent or ""].fork_seq < fork_seq <= inherited.head:
-            raise Invalid(f"the agent is forked at {fork_seq}, but no parent that has it comes before")
+            raise Invalid(
+                f"the agent is forked at {fork_seq}, but no parent that has it comes before"
+            )
         return Fold(after=fork_seq, inherits=inherited)
 
     def _take_event(self, event: dict[str, Any]) -> None:
@@ -185,7 +197,9 @@ class ExportLoader:
     def _check_rules(self, row: Stored, fold: Fold) -> None:
         seq, kind, _, data, created_us, _, base, _ = row
         if seq != fold.head + 1:
-            raise Invalid(f"position {seq} comes after {fold.head}: a position is missing or out of order")
+            raise Invalid(
+                f"position {seq} comes after {fold.head}: a position is missing or out of order"
+            )
         if created_us < self._time:
             raise Invalid(f"the time of position {seq} is before that of the previous event")
         self._time = created_us
@@ -193,7 +207,9 @@ class ExportLoader:
         # content.
         verdict = fold.feed(Event((seq, kind, None, data if kind in MOVES else None, 0, None)))
         if verdict.base != base:
-            raise Invalid(f"the base of position {seq} is {base}, but the rules make it {verdict.base}")
+            raise Invalid(
+                f"the base of position {seq} is {base}, but the rules make it {verdict.base}"
+            )
 
     def flush(self) -> None:
         """Write what is waiting."""
@@ -266,10 +282,19 @@ def _text_of(data: Any) -> str | None:
 
 
 def _check_agent(fields: dict[str, Any]) -> None:
-    numbers = (fields["fork_seq"], fields["born_seq"], fields["created_us"], fields.get("deleted_us") or 0)
+    numbers = (
+        fields["fork_seq"],
+        fields["born_seq"],
+        fields["created_us"],
+        fields.get("deleted_us") or 0,
+    )
     if not all(map(_whole, numbers)) or not isinstance(fields["spawned"], bool):
-        raise Invalid("fork_seq, born_seq and created_us must be whole numbers, and spawned true or false")
-    id, session, parent, created_us = (fields[name] for name in ("id", "session", "parent", "created_us"))
+        raise Invalid(
+            "fork_seq, born_seq and created_us must be whole numbers, and spawned true or false"
+        )
+    id, session, parent, created_us = (
+        fields[name] for name in ("id", "session", "parent", "created_us")
+    )
     key, about, deleted_us = (fields.get(name) for name in ("key", "about", "deleted_us"))
     for problem in wrong_agent(id, session, parent, created_us, key, about):
         raise Invalid(problem)

@@ -48,7 +48,9 @@ def catch_up_soon(backend: Index) -> None:
     with _starting:
         running = _threads.get(backend)
         if running is None or not running.is_alive():
-            thread = threading.Thread(target=_index_all, args=(backend,), name="backstory-index", daemon=True)
+            thread = threading.Thread(
+                target=_index_all, args=(backend,), name="backstory-index", daemon=True
+            )
             _threads[backend] = thread
             thread.start()
 

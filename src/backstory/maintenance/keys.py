@@ -15,7 +15,9 @@ def find(log: Log, key: str) -> list[tuple[Agent, Event]]:
     found: list[tuple[Agent, Event]] = []
     for id, _ in log.backend.found(checked_key(key)):
         for owner in log.backend.agents(Wanted(prefix=id, deleted=True)):
-            heirs = log.backend.agents(Wanted(session=owner.session)) if owner.deleted_us else [owner]
+            heirs = (
+                log.backend.agents(Wanted(session=owner.session)) if owner.deleted_us else [owner]
+            )
             having = (pair for heir in heirs for pair in _having(Agent(log, heir), key))
             found += list(islice(having, 1))
     return found

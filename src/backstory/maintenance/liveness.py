@@ -47,7 +47,9 @@ class Liveness:
     def __init__(self, backend: Surveyed) -> None:
         self.agents = {record.id: record for record in backend.agents(Wanted(deleted=True))}
         self._owned: dict[str, _Owned] = {}
-        self._seen: dict[str, set[tuple[int, int]]] = {}  # for each deleted agent, what is in some context
+        self._seen: dict[
+            str, set[tuple[int, int]]
+        ] = {}  # for each deleted agent, what is in some context
         self._known: dict[tuple[str, int], int] = {}  # the size of an agent's context at a position
         for agent, seq, kind, base in backend.irregular(ALWAYS_SHOWN):
             owned = self._owned.get(agent) or self._owned.setdefault(agent, _Owned())

@@ -33,5 +33,7 @@ def _heirs(records: Mapping[str, AgentRecord]) -> dict[str, list[tuple[str, int]
             one = records[one.parent]
             if one.deleted_us is not None:
                 found.setdefault(one.id, []).append((heir.id, last))
-            last = one.fork_seq if one.fork_seq < last else 0  # a circle in a damaged store ends here
+            last = (
+                one.fork_seq if one.fork_seq < last else 0
+            )  # a circle in a damaged store ends here
     return found

@@ -14,7 +14,8 @@ def last_notes(log: Log, name: str, prefix: str) -> list[tuple[Agent, Event]]:
     """The newest live note with a name, for each agent that has one. Two statements find nearly all of them.
     Only agents that moved since, or that may inherit the note, are read separately."""
     agents = {
-        record.id: Agent(log, record) for record in log.backend.agents(Wanted(key_prefix=prefix or None))
+        record.id: Agent(log, record)
+        for record in log.backend.agents(Wanted(key_prefix=prefix or None))
     }
     found = []
     for newest in log.backend.newest_notes(name, prefix or None):

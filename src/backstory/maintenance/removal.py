@@ -31,7 +31,9 @@ class Removed(NamedTuple):
     erased: int = 0  # events that were erased: still there, without their text
 
 
-def delete(backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run: bool = False) -> Removed:
+def delete(
+    backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run: bool = False
+) -> Removed:
     """Delete an agent; `below` also deletes its forks and sub-agents."""
 
     def doomed(agents: Sequence[AgentRecord]) -> set[str]:
@@ -75,7 +77,9 @@ def _idle(agents: Iterable[AgentRecord], before_us: int, prefix: str) -> list[st
             newest[agent.session] = max(newest.get(agent.session, 0), agent.updated_us)
             if agent.id == agent.session:
                 keys[agent.id] = agent.key or ""
-    return [id for id, at in newest.items() if at < before_us and keys.get(id, "").startswith(prefix)]
+    return [
+        id for id, at in newest.items() if at < before_us and keys.get(id, "").startswith(prefix)
+    ]
 
 
 def _live(agents: Iterable[AgentRecord]) -> set[str]:
@@ -99,7 +103,9 @@ def kept_events(agents: Sequence[AgentRecord], doomed: set[str]) -> dict[str, in
     children: dict[str, list[AgentRecord]] = {}
     for agent in reversed(parents_first({agent.id: agent for agent in agents})):
         if agent.id in gone:
-            staying = [child for child in children.get(agent.id, ()) if last.get(child.id, 0) is not None]
+            staying = [
+                child for child in children.get(agent.id, ()) if last.get(child.id, 0) is not None
+            ]
             inherited = [child.fork_seq for child in staying if _inherits(child, gone, last)]
             needed = bool(staying) or (agent.id not in doomed and _is_keyed(agent.id))
             last[agent.id] = max([agent.fork_seq, *inherited]) if needed else None

@@ -13,7 +13,9 @@ from backstory.wire.answers import request_digest
 
 PAGE = 1_000  # events read at a time
 FIELD = '"sha256"'
-REMEDY = "compare the request with what the provider logged; the answer may have come from elsewhere"
+REMEDY = (
+    "compare the request with what the provider logged; the answer may have come from elsewhere"
+)
 
 
 def unproved_requests(log: Log) -> Iterator[Finding]:
@@ -38,7 +40,11 @@ def _problem(agent: Agent, event: Event) -> str | None:
     """What is wrong with the request of an answer; None if nothing is, or if no digest was kept."""
     data = event.data or {}
     request = data.get("request")
-    if "copy_of" in data or not isinstance(request, dict) or not isinstance(request.get("sha256"), str):
+    if (
+        "copy_of" in data
+        or not isinstance(request, dict)
+        or not isinstance(request.get("sha256"), str)
+    ):
         return None
     at = request.get("at", event.seq - 1)
     if type(at) is not int or not 0 <= at < event.seq:

@@ -36,7 +36,12 @@ def has_to_scan(backend: Scannable) -> bool:
 
 
 def scan(
-    backend: Scannable, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, limit: int
+    backend: Scannable,
+    query: Query,
+    *,
+    kinds: Sequence[str],
+    pieces: Sequence[Piece] | None,
+    limit: int,
 ) -> list[Found]:
     """The best matches, as the index would find them."""
     found = []

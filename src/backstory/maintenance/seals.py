@@ -28,7 +28,9 @@ def seal(backend: Sealed) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
-        "agents": {agent.id: {"head": agent.head, "digest": heads[agent.id].hex()} for agent in agents},
+        "agents": {
+            agent.id: {"head": agent.head, "digest": heads[agent.id].hex()} for agent in agents
+        },
         "digest": overall(heads.items()).hex(),
     }
 
@@ -47,7 +49,11 @@ def broken_seals(backend: Sealed, sealed: Mapping[str, Any]) -> Iterator[tuple[s
         if agent is None or agent.deleted_us is not None:
             yield id, 0, "the seal names this agent, and it is gone"
         elif agent.head < head:
-            yield id, agent.head, f"the seal was made at position {head}, and the newest one is {agent.head}"
+            yield (
+                id,
+                agent.head,
+                f"the seal was made at position {head}, and the newest one is {agent.head}",
+            )
         elif _digest(backend, by_id, agent, head) != digest:
             yield id, head, "the history up to here is not the one that was sealed"
 
@@ -56,7 +62,9 @@ def _checked(sealed: Mapping[str, Any]) -> dict[str, tuple[int, bytes]]:
     try:
         if sealed["format"] != FORMAT or sealed["version"] != VERSION:
             raise Invalid(f"this is not a seal of version {VERSION}", remedy=MAKE_ONE)
-        known = {id: (one["head"], bytes.fromhex(one["digest"])) for id, one in sealed["agents"].items()}
+        known = {
+            id: (one["head"], bytes.fromhex(one["digest"])) for id, one in sealed["agents"].items()
+        }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Invalid("this is not a seal", remedy=MAKE_ONE) from error
     if not all(type(head) is int and head >= 0 for head, _ in known.values()):
@@ -66,7 +74,9 @@ def _checked(sealed: Mapping[str, Any]) -> dict[str, tuple[int, bytes]]:
     return known
 
 
-def _digest(backend: Sealed, agents: dict[str, AgentRecord], agent: AgentRecord, position: int) -> bytes:
+def _digest(
+    backend: Sealed, agents: dict[str, AgentRecord], agent: AgentRecord, position: int
+) -> bytes:
     """The digest at a position of an agent's lineage; empty if there is none."""
     owner: AgentRecord | None = agent
     while owner is not None and position <= owner.fork_seq:

@@ -20,15 +20,15 @@ from backstory.maintenance.scan import has_to_scan, scan
 from backstory.storage.log import Log
 from backstory.storage.protocols import AgentRecord, Found, Piece, Wanted
 
-AT_ONCE = 2_000  # events that a search indexes before it answers; more are indexed in the background
+AT_ONCE = (
+    2_000  # events that a search indexes before it answers; more are indexed in the background
+)
 
 
 class Hit(NamedTuple):
     """One event that was found."""
 
-    agent: (
-        Agent  # the one that was asked for; otherwise the owner, or a fork that still has it in its context
-    )
+    agent: Agent  # the one that was asked for; otherwise the owner, or a fork that still has it in its context
     event: Event
     live: bool  # in that agent's context now
     score: float  # the higher the better, within one search
@@ -43,7 +43,9 @@ class Hits(list[Hit]):
 
     def __init__(self, found: Iterable[Hit] = (), titled: Iterable[Agent] = ()) -> None:
         super().__init__(found)
-        self.titled = list(titled)  # agents whose title and tags contain all words; on the first page only
+        self.titled = list(
+            titled
+        )  # agents whose title and tags contain all words; on the first page only
 
 
 def search(
@@ -67,10 +69,14 @@ def search(
         raise Invalid("a search has no end without a limit", remedy="pass 1 or more")
     _check_kinds(kinds)
     if not isinstance(after, Hit | None):
-        raise Invalid(f"after={after!r:.60} is not a hit", remedy="pass the last one of the page before")
+        raise Invalid(
+            f"after={after!r:.60} is not a hit", remedy="pass the last one of the page before"
+        )
     asked = query(text)
     asking = _Asking(log, asked, agent, session, kinds, live)
-    behind = 0 if log.backend.read_only else asking.catch_up(progress, wait=wait or progress is not None)
+    behind = (
+        0 if log.backend.read_only else asking.catch_up(progress, wait=wait or progress is not None)
+    )
     wants_titles = after is None and not kinds and not live
     hits = Hits(asking.hits(most, after), asking.titled(most) if wants_titles else ())
     hits.behind = behind
@@ -106,7 +112,9 @@ class _Asking:
         self._scans = has_to_scan(log.backend)
         self._records: dict[str, AgentRecord] = {}
         self._walks: dict[str, list[Piece]] = {}
-        self._forks: dict[str, dict[str, list[Agent]]] = {}  # of each session that something was found in
+        self._forks: dict[
+            str, dict[str, list[Agent]]
+        ] = {}  # of each session that something was found in
         self._pieces = self._within()
 
     def _within(self) -> list[Piece] | None:
@@ -159,7 +167,9 @@ class _Asking:
 
     def _found(self, limit: int) -> list[Found]:
         if self._scans:
-            return scan(self._log.backend, self._asked, kinds=self._kinds, pieces=self._pieces, limit=limit)
+            return scan(
+                self._log.backend, self._asked, kinds=self._kinds, pieces=self._pieces, limit=limit
+            )
         return self._log.backend.find(
             self._asked, kinds=self._kinds, pieces=self._pieces, session=self._session, limit=limit
         )
@@ -205,7 +215,9 @@ class _Asking:
             if owner is None:
                 continue
             pieces = [Piece(owner.pk, seq, seq) for seq in sorted(positions)]
-            events.update(((id, event.seq), event) for event in self._log.backend.read(owner, pieces))
+            events.update(
+                ((id, event.seq), event) for event in self._log.backend.read(owner, pieces)
+            )
         return events
 
     def _is_wanted(self, found: Found) -> bool:

@@ -41,7 +41,9 @@ def stats(log: Log, *, tokens: bool = False) -> Stats:
     kinds: dict[str, int] = {}
     owned: dict[str, list[Census]] = {}
     for one in log.backend.censuses():
-        owned.setdefault(one.agent, []).append(Census(one.kind, one.events, one.with_base, one.bytes))
+        owned.setdefault(one.agent, []).append(
+            Census(one.kind, one.events, one.with_base, one.bytes)
+        )
     for census in (one for own in owned.values() for one in own):
         kinds[census.kind] = kinds.get(census.kind, 0) + census.events
     liveness, counted = Liveness(log.backend), []
@@ -66,7 +68,9 @@ def stats(log: Log, *, tokens: bool = False) -> Stats:
     )
 
 
-def _agent_stats(agent: Agent, own: list[Census], live: int, context: int, *, tokens: bool) -> AgentStats:
+def _agent_stats(
+    agent: Agent, own: list[Census], live: int, context: int, *, tokens: bool
+) -> AgentStats:
     return AgentStats(
         agent=agent,
         events=sum(census.events for census in own),

@@ -55,7 +55,9 @@ def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None =
     """Write sessions (None: all) as of one moment. The agents and their heads are read at once, and what
     comes before a head does not change, so the export is a snapshot. If the text of events is damaged,
     Corrupt is raised when everything else is written: what the file has then can be read, not imported."""
-    records = [r for r in backend.agents(Wanted(deleted=True)) if sessions is None or r.session in sessions]
+    records = [
+        r for r in backend.agents(Wanted(deleted=True)) if sessions is None or r.session in sessions
+    ]
     needed = {record.parent for record in records}
     records = [record for record in records if record.deleted_us is None or record.id in needed]
     records.sort(key=lambda record: (record.session, record.id))
@@ -106,7 +108,9 @@ def _check_kept(backend: Exportable, record: AgentRecord) -> None:
     damaged store, where nobody deleted anything, what is left is exported."""
     found = backend.agents(Wanted(prefix=record.id, deleted=True))
     if not found or found[0].deleted_us is not None:
-        raise Busy(f"agent {record.name!r} was deleted while it was exported", remedy="export again")
+        raise Busy(
+            f"agent {record.name!r} was deleted while it was exported", remedy="export again"
+        )
 
 
 def _is_damaged(row: Stored) -> bool:
@@ -119,7 +123,9 @@ def _damage(found: list[tuple[str, int]]) -> Corrupt:
     others = f", and {more:,} more" if more else ""
     return Corrupt(
         f"the export cannot be completed, because event {seq} of agent {name!r} is damaged{others}",
-        remedy=Remedy("{} shows everything that is; restore a backup, or export other sessions", "verify"),
+        remedy=Remedy(
+            "{} shows everything that is; restore a backup, or export other sessions", "verify"
+        ),
     )
 
 
@@ -164,7 +170,9 @@ def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
                 loader.take(_parsed(text))
             except (InvalidEvent, Invalid, ValueError, TypeError, KeyError) as error:
                 said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-                raise Invalid(f"nothing was imported: line {number} of the export: {said}") from error
+                raise Invalid(
+                    f"nothing was imported: line {number} of the export: {said}"
+                ) from error
         loader.finish()
     return Transfer(len(loader.new_sessions), loader.new_agents, loader.new_events)
 

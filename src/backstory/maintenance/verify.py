@@ -103,23 +103,31 @@ def _ancestry(
 
     parent = agents.get(agent.parent or "")
     root = agent.session if agent.parent else agent.id  # whether it is one is checked below
-    for problem in wrong_agent(agent.id, root, agent.parent, agent.created_us, agent.key, agent.about):
+    for problem in wrong_agent(
+        agent.id, root, agent.parent, agent.created_us, agent.key, agent.about
+    ):
         yield wrong(problem)
     if agent.key is not None and is_id(agent.id) and not has_key(agent.id, agent.key):
         yield wrong(f"its id is not the one of its key {agent.key!r:.60}")
     if agent.parent is None:
         if agent.fork_seq or agent.id != agent.session:
-            yield wrong(f"it has no parent, but inherits up to {agent.fork_seq} in session {agent.session}")
+            yield wrong(
+                f"it has no parent, but inherits up to {agent.fork_seq} in session {agent.session}"
+            )
     elif parent is None:
         yield wrong(f"its parent {agent.parent} is missing")
     elif parent.session != agent.session:
         yield wrong(f"its parent is of another session, {parent.session}")
     elif parent.id not in folds:
         yield wrong("its ancestry runs in a circle, or contains a broken agent")
-    elif agent.fork_seq and not (parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)):
+    elif agent.fork_seq and not (
+        parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)
+    ):
         yield wrong(f"it is forked at {agent.fork_seq}, which its parent does not own")
     elif not _is_born_right(agent, parent):
-        yield wrong(f"its birth is recorded at {agent.born_seq}, where it was neither forked nor spawned")
+        yield wrong(
+            f"its birth is recorded at {agent.born_seq}, where it was neither forked nor spawned"
+        )
     elif agent.fork_seq and agent.created_us < _written_at(backend, parent, agent.fork_seq):
         yield wrong("its creation is recorded before the event that it was forked at")
 
@@ -183,13 +191,17 @@ def _events(
         time = max(time, checked.created_us)
     if head != agent.head:
         problem = f"its head is recorded as {agent.head}, but its newest event is at {head}"
-        yield Finding(agent.id, head, "error", problem, "restore the missing events, or set the head")
+        yield Finding(
+            agent.id, head, "error", problem, "restore the missing events, or set the head"
+        )
     if rooted:
         yield from _inherited_keys(backend, agent, keys)
     return fold
 
 
-def _inherited_keys(backend: Verifiable, agent: AgentRecord, keys: dict[str, int]) -> Iterator[Finding]:
+def _inherited_keys(
+    backend: Verifiable, agent: AgentRecord, keys: dict[str, int]
+) -> Iterator[Finding]:
     """Own events with keys that inherited ones have. The databases themselves see to the others."""
     if not keys or agent.deleted_us is not None:
         return
@@ -206,7 +218,11 @@ def _rows(backend: Verifiable, agent: AgentRecord) -> Iterator[Stored]:
     after = -1
     while rows := backend.stored(agent, after, PAGE):
         for row in rows:
-            if agent.head < row.seq and agent.deleted_us is None and _is_written(backend, agent, row.seq):
+            if (
+                agent.head < row.seq
+                and agent.deleted_us is None
+                and _is_written(backend, agent, row.seq)
+            ):
                 return
             yield row
         after = rows[-1].seq
@@ -253,17 +269,18 @@ class _Row:
     def wrong_values(self, not_before: int) -> Iterator[Finding]:
         if self.kind not in KINDS:
             problem = f"unknown kind {self.kind!r}: the event is inert"
-            yield self.finding(problem, "correct the kind, or leave it: replay ignores it", "warning")
+            yield self.finding(
+                problem, "correct the kind, or leave it: replay ignores it", "warning"
+            )
         if self.data is not None and not _is_json_object(self.data):
             yield self.finding(
-                "its data is not a JSON object", "correct the data, or restore the row from a backup"
+                "its data is not a JSON object",
+                "correct the data, or restore the row from a backup",
             )
         for problem in wrong_event(self.kind, self.content, self.data, self.created_us, self.key):
             yield self.finding(problem, "correct the row, or restore it from a backup")
         if self.created_us < not_before:
-            problem = (
-                f"its time is {not_before - self.created_us} microseconds before that of the previous event"
-            )
+            problem = f"its time is {not_before - self.created_us} microseconds before that of the previous event"
             yield self.finding(problem, "correct the time: reads as of a time may miss it")
 
     def wrong_digest(self, previous: bytes | None) -> Iterator[Finding]:
@@ -274,7 +291,9 @@ class _Row:
             # Only the data of an erased event has its digests.
             erased = parse_object(self.text_data) if ERASED in (self.text_data or "") else None
             within = inner(self.content, self.data, erased)
-            link = digest(previous, self.seq, self.kind, self.created_us, self.base, self.key, within)
+            link = digest(
+                previous, self.seq, self.kind, self.created_us, self.base, self.key, within
+            )
         except (AttributeError, TypeError, ValueError, KeyError, OverflowError):
             link = b""  # a value of a type that backstory never writes
         if link != self.digest:
@@ -284,9 +303,13 @@ class _Row:
     def wrong_place(self, head: int) -> Iterator[Finding]:
         restore = "restore the missing rows from a backup"
         if self.seq <= self.agent.fork_seq:
-            yield self.finding(f"it is at or below the fork position {self.agent.fork_seq}", "remove the row")
+            yield self.finding(
+                f"it is at or below the fork position {self.agent.fork_seq}", "remove the row"
+            )
         elif self.seq != head + 1:
-            yield self.finding(f"positions {head + 1} to {self.seq - 1} before it are missing", restore)
+            yield self.finding(
+                f"positions {head + 1} to {self.seq - 1} before it are missing", restore
+            )
 
 
 def _is_json_object(text: Any) -> bool:

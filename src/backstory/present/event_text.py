@@ -41,7 +41,9 @@ def _said(event: Event) -> str:
     match event.kind:
         case "tool_call":
             call = tool_call(data)
-            arguments = call.arguments if isinstance(call.arguments, str) else to_json(call.arguments)
+            arguments = (
+                call.arguments if isinstance(call.arguments, str) else to_json(call.arguments)
+            )
             return f"{call.name}({arguments})" + (f" {event.content}" if event.content else "")
         case "mark":
             return event.label if event.label is not None else "(no label)"

@@ -18,7 +18,9 @@ from backstory.present.safe_text import visible
 from backstory.present.titles import title_of
 from backstory.references import Reference
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # no scripts and no requests, whatever was said
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'"  # no scripts and no requests, whatever was said
+)
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding:0 1rem}
 body{color:#1b1b1b;background:#fff}
@@ -58,11 +60,19 @@ def _tree(agents: Iterable[Agent], parent: str | None) -> str:
     here = [agent for agent in agents if agent.parent == parent]
     if not here:
         return ""
-    return "<ul>" + "".join(f"<li>{_entry(agent)}{_tree(agents, agent.id)}</li>" for agent in here) + "</ul>"
+    return (
+        "<ul>"
+        + "".join(f"<li>{_entry(agent)}{_tree(agents, agent.id)}</li>" for agent in here)
+        + "</ul>"
+    )
 
 
 def _entry(agent: Agent) -> str:
-    how = "" if agent.parent is None else f" {'spawned' if agent.spawned else 'forked'} at {agent.born_seq}"
+    how = (
+        ""
+        if agent.parent is None
+        else f" {'spawned' if agent.spawned else 'forked'} at {agent.born_seq}"
+    )
     events = count(agent.snapshot.head, "event")
     return f'<a href="#{escape(agent.id)}">{_text(agent.name)}</a>{how}, {events}'
 

@@ -14,7 +14,14 @@ def clock(moment: datetime) -> str:
     return moment.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-_UNITS = ((31_557_600, "y"), (2_629_800, "mo"), (604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "min"))
+_UNITS = (
+    (31_557_600, "y"),
+    (2_629_800, "mo"),
+    (604_800, "w"),
+    (86_400, "d"),
+    (3_600, "h"),
+    (60, "min"),
+)
 
 
 def age(moment: datetime) -> str:

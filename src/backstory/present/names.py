@@ -13,7 +13,9 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
     ordered = sorted(ids)
     needed = dict.fromkeys(ordered, SHORTEST_ID)
     for one, other in pairwise(ordered):
-        shared = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+        shared = next(
+            (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one)
+        )
         needed[one] = max(needed[one], shared + 1)
         needed[other] = max(needed[other], shared + 1)
     return {id: id[:length].rstrip("-") for id, length in needed.items()}

@@ -34,5 +34,8 @@ def price(model: str, read: int, said: int, cached: int, cache_written: int = 0)
             cache_write_tokens=cache_written or None,
         )
         return Decimal(calc_price(usage, model_ref=model).total_price)
-    except (LookupError, ValueError):  # a model that the list does not have, or counts that cannot be
+    except (
+        LookupError,
+        ValueError,
+    ):  # a model that the list does not have, or counts that cannot be
         return Decimal(0)

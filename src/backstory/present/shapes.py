@@ -41,7 +41,12 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
 
 def mark_json(mark: Event, *, live: bool) -> dict[str, Any]:
     """A mark."""
-    return {"seq": mark.seq, "label": mark.label, "live": live, "created_at": stamp(mark.created_at)}
+    return {
+        "seq": mark.seq,
+        "label": mark.label,
+        "live": live,
+        "created_at": stamp(mark.created_at),
+    }
 
 
 def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, Any]:

@@ -10,7 +10,9 @@ LONGEST = 200  # characters
 def title_of(root: Agent) -> str:
     """The title, the first prompt, or nothing; on one line."""
     title = root.about.get("title")
-    return one_line(title if isinstance(title, str) and title.strip() else first_prompt(root))[:LONGEST]
+    return one_line(title if isinstance(title, str) and title.strip() else first_prompt(root))[
+        :LONGEST
+    ]
 
 
 def first_prompt(root: Agent) -> str:

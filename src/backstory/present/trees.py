@@ -35,7 +35,9 @@ def trees(agents: list[Agent], ids: dict[str, str], *, width: int, here: str = "
             else:
                 left.append(agent)
         if len(left) == len(waiting):  # the ancestry is damaged: show them anyway
-            return roots + [Tree(_line(agent, ids[agent.id], room[None] - INDENT)) for agent in left]
+            return roots + [
+                Tree(_line(agent, ids[agent.id], room[None] - INDENT)) for agent in left
+            ]
         waiting = left
     return roots
 
@@ -62,7 +64,9 @@ def _line(agent: Agent, id: str, room: int, *, is_here: bool = False) -> Text:
 def _facts(agent: Agent, id: str) -> Text:
     text = Text()
     if agent.parent:
-        text.append(f" {'spawned' if agent.spawned else 'forked'} at {agent.born_seq}", style="cyan")
+        text.append(
+            f" {'spawned' if agent.spawned else 'forked'} at {agent.born_seq}", style="cyan"
+        )
     text.append(f"  head {agent.snapshot.head}")
     text.append(f"  {age(to_datetime(agent.snapshot.updated_us))}", style="dim")
     return text.append(f"  {id}", style="dim")

@@ -161,9 +161,7 @@ class Loop:
                         answer, said = placed(piece, at), [piece.text]
                         break
                     if isinstance(piece, TextDelta):
-                        if (
-                            begins_again
-                        ):  # until the new attempt says something, keep the text of the previous one
+                        if begins_again:  # until the new attempt says something, keep the text of the previous one
                             said.clear()
                         said.append(piece.text)
                     begins_again = isinstance(piece, Retrying)

@@ -47,7 +47,9 @@ def parameters(values: Any) -> dict[str, Any]:
     if not isinstance(values, Mapping):
         raise Invalid(f"params is {values!r:.50}", remedy="write it as a table: [params]")
     return {
-        name: dict(value) if name in FORMATS and isinstance(value, Mapping) else parameter(name, value)
+        name: dict(value)
+        if name in FORMATS and isinstance(value, Mapping)
+        else parameter(name, value)
         for name, value in values.items()
     }
 
@@ -60,7 +62,9 @@ def _number(name: str, value: Any) -> int | float:
             raise ValueError
     except (TypeError, ValueError):
         what = "a whole number" if kind is int else "a number"
-        raise Invalid(f"{name} is {value!r}", remedy=f"use {what} from {least:,} to {most:,}") from None
+        raise Invalid(
+            f"{name} is {value!r}", remedy=f"use {what} from {least:,} to {most:,}"
+        ) from None
     return number
 
 

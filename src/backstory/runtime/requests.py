@@ -75,7 +75,12 @@ def recorded(
         if isinstance(piece, Response):
             data = dict(piece.data or {})
             usage = {"usage": data["usage"]} if data.get("usage") else {}
-            known = request | ({"options": options} if options else {}) | usage | data.pop("request", {})
+            known = (
+                request
+                | ({"options": options} if options else {})
+                | usage
+                | data.pop("request", {})
+            )
             known["ms"] = round((time.monotonic() - began) * 1000)
             piece = piece._replace(data=data | {"request": known})
         yield piece

@@ -55,7 +55,9 @@ class Subagents:
         stopped = threading.Event()
         self._running.add(stopped)
         try:
-            return self._report(Loop(child, above.model, self._tools, allow=self._allow), prompt, stopped)
+            return self._report(
+                Loop(child, above.model, self._tools, allow=self._allow), prompt, stopped
+            )
         finally:
             self._running.discard(stopped)
 
@@ -70,7 +72,9 @@ class Subagents:
                         case EventWritten(event) if event.kind == "assistant":
                             report = event.content or ""
                         case Stopped(why):
-                            raise ToolError(f"the sub-agent {loop.agent.name!r} gave no answer: {why}")
+                            raise ToolError(
+                                f"the sub-agent {loop.agent.name!r} gave no answer: {why}"
+                            )
         except Error as error:
             raise ToolError(f"the sub-agent {loop.agent.name!r} failed: {error.message}") from error
         return report

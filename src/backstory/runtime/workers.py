@@ -36,7 +36,9 @@ class Workers:
             self._finish(seq, f"{tool.name} failed: {type(error).__name__}: {error}", error=True)
 
     def _finish(self, seq: int, output: str, *, error: bool) -> None:
-        self.done.setdefault(seq, (output, error))  # a call that was given up keeps its first result
+        self.done.setdefault(
+            seq, (output, error)
+        )  # a call that was given up keeps its first result
         self._news.set()
 
     def next(self, waiting: Iterable[int]) -> int:
@@ -44,7 +46,9 @@ class Workers:
         first = min(waiting, key=lambda seq: self._deadlines[seq])
         if not self._wait(lambda: any(seq in self.done for seq in waiting), self._deadlines[first]):
             tool = self.begun[first]
-            self._finish(first, f"{tool.name} did not finish within {tool.seconds:g} seconds", error=True)
+            self._finish(
+                first, f"{tool.name} did not finish within {tool.seconds:g} seconds", error=True
+            )
             self._cancel([first])
         return next(seq for seq in waiting if seq in self.done)
 

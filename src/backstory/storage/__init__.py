@@ -18,7 +18,9 @@ def connect(url: str | os.PathLike[str], *, read_only: bool = False) -> Backend:
             from backstory.storage.memory.backend import MemoryBackend
 
             if read_only:
-                raise CannotOpen("a store in memory begins empty: it cannot be opened for reading only")
+                raise CannotOpen(
+                    "a store in memory begins empty: it cannot be opened for reading only"
+                )
 
             return MemoryBackend()
         case Database.SQLITE:

@@ -31,7 +31,9 @@ _SQLITE = "sqlite://"
 _MEMORY = ":memory:"
 _HOST = re.compile(r"(\[[^\]]*\]|[^\]\[:]*)(:[0-9]*)?")  # a name or [an IPv6 address], and a port
 # The name of a parameter may be percent-encoded, and libpq strips blanks around it.
-_SECRET_VALUE = re.compile(r"([?&][^=&]*(?:pass|secret|key|token|%)[^=&]*=)[^&]*", re.IGNORECASE | re.DOTALL)
+_SECRET_VALUE = re.compile(
+    r"([?&][^=&]*(?:pass|secret|key|token|%)[^=&]*=)[^&]*", re.IGNORECASE | re.DOTALL
+)
 _BEFORE_ANY_SECRET = re.compile(r"[^:@=?]*[:@=?]?/*")
 _SCHEMES = ("sqlite", "file", "postgres", "postgresql")
 # The key=value form of libpq.
@@ -49,7 +51,9 @@ def parse_address(url: str | os.PathLike[str]) -> Address:
     except TypeError:
         text = ""
     if not isinstance(text, str) or not _is_readable(text):
-        raise CannotOpen(f"{url!r:.60} is not a store", remedy="give its address as a string or a path")
+        raise CannotOpen(
+            f"{url!r:.60} is not a store", remedy="give its address as a string or a path"
+        )
     if text.startswith(_POSTGRES):
         return Address(Database.POSTGRES, text)
     path = text.removeprefix(_SQLITE + "/").removeprefix(_SQLITE)

@@ -12,14 +12,20 @@ from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
 
 def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
     """The drafts with their bases, if none of them is a rewind or jump."""
-    if len(drafts) == 1:  # most appends: without a list comprehension and a pause that would do nothing
+    if (
+        len(drafts) == 1
+    ):  # most appends: without a list comprehension and a pause that would do nothing
         return [(drafts[0], 0 if drafts[0].kind in FRESH_STARTS else None)]
     with pause_gc(len(drafts)):
         return [(draft, 0 if draft.kind in FRESH_STARTS else None) for draft in drafts]
 
 
 def judged(
-    rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
+    rows: Reader,
+    agent: AgentRecord,
+    drafts: Sequence[Draft],
+    head: int,
+    inert: list[tuple[int, str]],
 ) -> BasedDrafts:
     """The drafts with the bases that they get after this head; what that needs is read first."""
     kinds = {draft.kind for draft in drafts}
@@ -40,7 +46,9 @@ def _base(seq: int, draft: Draft, inert: list[tuple[int, str]]) -> int | None:
     """The base of an event that is not a rewind: what it depends on is in the event alone."""
     if draft.kind in ALWAYS_SHOWN:
         return None
-    verdict = judge(seq, draft.kind, draft.data_json, lambda target: target >= 0, lambda target: False)
+    verdict = judge(
+        seq, draft.kind, draft.data_json, lambda target: target >= 0, lambda target: False
+    )
     if verdict.problem:
         inert.append((seq, verdict.problem))
     return verdict.base

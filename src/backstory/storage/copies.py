@@ -33,7 +33,9 @@ class Copies:
     def of(self, agent: AgentRecord, position: int) -> set[Place]:
         """The event at a position of a lineage, and all that hold what it says."""
         owner = self._owner(agent, position)
-        same = {place for each in self._item(owner, position) for place in self._same((owner.id, each))}
+        same = {
+            place for each in self._item(owner, position) for place in self._same((owner.id, each))
+        }
         forms = {form for place in same for form in self._forms(place)}
         return same | {place for form in forms for place in self._same(form)}
 
@@ -82,7 +84,9 @@ class Copies:
         answer = data.get(ANSWER)
         if isinstance(answer, str):
             pieces = self._answer(self._agents[place[0]], answer) - {place}
-            return {piece for piece in pieces if _is_form(self._row(piece), row.kind == "assistant")}
+            return {
+                piece for piece in pieces if _is_form(self._row(piece), row.kind == "assistant")
+            }
         return self._form_before(place, row)
 
     def _answer(self, agent: AgentRecord, answer: str) -> set[Place]:
@@ -128,7 +132,11 @@ class Copies:
                 break
             position -= 1
             row = self._row((owner.id, position))
-        return [(owner.id, position)] if NATIVE in (row.event.data or {}) and position < place[1] else []
+        return (
+            [(owner.id, position)]
+            if NATIVE in (row.event.data or {}) and position < place[1]
+            else []
+        )
 
     # --- agents and rows ---
 

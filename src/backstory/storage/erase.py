@@ -33,7 +33,12 @@ class Readable(Reader, StoredRows, Protocol):
 
 
 def erase(
-    backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str, *, dry_run: bool = False
+    backend: Backend,
+    agent: AgentRecord,
+    positions: Iterable[int],
+    why: str,
+    *,
+    dry_run: bool = False,
 ) -> list[Event]:
     """Erase what the events at some positions of a lineage say, and all events that hold it, too. Returns
     what is left of them, or with `dry_run` what they say."""
@@ -136,6 +141,8 @@ def _places(rows: Readable, agent: AgentRecord) -> Iterator[tuple[object, int]]:
     positions = {agent.head, agent.fork_seq, *(mark.seq for mark in rows.marks(agent, lineage))}
     positions |= set(labels_in(rows.notes(agent, lineage, LABEL)).values())
     for position in sorted(positions):
-        owner = next((piece.owner for piece in lineage if piece.low <= position <= piece.high), None)
+        owner = next(
+            (piece.owner for piece in lineage if piece.low <= position <= piece.high), None
+        )
         if owner is not None:
             yield owner, position

@@ -20,7 +20,9 @@ T = TypeVar("T")
 PAGE = 1_000  # events read at a time
 RETRY = 0.5  # seconds until a server that is down is asked again
 REST = 4  # after looking at all agents, wait this many times as long as that took
-MARGIN = 10_000_000  # microseconds that clocks may differ, or a transaction may take, without a delay
+MARGIN = (
+    10_000_000  # microseconds that clocks may differ, or a transaction may take, without a delay
+)
 
 
 class Trail(Protocol[T]):
@@ -39,7 +41,9 @@ class Follower(Iterator[T], Generic[T]):
     def __init__(self, trail: Trail[T], watch: Watch, timeout: float | None) -> None:
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             watch.close()
-            raise Invalid(f"timeout={timeout!r} is not a number of seconds", remedy="pass 0 or more")
+            raise Invalid(
+                f"timeout={timeout!r} is not a number of seconds", remedy="pass 0 or more"
+            )
         self._trail, self._watch, self._timeout = trail, watch, timeout
         self._found: deque[T] = deque()
         self._turn = threading.Lock()
@@ -134,7 +138,9 @@ class AgentTrail:
 
     def read(self, *, last: bool = False) -> list[Event]:
         """The next events, at most a page of them."""
-        pieces = clipped(self._log.backend.lineage(self._agent), self._after + 1, self._after + PAGE)
+        pieces = clipped(
+            self._log.backend.lineage(self._agent), self._after + 1, self._after + PAGE
+        )
         events = self._log.backend.read(self._agent, pieces) if pieces else []
         self._after += len(events)
         return events
@@ -147,7 +153,9 @@ class StoreTrail(Generic[T]):
 
     due: float | None = None
 
-    def __init__(self, log: Log, after: Mapping[str, int] | None, handle: Callable[[AgentRecord], T]) -> None:
+    def __init__(
+        self, log: Log, after: Mapping[str, int] | None, handle: Callable[[AgentRecord], T]
+    ) -> None:
         self._backend = log.backend
         self._handle = handle
         self._looked_us = now()  # when all heads were read
@@ -192,14 +200,20 @@ class StoreTrail(Generic[T]):
         for id, record in records.items():
             after = max(self._known.get(id, 0), record.fork_seq)
             top = min(record.head, after + PAGE)
-            events = self._backend.read(record, [Piece(record.pk, after + 1, top)]) if after < top else []
+            events = (
+                self._backend.read(record, [Piece(record.pk, after + 1, top)])
+                if after < top
+                else []
+            )
             found += [(self._handle(record), event) for event in events]
             moved[id] = top
         self._known |= moved  # only now, so that a failed read is repeated completely
         return sorted(found, key=lambda pair: pair[1].created_us)
 
 
-def follow_agent(log: Log, agent: AgentRecord, after: int | None, timeout: float | None) -> Follower[Event]:
+def follow_agent(
+    log: Log, agent: AgentRecord, after: int | None, timeout: float | None
+) -> Follower[Event]:
     """The events of an agent after a position; None: after its head."""
     watch = log.backend.watch()
     try:
@@ -219,7 +233,9 @@ def follow_store(
 ) -> Follower[tuple[T, Event]]:
     """The events of all agents, each with the agent that owns it."""
     if not isinstance(after, Mapping | None):
-        raise Invalid(f"after={after!r:.60} does not say where to begin", remedy="pass {agent id: position}")
+        raise Invalid(
+            f"after={after!r:.60} does not say where to begin", remedy="pass {agent id: position}"
+        )
     watch = log.backend.watch()
     try:
         trail = StoreTrail(log, after, handle)

@@ -88,4 +88,6 @@ def _release_all() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_release_all)
+    os.register_at_fork(
+        before=_acquire_all, after_in_parent=_release_all, after_in_child=_release_all
+    )

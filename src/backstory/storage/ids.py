@@ -8,7 +8,9 @@ from backstory.log.events import checked_key, plain
 
 LONGEST_NAME = 200
 PLACE_DIGITS = 12  # of an id, at its end
-KEYS = "6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5"  # the namespace that ids of keyed agents are derived in
+KEYS = (
+    "6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5"  # the namespace that ids of keyed agents are derived in
+)
 MOST_GENERATIONS = 100_000  # that are tried before an id and a key are said not to match
 
 
@@ -38,7 +40,11 @@ def keyed_id(key: str, generation: int = 0) -> str:
     agent. After a deletion that left forks, the next agent is of the next generation."""
     from uuid import UUID, uuid5  # here, because it is slow to import, and only keys need it
 
-    return str(uuid5(UUID(KEYS), checked_key(key) if not generation else f"{checked_key(key)}\n{generation}"))
+    return str(
+        uuid5(
+            UUID(KEYS), checked_key(key) if not generation else f"{checked_key(key)}\n{generation}"
+        )
+    )
 
 
 def has_key(id: str, key: str) -> bool:
@@ -63,5 +69,7 @@ def checked_name(name: object) -> str:
             remedy=f"use 1 to {LONGEST_NAME} characters, without spaces around them",
         )
     if not name.isprintable() or "/" in name or "@" in name:
-        raise Invalid(f"{shown!r} cannot be a name", remedy="leave out '/', '@' and control characters")
+        raise Invalid(
+            f"{shown!r} cannot be a name", remedy="leave out '/', '@' and control characters"
+        )
     return plain(name)

@@ -56,10 +56,14 @@ from backstory.storage.protocols import (
 )
 
 T = TypeVar("T", bound=Sequence[Any])
-Batch = tuple[AgentRecord, Sequence[Draft], int | None]  # events for an agent, and the head they go after
+Batch = tuple[
+    AgentRecord, Sequence[Draft], int | None
+]  # events for an agent, and the head they go after
 At = int | str | datetime | None  # a position, a label or a time; None: the head
 
-TAIL_SLACK = 16  # positions read beyond those asked for, because marks and notes are among the messages
+TAIL_SLACK = (
+    16  # positions read beyond those asked for, because marks and notes are among the messages
+)
 
 
 class Prepared(NamedTuple):
@@ -82,7 +86,9 @@ class Log:
 
     # --- writing ---
 
-    def write(self, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None = None) -> list[Event]:
+    def write(
+        self, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None = None
+    ) -> list[Event]:
         """Append events, all or none, and return them. With `expected`, only after that head: a repeat
         returns the existing events, anything else raises Conflict. An event whose key the lineage already has
         is not written again."""
@@ -108,7 +114,9 @@ class Log:
         except Conflict:
             if any(expected is None for _, _, expected in batches):
                 raise
-            return [self._repeated(agent, drafts, expected or 0) for agent, drafts, expected in batches]
+            return [
+                self._repeated(agent, drafts, expected or 0) for agent, drafts, expected in batches
+            ]
 
     def _write_held(
         self, rows: Appender, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None
@@ -128,13 +136,17 @@ class Log:
         return Prepared(agent, drafts, known, head, judged(rows, agent, new, head, inert), inert)
 
     def _written(self, rows: Appender, batch: "Prepared", time: int) -> list[Event]:
-        written = iter(rows.append(batch.agent, batch.based, batch.head, time) if batch.based else ())
+        written = iter(
+            rows.append(batch.agent, batch.based, batch.head, time) if batch.based else ()
+        )
         for seq, problem in batch.inert:
             self._report_inert(batch.agent, seq, problem)
         known = batch.known
         return [known[draft.key] if draft.key in known else next(written) for draft in batch.drafts]
 
-    def _known(self, rows: Reader, agent: AgentRecord, drafts: Sequence[Draft]) -> dict[str | None, Event]:
+    def _known(
+        self, rows: Reader, agent: AgentRecord, drafts: Sequence[Draft]
+    ) -> dict[str | None, Event]:
         """The events of the lineage that have the keys of some drafts, if they say the same."""
         keys = [draft.key for draft in drafts if draft.key is not None]
         if not keys:
@@ -144,7 +156,9 @@ class Log:
         pieces = rows.lineage(agent)
         if not pieces[-1].high:  # an empty log
             return {}
-        known: dict[str | None, Event] = {event.key: event for event in rows.keyed(agent, pieces, keys)}
+        known: dict[str | None, Event] = {
+            event.key: event for event in rows.keyed(agent, pieces, keys)
+        }
         for draft in drafts:
             event = known.get(draft.key)
             if event is not None and not draft.says(event):
@@ -152,7 +166,10 @@ class Log:
         return known
 
     def move(
-        self, agent: AgentRecord, choose: Callable[[Reader, Walk], Draft], expected: int | None = None
+        self,
+        agent: AgentRecord,
+        choose: Callable[[Reader, Walk], Draft],
+        expected: int | None = None,
     ) -> Event:
         """Write a valid rewind or jump. `choose` reads and decides while no one else can write to the
         agent."""
@@ -248,7 +265,9 @@ class Log:
                 raise
             return labels[label]
 
-    def tail(self, agent: AgentRecord, n: int, at: At = None, *, notes: bool = False) -> list[Event]:
+    def tail(
+        self, agent: AgentRecord, n: int, at: At = None, *, notes: bool = False
+    ) -> list[Event]:
         """The newest live messages, or messages and notes: one walk, and reads of bounded size from the
         end."""
         if type(n) is not int or n < 0:
@@ -288,7 +307,9 @@ class Log:
     def read_positions(self, agent: AgentRecord, positions: Iterable[int]) -> list[Event]:
         """The events at some positions, in order."""
         pieces = self.backend.lineage(agent)
-        return self.read(agent, parts_at(pieces, distinct_positions(agent, positions, pieces[-1].high)))
+        return self.read(
+            agent, parts_at(pieces, distinct_positions(agent, positions, pieces[-1].high))
+        )
 
     def digest(self, agent: AgentRecord, at: At) -> bytes:
         """The digest at a position of the lineage."""
@@ -354,10 +375,14 @@ class Log:
             gap = lows[place] if event.seq < lows[place] else None
             if gap is not None and gap not in left_by:
                 left_by[gap] = self.event(agent, gap)
-            found.append((event, explain(event, base is not None, None if gap is None else left_by[gap])))
+            found.append(
+                (event, explain(event, base is not None, None if gap is None else left_by[gap]))
+            )
         return found
 
-    def _stored(self, agent: AgentRecord, low: int, high: int) -> Iterator[tuple[Event, int | None]]:
+    def _stored(
+        self, agent: AgentRecord, low: int, high: int
+    ) -> Iterator[tuple[Event, int | None]]:
         """Events of the lineage with their bases."""
         for piece in clipped(self.backend.lineage(agent), low, high):
             owner = agent._replace(pk=piece.owner)
@@ -386,7 +411,9 @@ class Log:
                 if not 0 <= at <= LAST_POSITION:
                     check_position(agent, at, self.backend.head(agent))
                 return at
-        raise Invalid(f"{at!r} is not a position", remedy="pass a whole number, a label or an aware datetime")
+        raise Invalid(
+            f"{at!r} is not a position", remedy="pass a whole number, a label or an aware datetime"
+        )
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         """The events in some pieces of a lineage, all of them."""
@@ -395,7 +422,9 @@ class Log:
     def _complete(self, agent: AgentRecord, pieces: Sequence[Piece], found: T) -> T:
         """What was read in some pieces, if nothing is missing."""
         if len(found) != sum(piece.high - piece.low + 1 for piece in pieces):
-            self.backend.head(agent)  # raises if the agent was deleted since the pieces were looked up
+            self.backend.head(
+                agent
+            )  # raises if the agent was deleted since the pieces were looked up
             raise Corrupt(
                 f"events are missing from the log of agent {agent.name!r} ({agent.id})",
                 remedy=Remedy("{} shows which", "verify"),
@@ -405,7 +434,9 @@ class Log:
 
 def _can_be_written_at_once(drafts: Sequence[Draft]) -> bool:
     """Whether nothing has to be read before these events are written."""
-    for draft in drafts:  # not all(…): most appends are of one event, for which a generator costs more
+    for (
+        draft
+    ) in drafts:  # not all(…): most appends are of one event, for which a generator costs more
         if draft.key is not None or draft.kind in MOVES:
             return False
     return bool(drafts)

@@ -7,16 +7,22 @@ from backstory.log.events import Event
 from backstory.storage.protocols import AgentRecord, Reader
 
 
-def find_mark(rows: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None) -> Event:
+def find_mark(
+    rows: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None
+) -> Event:
     """The mark at a position, the newest with a label, or just the newest on the stack."""
     for mark in reversed(stack):
         if _is_meant(mark, which):
             return mark
     what = "no mark" if which is None else f"no mark {which!r}"
-    raise MarkNotFound(f"agent {agent.name!r} has {what}", remedy=_remedy(rows, agent, stack, which))
+    raise MarkNotFound(
+        f"agent {agent.name!r} has {what}", remedy=_remedy(rows, agent, stack, which)
+    )
 
 
-def _remedy(rows: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None) -> Remedy:
+def _remedy(
+    rows: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None
+) -> Remedy:
     if which is not None:
         everywhere = rows.marks(agent, rows.lineage(agent))
         dead = [mark.seq for mark in everywhere if _is_meant(mark, which)]
@@ -33,4 +39,6 @@ def _is_meant(mark: Event, which: int | str | None) -> bool:
 
 
 def _listed(marks: Sequence[Event]) -> str:
-    return ", ".join(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq) for mark in marks)
+    return ", ".join(
+        f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq) for mark in marks
+    )

@@ -60,7 +60,9 @@ def check_expected(expected: object) -> None:
     """Refuse a value that cannot be a head."""
     if expected is None or (type(expected) is int and 0 <= expected <= LAST_POSITION):
         return
-    raise Invalid(f"expected={expected!r} is not a position", remedy="pass the agent's head as you know it")
+    raise Invalid(
+        f"expected={expected!r} is not a position", remedy="pass the agent's head as you know it"
+    )
 
 
 def check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:

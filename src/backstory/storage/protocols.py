@@ -70,7 +70,9 @@ class Wanted(NamedTuple):
     key: str | None = None
     key_prefix: str | None = None
     title: str | None = None  # in its details
-    telling: str | None = None  # whose details may contain this lower-case ASCII word; some results may not
+    telling: str | None = (
+        None  # whose details may contain this lower-case ASCII word; some results may not
+    )
     roots: bool = False  # one for each session that has agents, even if its root was deleted
     deleted: bool = False  # include deleted agents whose rows are still needed
     since_us: int | None = None  # last written to at or after
@@ -78,12 +80,16 @@ class Wanted(NamedTuple):
     latest_first: bool = False  # otherwise oldest first
     after: AgentRecord | None = None  # the last agent of the page before
     limit: int | None = None
-    partial: bool = False  # if servers do not answer: what the others have, and a PartMissing warning
+    partial: bool = (
+        False  # if servers do not answer: what the others have, and a PartMissing warning
+    )
 
 
 ALL = Wanted()
 
-BasedDrafts = Sequence[tuple[Draft, int | None]]  # checked events, each with the base that was decided for it
+BasedDrafts = Sequence[
+    tuple[Draft, int | None]
+]  # checked events, each with the base that was decided for it
 
 
 Packed = Sequence[tuple[Any, ...]]  # rows as a backend writes them, each with its position first
@@ -171,17 +177,23 @@ class Reader(Protocol):
     def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
         """The newest note of a name in these pieces of an agent's lineage."""
 
-    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+    def keyed(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> list[Event]:
         """The events with one of these keys in these pieces of an agent's lineage, in any order."""
 
-    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+    def places(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> dict[str, int]:
         """The positions of the events with these keys in these pieces, without reading the events."""
 
 
 class Appender(Reader, Protocol):
     """Reads, and appends after what was read."""
 
-    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
+    def append(
+        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
+    ) -> list[Event]:
         """Write events after the head, durably, all or none. Raises Conflict if that is not `expected`."""
 
 
@@ -213,7 +225,9 @@ class Rows(Appender, Agents, Protocol):
     def rename(self, agent: AgentRecord, name: str) -> None:
         """Give an agent another name. Raises NameTaken."""
 
-    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+    def describe(
+        self, agent: AgentRecord, change: Callable[[str | None], str | None]
+    ) -> str | None:
         """Replace an agent's details with what `change` returns, in one transaction."""
 
     def exclusive(self, *agents: AgentRecord) -> AbstractContextManager[Appender]:
@@ -223,18 +237,24 @@ class Rows(Appender, Agents, Protocol):
     def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
         """The events in these pieces as columns, in order."""
 
-    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+    def read_said(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[Event]:
         """The events in these pieces without the notes, except for those of some names. Nothing, or
         AgentNotFound, if the agent is not there any more."""
 
-    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+    def texts(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[TextAndData]:
         """Of the messages in these pieces, and of the notes of some names, only the content and the data.
         Nothing, or AgentNotFound, if the agent is not there any more."""
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         """The events in these pieces of an agent's lineage without their texts, in order."""
 
-    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+    def data_of(
+        self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]
+    ) -> list[DataRow]:
         """The data of the events of some kinds in these pieces, in order; what they say is not read."""
 
     def watch(self) -> Watch:
@@ -271,7 +291,9 @@ class Intake(Reader, StoredRows, Protocol):
     def add_packed(self, agent: AgentRecord, rows: Packed) -> None:
         """The same for rows that the backend has packed."""
 
-    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+    def describe(
+        self, agent: AgentRecord, change: Callable[[str | None], str | None]
+    ) -> str | None:
         """Replace what is kept beside an agent with what `change` returns."""
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
@@ -316,7 +338,13 @@ class Index(Protocol):
         taken away meanwhile is left out. `last`: no more follow at once."""
 
     def find(
-        self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
+        self,
+        query: Query,
+        *,
+        kinds: Sequence[str],
+        pieces: Sequence[Piece] | None,
+        session: str,
+        limit: int,
     ) -> list[Found]:
         """The best matches among what is indexed: of some kinds (none: of all), and within pieces
         of a session's agents (None: everywhere). A few too many are allowed, too few are not."""
@@ -375,7 +403,8 @@ def broken_lineage(agent: AgentRecord, at: int) -> Corrupt:
 def lost(agent: AgentRecord) -> AgentNotFound:
     """The error for an agent whose row has gone from the database."""
     return AgentNotFound(
-        f"agent {agent.name!r} ({agent.id}) was deleted", remedy=Remedy("{} lists those that exist", "agents")
+        f"agent {agent.name!r} ({agent.id}) was deleted",
+        remedy=Remedy("{} lists those that exist", "agents"),
     )
 
 

@@ -42,7 +42,9 @@ class Targets:
         """Any earlier position."""
         position = self._log.position(self._agent, to)
         if position is None:
-            raise Invalid("jump needs a target", remedy="pass a position, a mark's label or a datetime")
+            raise Invalid(
+                "jump needs a target", remedy="pass a position, a mark's label or a datetime"
+            )
 
         def target(_rows: Reader, walk: Walk) -> int:
             check_position(self._agent, position, walk.head)
@@ -93,7 +95,9 @@ class Targets:
             raise Invalid(f"{move!r:.60} is not a move", remedy=f"use one of {', '.join(targets)}")
         walk = self._log.walk(self._agent)
         target = targets[move]()(self._log.backend, walk)
-        now, then = (self._log.context(self._agent, position).messages for position in (walk.head, target))
+        now, then = (
+            self._log.context(self._agent, position).messages for position in (walk.head, target)
+        )
         before, after = ({event.seq for event in events} for events in (now, then))
         return Preview(
             target,

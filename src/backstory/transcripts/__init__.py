@@ -65,7 +65,9 @@ __all__ = [
 ]
 
 
-def read(*paths: str | Path, format: str | None = None, report: Report | None = None) -> Iterator[Session]:
+def read(
+    *paths: str | Path, format: str | None = None, report: Report | None = None
+) -> Iterator[Session]:
     """The sessions in some files, folders, databases and zips, one after another.
 
     `format` is the tool that they are from; by default it is recognised by content. What could not be read or

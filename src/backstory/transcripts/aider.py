@@ -50,10 +50,14 @@ def _author(line: str, before: str | None) -> str:
 
 def _entry(author: str | None, run: list[str], id: str, time: int | None) -> Entry | None:
     if author == USER:
-        text = "\n".join(line.removeprefix(USER).removeprefix(" ").rstrip() for line in run).strip("\n")
+        text = "\n".join(line.removeprefix(USER).removeprefix(" ").rstrip() for line in run).strip(
+            "\n"
+        )
         return Entry(id, "user", text, None, time)
     if author == TOOL:
-        text = "\n".join(line.removeprefix(TOOL).removeprefix(" ").rstrip() for line in run).strip("\n")
+        text = "\n".join(line.removeprefix(TOOL).removeprefix(" ").rstrip() for line in run).strip(
+            "\n"
+        )
         return Entry(id, "user", text, {"meta": "tool"}, time) if text.strip() else None
     text = "\n".join(run).strip("\n")
     return Entry(id, "assistant", text, None, time) if text.strip() else None
@@ -86,7 +90,9 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
 
 def _tell_of_preamble(lines: list[str], source: Source, report: Report) -> None:
     if any(line.strip() for line in lines):
-        report.notes.append(Fault(source.path, 1, f"{len(lines)} lines before the first headline: left out"))
+        report.notes.append(
+            Fault(source.path, 1, f"{len(lines)} lines before the first headline: left out")
+        )
 
 
 def _chats(source: Source) -> Iterator[tuple[str | None, list[str]]]:

@@ -129,8 +129,14 @@ def _responses(blocks: Sequence[Block]) -> list[Data]:
             items.append({"role": "assistant", "content": block.text})
         elif block.kind == "call":
             call = as_text(block.id).split("|", 1)[0]
-            given = block.arguments if isinstance(block.arguments, str) else as_text(_object(block.arguments))
-            items.append({"type": "function_call", "call_id": call, "name": block.name, "arguments": given})
+            given = (
+                block.arguments
+                if isinstance(block.arguments, str)
+                else as_text(_object(block.arguments))
+            )
+            items.append(
+                {"type": "function_call", "call_id": call, "name": block.name, "arguments": given}
+            )
         else:
             items.append(_reasoning(block))
     return items
@@ -152,11 +158,15 @@ def _reasoning(block: Block) -> Data:
 def _gemini(blocks: Sequence[Block]) -> list[Data]:
     parts: list[Data] = []
     for block in blocks:
-        seal = {"thoughtSignature": block.seal} if isinstance(block.seal, str) and block.seal else {}
+        seal = (
+            {"thoughtSignature": block.seal} if isinstance(block.seal, str) and block.seal else {}
+        )
         if block.kind == "text":
             parts.append({"text": block.text, **seal})
         elif block.kind == "call":
-            parts.append({"functionCall": {"name": block.name, "args": _object(block.arguments)}, **seal})
+            parts.append(
+                {"functionCall": {"name": block.name, "args": _object(block.arguments)}, **seal}
+            )
         else:
             parts.append({"text": block.text, "thought": True, **seal})
     return parts

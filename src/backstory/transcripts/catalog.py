@@ -18,7 +18,9 @@ from backstory.transcripts.formats import FORMATS
 from backstory.transcripts.transcript import Fault, Report
 
 TOOL = "file"  # under which the cursors of files are kept
-VERSION = 1  # of what is remembered; raised when the parsers change, so that everything is read again
+VERSION = (
+    1  # of what is remembered; raised when the parsers change, so that everything is read again
+)
 
 Cursor = dict[str, Any]
 
@@ -35,7 +37,9 @@ class Candidate:
     changed: bool
     quiet: bool  # it was not written to recently
     source: FileSource | None = field(default=None, repr=False)
-    mark: Cursor | None = None  # where to continue reading: it has grown, and is unchanged up to there
+    mark: Cursor | None = (
+        None  # where to continue reading: it has grown, and is unchanged up to there
+    )
 
     @property
     def key(self) -> str:
@@ -100,7 +104,9 @@ def catalog(
             state = _state(path, report)
             if state is None or (since is not None and state["time"] / 1e9 < since):
                 continue
-            candidate = _candidate(path, shown, state, report, remembered, format, named=path == given)
+            candidate = _candidate(
+                path, shown, state, report, remembered, format, named=path == given
+            )
             candidate.quiet = now - state["time"] / 1e9 >= settle
             found.setdefault(candidate.key, candidate)
     return list(found.values())
@@ -127,17 +133,23 @@ def _candidate(
     mark = (before or {}).get("mark")
     if before is not None and source is not None and _goes_on(fitting, source, before, mark):
         ties = frozenset(before.get("ties") or ())
-        return Candidate(path, shown, state, fitting, ties, True, quiet=True, source=source, mark=mark)
+        return Candidate(
+            path, shown, state, fitting, ties, True, quiet=True, source=source, mark=mark
+        )
     if fitting is not None and source is not None:
         try:
             ties = frozenset(fitting.ties(source))
         except (OSError, Unreadable) as error:
             report.unread.append(Fault(shown, None, str(error)))
             fitting = None
-    return Candidate(path, shown, state, fitting, ties, changed=source is not None, quiet=True, source=source)
+    return Candidate(
+        path, shown, state, fitting, ties, changed=source is not None, quiet=True, source=source
+    )
 
 
-def _goes_on(format: Format | None, source: FileSource, before: Cursor, mark: Cursor | None) -> bool:
+def _goes_on(
+    format: Format | None, source: FileSource, before: Cursor, mark: Cursor | None
+) -> bool:
     """Whether a file is unchanged up to where it was read."""
     if mark is None or format is None or format.name != before.get("format"):
         return False
@@ -151,8 +163,18 @@ def _mark(source: FileSource, checkpoint: Checkpoint) -> Cursor | None:
     digest = None if offset is None or offset >= end else source.digest(offset, end)
     if digest is None:
         return None
-    known = {"offset": offset, "before": checkpoint.lines, "end": end, "lines": lines, "digest": digest}
-    return known | {"session": checkpoint.session, "thread": checkpoint.thread, "state": checkpoint.state}
+    known = {
+        "offset": offset,
+        "before": checkpoint.lines,
+        "end": end,
+        "lines": lines,
+        "digest": digest,
+    }
+    return known | {
+        "session": checkpoint.session,
+        "thread": checkpoint.thread,
+        "state": checkpoint.state,
+    }
 
 
 def _state(path: Path, report: Report) -> Cursor | None:
@@ -164,7 +186,9 @@ def _state(path: Path, report: Report) -> Cursor | None:
             stats = [one.stat() for one in beside]
         else:
             stats = [
-                os.stat(os.path.join(place, name)) for place, _, names in os.walk(path) for name in names
+                os.stat(os.path.join(place, name))
+                for place, _, names in os.walk(path)
+                for name in names
             ]
     except OSError as error:
         report.unread.append(Fault(path.as_posix(), None, error.strerror or str(error)))

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from backstory.transcripts.transcript import Entry, Move, Report, Step, Unit
 
 
-def reported(report: Report, read: Callable[[Report], Iterator[Step]]) -> Callable[[], Iterator[Step]]:
+def reported(
+    report: Report, read: Callable[[Report], Iterator[Step]]
+) -> Callable[[], Iterator[Step]]:
     """The `steps` of a thread, which read the source each time, but report problems only once."""
     told = False
 

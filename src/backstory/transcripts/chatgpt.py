@@ -35,7 +35,9 @@ class Tree:
     def __init__(self, conversation: Data) -> None:
         mapping = conversation.get("mapping")
         given = mapping if isinstance(mapping, dict) else {}
-        self.nodes: dict[str, Data] = {id: node for id, node in given.items() if isinstance(node, dict)}
+        self.nodes: dict[str, Data] = {
+            id: node for id, node in given.items() if isinstance(node, dict)
+        }
         self.told = {id: list(self._entries(id, node)) for id, node in self.nodes.items()}
         # The order of the mapping is none: the nodes' times are.
         times = {id: entries[0].time or 0 for id, entries in self.told.items() if entries}
@@ -96,7 +98,9 @@ class Tree:
             case "system" if text.strip():
                 yield Entry(id, "system", text, None, time)
 
-    def _answer(self, id: str, message: Data, content: Data, text: str, time: int | None) -> Iterator[Entry]:
+    def _answer(
+        self, id: str, message: Data, content: Data, text: str, time: int | None
+    ) -> Iterator[Entry]:
         metadata = message.get("metadata")
         model = metadata.get("model_slug") if isinstance(metadata, dict) else None
         data: Data = {"model": model} if isinstance(model, str) and model else {}
@@ -139,7 +143,9 @@ def words(content: Data) -> str:
             return str(content[key])
     thoughts = content.get("thoughts")
     if isinstance(thoughts, list):
-        return "\n".join(text_in(t) or as_text(t.get("summary")) for t in thoughts if isinstance(t, dict))
+        return "\n".join(
+            text_in(t) or as_text(t.get("summary")) for t in thoughts if isinstance(t, dict)
+        )
     return ""
 
 
@@ -157,16 +163,23 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     for source in sources:
         report = Report()
         for number, conversation in enumerate(source.items(FILE, report)):
-            if not isinstance(conversation, dict) or not isinstance(conversation.get("mapping"), dict):
+            if not isinstance(conversation, dict) or not isinstance(
+                conversation.get("mapping"), dict
+            ):
                 report.unknown[f"a conversation without a mapping ({NAME})"] += 1
                 continue
             tree = Tree(conversation)
             id = conversation.get("conversation_id") or conversation.get("id")
             name = named(id, f"{source.stem}#{number}")
-            found = {"title": conversation.get("title"), "model": conversation.get("default_model_slug")}
+            found = {
+                "title": conversation.get("title"),
+                "model": conversation.get("default_model_slug"),
+            }
             about = {key: value for key, value in found.items() if isinstance(value, str) and value}
             if tree.forest.nodes:
-                yield Session(NAME, name, [Thread(name, None, tree.steps, None, about)], source.path, report)
+                yield Session(
+                    NAME, name, [Thread(name, None, tree.steps, None, about)], source.path, report
+                )
                 report = Report()
 
 

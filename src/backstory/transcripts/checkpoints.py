@@ -50,7 +50,11 @@ class Tail:
 
 
 def last_checkpoint(
-    least: Callable[[int], int], most: Sequence[int], is_fitting: Callable[[int], bool], *, is_tail: bool
+    least: Callable[[int], int],
+    most: Sequence[int],
+    is_fitting: Callable[[int], bool],
+    *,
+    is_tail: bool,
 ) -> int | None:
     """The last record at which reading can continue, at least `ROWS` before the end; None if there is none.
 
@@ -64,7 +68,12 @@ def last_checkpoint(
     reach = most if isinstance(most, range) else list(accumulate(most, max))
     lowest = count
     for number in range(count - 1, max(count - FAR, 0), -1):
-        if number <= count - ROWS and lowest >= number and reach[number - 1] < number and is_fitting(number):
+        if (
+            number <= count - ROWS
+            and lowest >= number
+            and reach[number - 1] < number
+            and is_fitting(number)
+        ):
             return number
         lowest = min(lowest, least(number))
     return 0 if is_tail else None

@@ -51,7 +51,10 @@ class Tree:
         self.leaf = leaf if isinstance(leaf, str) and leaf in self.messages else self.forest.leaf()
 
     def _in_time(self) -> list[str]:
-        times = {id: microseconds(message.get("created_at")) or 0 for id, message in self.messages.items()}
+        times = {
+            id: microseconds(message.get("created_at")) or 0
+            for id, message in self.messages.items()
+        }
         return sorted(times, key=times.__getitem__)
 
     def _parent(self, id: str, before: str | None) -> str | None:
@@ -145,7 +148,11 @@ def _result(block: Data, id: str, time: int | None, calls: Calls) -> Entry:
     data = data | {"id": bound or data["id"]}
     content = block.get("content")
     return Entry(
-        id, "tool_result", text or text_in(content) or (as_text(content) if content else ""), data, time
+        id,
+        "tool_result",
+        text or text_in(content) or (as_text(content) if content else ""),
+        data,
+        time,
     )
 
 
@@ -154,7 +161,9 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     for source in sources:
         report = Report()
         for number, conversation in enumerate(source.items(FILE, report)):
-            if not isinstance(conversation, dict) or not isinstance(conversation.get("chat_messages"), list):
+            if not isinstance(conversation, dict) or not isinstance(
+                conversation.get("chat_messages"), list
+            ):
                 report.unknown[f"a conversation without messages ({NAME})"] += 1
                 continue
             tree = Tree(conversation)
@@ -162,7 +171,9 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
             title = conversation.get("name")
             about = {"title": title} if isinstance(title, str) and title else {}
             if tree.messages:
-                yield Session(NAME, id, [Thread(id, None, tree.steps, None, about)], source.path, report)
+                yield Session(
+                    NAME, id, [Thread(id, None, tree.steps, None, about)], source.path, report
+                )
                 report = Report()
 
 

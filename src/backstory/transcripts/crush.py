@@ -23,7 +23,16 @@ from backstory.transcripts.words import Words
 
 NAME = "crush"
 KNOWN = Words(
-    {"text", "reasoning", "image_url", "binary", "tool_call", "tool_result", "finish", "shell_command"}
+    {
+        "text",
+        "reasoning",
+        "image_url",
+        "binary",
+        "tool_call",
+        "tool_result",
+        "finish",
+        "shell_command",
+    }
 )
 
 
@@ -58,7 +67,9 @@ def _steps(source: Source, session: str, report: Report) -> Iterator[Step]:
     """The messages in a row. A last answer without its end is still being written."""
     last = "select rowid, id, role, parts from messages where session_id = ?"
     last = f"{last} order by created_at desc, rowid desc"
-    row, id, role, text = next(iter(source.rows(f"{last} limit 1", (session,))), (0, None, None, None))
+    row, id, role, text = next(
+        iter(source.rows(f"{last} limit 1", (session,))), (0, None, None, None)
+    )
     id = named(id, f"{session}:{row}")
     ended = role != "assistant" or _has_end(_parts(text, source, Report()) or [])
     for step in chained(_units(source, session, report)):
@@ -83,7 +94,9 @@ def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, 
         id, parts = named(given, f"{session}:{row}"), _parts(text, source, report)
         if parts is None:
             continue
-        report.unknown.update(f"part {type_[:40]} ({NAME})" for type_, _ in parts if type_ not in KNOWN)
+        report.unknown.update(
+            f"part {type_[:40]} ({NAME})" for type_, _ in parts if type_ not in KNOWN
+        )
         time = microseconds(created)
         # One that was never finished, and has no later one, began no context.
         if id == chosen or (short and _failure(parts) is None and (is_ahead or _has_end(parts))):
@@ -126,7 +139,9 @@ def _prompt(id: str, role: str, parts: list[tuple[str, Data]], time: int | None)
         if type_ == "text":
             blocks.append({"type": "text", "text": as_text(data.get("text"))})
         elif type_ == "image_url":
-            blocks.append({"type": "image", "source": {"type": "url", "url": as_text(data.get("url"))}})
+            blocks.append(
+                {"type": "image", "source": {"type": "url", "url": as_text(data.get("url"))}}
+            )
         elif type_ == "binary":
             block = media_block(data.get("MIMEType"), data.get("Data"))
             blocks += [] if block is None else [block]
@@ -189,7 +204,9 @@ def _answer(
             )
     name = model if isinstance(model, str) and model else None
     failure = _failure(parts)
-    extra = ({} if name is None else {"model": name}) | ({} if failure is None else {"failure": failure})
+    extra = ({} if name is None else {"model": name}) | (
+        {} if failure is None else {"failure": failure}
+    )
     for part in parts_of(family_of(maker, name), blocks, name, id):
         data = (part.data or {}) | extra | {"answer": id}
         yield Entry(f"{id}:{part.block}", part.kind, part.content, data, time)
@@ -199,7 +216,9 @@ def _answer(
 def _result(data: Data, id: str, time: int | None) -> Entry:
     about = result_data(data.get("tool_call_id"), id, error=data.get("is_error") is True)
     media = media_block(data.get("mime_type"), data.get("data"))
-    return Entry(id, "tool_result", *result_with(as_text(data.get("content")), about, [media]), time)
+    return Entry(
+        id, "tool_result", *result_with(as_text(data.get("content")), about, [media]), time
+    )
 
 
 FORMAT = Format(

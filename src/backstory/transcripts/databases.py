@@ -84,9 +84,12 @@ def _replaced(connection: Any, query: str, arguments: tuple[Any, ...]) -> Iterat
     width = len(connection.execute(query, arguments).get_description())
     names = [f"c{number}" for number in range(width)]
     values = ", ".join(
-        f"typeof({name}), iif(typeof({name}) = 'text', cast({name} as blob), {name})" for name in names
+        f"typeof({name}), iif(typeof({name}) = 'text', cast({name} as blob), {name})"
+        for name in names
     )
     found = f"with found({', '.join(names)}) as ({query}) select {values} from found"
     for row in connection.execute(found, arguments):
         pairs = zip(row[::2], row[1::2], strict=True)
-        yield tuple(value.decode("utf-8", "replace") if type_ == "text" else value for type_, value in pairs)
+        yield tuple(
+            value.decode("utf-8", "replace") if type_ == "text" else value for type_, value in pairs
+        )

@@ -45,7 +45,9 @@ def held(text: str) -> str:
 
 def decoded(text: Any, path: str, report: Report) -> Any:
     """The JSON value in a column of a database; if there is none, None and a line in the report."""
-    found = decode(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text or b""))
+    found = decode(
+        text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text or b"")
+    )
     report.mended.update(found.mended)
     if found.fault is not None or not found.values:
         report.damaged.append(Fault(path, None, found.fault or "empty"))

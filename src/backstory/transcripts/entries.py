@@ -166,7 +166,9 @@ _RESPONSES: dict[str, Callable[[Any], Data]] = {
 }
 
 
-def loaded_answer(form: Any, format: str, model: str | None) -> list[tuple[str, str | None, Data | None]]:
+def loaded_answer(
+    form: Any, format: str, model: str | None
+) -> list[tuple[str, str | None, Data | None]]:
     """The events of an answer in its provider's own form, as the wire loads it. Raises Invalid."""
     return load_answer(_RESPONSES[format](form), format, model=model)
 
@@ -201,13 +203,19 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
         type_, size = block.get("type"), len(block)
         if type_ == "tool_use" and size == 4:
             id, name, given = block.get("id"), block.get("name"), block.get("input")
-            if not (is_plain(id) and is_plain(name) and type(given) is dict and _fits(given, SHALLOW)):
+            if not (
+                is_plain(id) and is_plain(name) and type(given) is dict and _fits(given, SHALLOW)
+            ):
                 return None
-            found.append(_part(("tool_call", None, {"id": id, "name": name, "arguments": given}, number)))
+            found.append(
+                _part(("tool_call", None, {"id": id, "name": name, "arguments": given}, number))
+            )
         elif found:
             return None
         elif type_ == "thinking" and size == 3:
-            if not (isinstance(block.get("thinking"), str) and isinstance(block.get("signature"), str)):
+            if not (
+                isinstance(block.get("thinking"), str) and isinstance(block.get("signature"), str)
+            ):
                 return None
             thought = True
         elif type_ == "text" and size == 2 and said is None:
@@ -220,9 +228,15 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
     if said is not None or not found:
         found.insert(0, said or Part("assistant", "", None, 0))
     if thought:
-        tag = {"provider": "anthropic"} if model is None else {"provider": "anthropic", "model": model}
+        tag = (
+            {"provider": "anthropic"}
+            if model is None
+            else {"provider": "anthropic", "model": model}
+        )
         kind, content, data, number = found[0]
-        found[0] = _part((kind, content, {**(data or {}), "native": {**tag, "wire": list(blocks)}}, number))
+        found[0] = _part(
+            (kind, content, {**(data or {}), "native": {**tag, "wire": list(blocks)}}, number)
+        )
     return found if blocks else None
 
 
@@ -249,7 +263,9 @@ def _tidy(block: Any) -> Any:
     return block
 
 
-def _placed(loaded: Iterable[tuple[str, str | None, Data | None]], blocks: Sequence[Any]) -> list[Part]:
+def _placed(
+    loaded: Iterable[tuple[str, str | None, Data | None]], blocks: Sequence[Any]
+) -> list[Part]:
     """Loaded events with the numbers of their blocks."""
     calls = iter([n for n, block in enumerate(blocks) if block.get("type") == "tool_use"])
     texts = [n for n, block in enumerate(blocks) if block.get("type") == "text"]
@@ -262,7 +278,9 @@ def _placed(loaded: Iterable[tuple[str, str | None, Data | None]], blocks: Seque
 def _worded_answer(blocks: Sequence[Any], id: str) -> list[Part]:
     """The text and calls of an answer that the wire does not accept."""
     calls = [
-        Part("tool_call", None, call_data(b.get("id"), b.get("name"), b.get("input"), f"{id}:{n}"), n)
+        Part(
+            "tool_call", None, call_data(b.get("id"), b.get("name"), b.get("input"), f"{id}:{n}"), n
+        )
         for n, b in enumerate(blocks)
         if isinstance(b, dict) and b.get("type") == "tool_use"
     ]
@@ -292,7 +310,9 @@ def anthropic_message(content: Any, model: str | None = None) -> tuple[str, Data
 def media_block(mime: Any, data: Any) -> Data | None:
     """An image or PDF in Base64 as a block; None: something else."""
     name = as_text(mime)
-    type_ = "image" if name.startswith("image/") else "document" if name == "application/pdf" else None
+    type_ = (
+        "image" if name.startswith("image/") else "document" if name == "application/pdf" else None
+    )
     if type_ is None or not isinstance(data, str) or not data:
         return None
     return {"type": type_, "source": {"type": "base64", "media_type": name, "data": data}}
@@ -305,7 +325,12 @@ def result_with(text: str, data: Data, media: Iterable[Data | None]) -> tuple[st
         return text, data
     said = [{"type": "text", "text": text}] if text else []
     error = {"is_error": True} if data.get("error") else {}
-    result = {"type": "tool_result", "tool_use_id": data["id"], "content": [*said, *blocks], **error}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": data["id"],
+        "content": [*said, *blocks],
+        **error,
+    }
     return anthropic_result(result, data["id"])
 
 
@@ -319,7 +344,9 @@ def anthropic_result(block: Mapping[str, Any], otherwise: str) -> tuple[str, Dat
     if all(_type(one) == "text" for one in blocks):
         return "\n".join(text_in(one) for one in blocks), data
     try:
-        loaded = load({"messages": [{"role": "user", "content": [_tidy(dict(block))]}]}, "anthropic")
+        loaded = load(
+            {"messages": [{"role": "user", "content": [_tidy(dict(block))]}]}, "anthropic"
+        )
         return loaded[0][1] or "", loaded[0][2] or data
     except (Invalid, IndexError):
         return text_in(blocks), data
@@ -342,7 +369,9 @@ def named_counts(names: Iterable[str], counts: Iterable[Any]) -> Data:
 _NUMBERS = (int, float)
 
 
-def answer_entries(parts: Iterable[Part], id: str, times: Sequence[int | None], extra: Data) -> list[Entry]:
+def answer_entries(
+    parts: Iterable[Part], id: str, times: Sequence[int | None], extra: Data
+) -> list[Entry]:
     """The entries of an answer. `times`: when each block came; `extra` (model, usage) is on the first event.
 
     The text of an answer has the time at which the answer began; each call has its own time.

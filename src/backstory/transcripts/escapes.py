@@ -25,7 +25,9 @@ def _held_thread(thread: Thread, report: Report) -> Thread:
         other = None if origin.thread is None else held(origin.thread)
         origin = origin._replace(session=held(origin.session), thread=other)
     own = None if id is None else held(id)
-    return replace(thread, session=held(thread.session), id=own, origin=origin, steps=steps, alone=alone)
+    return replace(
+        thread, session=held(thread.session), id=own, origin=origin, steps=steps, alone=alone
+    )
 
 
 def _held_steps(told: Callable[[], Iterator[Step]], report: Report) -> Iterator[Step]:
@@ -34,7 +36,9 @@ def _held_steps(told: Callable[[], Iterator[Step]], report: Report) -> Iterator[
         if isinstance(step, Unit):
             if _has_nul(step.entries):
                 report.mended[ESCAPED] += 1
-                entries = (e._replace(content=held(e.content)) if e.content else e for e in step.entries)
+                entries = (
+                    e._replace(content=held(e.content)) if e.content else e for e in step.entries
+                )
                 step = step._replace(entries=tuple(entries))
             own = [entry.id for entry in step.entries]
             if not ids.isdisjoint(own) or (len(own) > 1 and len(set(own)) < len(own)):

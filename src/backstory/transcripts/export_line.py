@@ -63,7 +63,9 @@ class Line:
         key = message.event.key or ""
         id = key
         if more or not _is_uuid(key):
-            id = str(uuid5(OUR_SESSIONS, " ".join(map(str, (self.agent.id, message.event.seq, *more)))))
+            id = str(
+                uuid5(OUR_SESSIONS, " ".join(map(str, (self.agent.id, message.event.seq, *more))))
+            )
         while id in self._ids:
             id = str(uuid5(OUR_SESSIONS, id))
         self._ids.add(id)

@@ -65,10 +65,14 @@ def tree(line: Line, mark: dict[str, Any]) -> list[Told]:
                 parents.append((step.key, parent))
             parent = numbers[step.key]
     mark["order"] = _runs([seq for key, _ in parents for seq in steps[key].events])
-    return [Told(number, parent, steps[key].message) for number, (key, parent) in enumerate(parents)]
+    return [
+        Told(number, parent, steps[key].message) for number, (key, parent) in enumerate(parents)
+    ]
 
 
-def _fits(step: _Step, steps: dict[Key, _Step], fixed: frozenset[Key], owners: dict[str, Key]) -> bool:
+def _fits(
+    step: _Step, steps: dict[Key, _Step], fixed: frozenset[Key], owners: dict[str, Key]
+) -> bool:
     """Take in a message of an abandoned branch; return whether it can be told beside the others."""
     other = steps.get(step.key)
     if other is not None and step.is_in(other):

@@ -26,7 +26,9 @@ class Export(NamedTuple):
 
     text: str
     place: Path | None = None  # relative to the tool's folder; None if no tool looks for it
-    named_in: tuple[Path, str] | None = None  # another file there, and the line that lists this one in it
+    named_in: tuple[Path, str] | None = (
+        None  # another file there, and the line that lists this one in it
+    )
 
 
 class SessionAgents(Protocol):

@@ -154,7 +154,9 @@ class FileSource:
                     yield number, part, value, place
                 if found.fault is not None:
                     is_last = not line.endswith(b"\n")
-                    (report.torn if is_last else report.damaged).append(Fault(self.path, number, found.fault))
+                    (report.torn if is_last else report.damaged).append(
+                        Fault(self.path, number, found.fault)
+                    )
                 offset += length
             self._reached = offset, number
             if length:
@@ -162,7 +164,9 @@ class FileSource:
                 if file.read(1) != b"\n":
                     self._reached = offset - length, number - 1
 
-    def _shorten(self, file: IO[bytes], start: bytes, number: int, report: Report) -> tuple[bytes, int]:
+    def _shorten(
+        self, file: IO[bytes], start: bytes, number: int, report: Report
+    ) -> tuple[bytes, int]:
         """A line that is too long for memory, with its longest texts shortened."""
         read = [len(start)]
 
@@ -283,7 +287,9 @@ class FileSource:
         path = self._path.with_name(name)
         if not path.is_file():
             return None
-        beside = FileSource(path, f"{self.path.rsplit('/', 1)[0]}/{name}" if "/" in self.path else name)
+        beside = FileSource(
+            path, f"{self.path.rsplit('/', 1)[0]}/{name}" if "/" in self.path else name
+        )
         try:
             return beside.document(report)
         except (OSError, Unreadable) as error:
@@ -381,6 +387,8 @@ def _unpacked(stream: IO[bytes], packed: int) -> Path:
         except Exception as error:  # each library has its own errors
             path.unlink()
             raise (
-                error if isinstance(error, Unreadable) else Unreadable(f"cannot be unpacked: {error}")
+                error
+                if isinstance(error, Unreadable)
+                else Unreadable(f"cannot be unpacked: {error}")
             ) from error
     return path

@@ -42,14 +42,22 @@ def recognised(
     if source is None:
         return None, None
     fitting = _fitting(source, FORMATS if format is None else (format,), report)
-    if fitting is None and format is not None and named and not path.is_dir() and _has_records(source):
+    if (
+        fitting is None
+        and format is not None
+        and named
+        and not path.is_dir()
+        and _has_records(source)
+    ):
         fitting = format
     if fitting is None and source.size() and not shown.endswith(BESIDE):
         report.notes.append(Fault(shown, None, "not a transcript that is known"))
     return fitting, source
 
 
-def known_places(environment: Callable[[str], str | None], home: Path) -> Iterator[tuple[Format, Path]]:
+def known_places(
+    environment: Callable[[str], str | None], home: Path
+) -> Iterator[tuple[Format, Path]]:
     """The folders and files where the tools on this machine keep their transcripts, as far as they exist."""
     for format in FORMATS:
         for place in format.places:
@@ -106,7 +114,9 @@ def files(root: Path, report: Report) -> Iterator[tuple[Path, str]]:
             yield Path(place), Path(place).as_posix()
             folders.clear()
             continue
-        folders[:] = sorted(name for name in folders if not _leads_away(Path(place, name), inside, report))
+        folders[:] = sorted(
+            name for name in folders if not _leads_away(Path(place, name), inside, report)
+        )
         for name in sorted(names):
             path = Path(place, name)
             if not _leads_away(path, inside, report) and _is_regular(path, report):

@@ -83,7 +83,9 @@ class Head(NamedTuple):
 
     records: Sequence[Any]  # the first JSON values, one a line or the whole
     text: str  # the first 64 KB
-    keys: frozenset[str]  # the keys of a JSON object that is longer than that, as far as they were seen
+    keys: frozenset[
+        str
+    ]  # the keys of a JSON object that is longer than that, as far as they were seen
     tables: Mapping[str, set[str]]  # a database's
     members: frozenset[str]  # a zip's, or a folder's
 

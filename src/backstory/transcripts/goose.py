@@ -45,7 +45,9 @@ def fits(head: Head) -> bool:
 
 
 # What is not part of the conversation: questions to the person, notices, the mark of an old compaction.
-UNSPOKEN = Words({"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"})
+UNSPOKEN = Words(
+    {"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"}
+)
 
 
 SPOKEN = Words(
@@ -66,7 +68,9 @@ class Message(NamedTuple):
     user: bool  # people see it
 
 
-def _units(messages: list[Message], provider: Any, model: str | None) -> Iterator[tuple[str, list[Entry]]]:
+def _units(
+    messages: list[Message], provider: Any, model: str | None
+) -> Iterator[tuple[str, list[Entry]]]:
     """The messages in a row. Behind what the agent no longer sees, the summary of a compaction begins a run
     of what people do not see; what the agent still sees of before was kept. What it does not see without a
     summary behind it, it never saw."""
@@ -88,7 +92,9 @@ def _said_again(messages: list[Message], summaries: set[int]) -> Iterator[tuple[
     summary: where that is, and the message that it repeats."""
     for number in summaries:
         asked = next((m for m in reversed(messages[:number]) if _is_prompt(m)), None)
-        after = next((n for n in range(number + 1, len(messages)) if messages[n].role == "user"), None)
+        after = next(
+            (n for n in range(number + 1, len(messages)) if messages[n].role == "user"), None
+        )
         if asked is None or asked.agent or after is None or not _is_prompt(messages[after]):
             continue
         before, said = messages[after - 1], messages[after]
@@ -100,7 +106,9 @@ def _said_again(messages: list[Message], summaries: set[int]) -> Iterator[tuple[
 
 def _is_prompt(message: Message) -> bool:
     types = {as_text(part.get("type")) for part in message.content}
-    return message.role == "user" and "text" in types and not types & {"toolRequest", "toolResponse"}
+    return (
+        message.role == "user" and "text" in types and not types & {"toolRequest", "toolResponse"}
+    )
 
 
 def _compactions(messages: list[Message]) -> set[int]:
@@ -136,7 +144,9 @@ def _summaries(messages: list[Message]) -> Iterator[int]:
         start += len(told)
 
 
-def _compaction(summary: Message, before: list[Message], provider: Any, model: str | None) -> list[Entry]:
+def _compaction(
+    summary: Message, before: list[Message], provider: Any, model: str | None
+) -> list[Entry]:
     text = text_in(summary.content)
     clear = Entry(f"{summary.id}:clear", "clear", None, None, summary.time)
     said = Entry(summary.id, "user", text, {"compaction": True}, summary.time)
@@ -152,7 +162,9 @@ def _compaction(summary: Message, before: list[Message], provider: Any, model: s
 def _unseen(message: Message) -> list[Entry]:
     """What only people see."""
     text = text_in([part for part in message.content if part.get("type") == "text"])
-    return [Entry(message.id, "note", "goose.message", {"text": text}, message.time)] if text else []
+    return (
+        [Entry(message.id, "note", "goose.message", {"text": text}, message.time)] if text else []
+    )
 
 
 def _entries(message: Message, provider: Any, model: str | None) -> Iterator[Entry]:
@@ -171,13 +183,21 @@ def _entries(message: Message, provider: Any, model: str | None) -> Iterator[Ent
         text, native = anthropic_message([_block(part) for part in rest])
         data = dict(native or {}) | ({"meta": "tool"} if message.agent and not message.user else {})
         yield Entry(
-            message.id, "system" if message.role == "system" else "user", text, data or None, message.time
+            message.id,
+            "system" if message.role == "system" else "user",
+            text,
+            data or None,
+            message.time,
         )
 
 
 def _block(part: Data) -> Data:
     if part.get("type") == "image":
-        source = {"type": "base64", "media_type": part.get("mimeType"), "data": as_text(part.get("data"))}
+        source = {
+            "type": "base64",
+            "media_type": part.get("mimeType"),
+            "data": as_text(part.get("data")),
+        }
         return {"type": "image", "source": source}
     return {"type": "text", "text": as_text(part.get("text"))}
 
@@ -204,7 +224,9 @@ def _answer_block(part: Data) -> Block | None:
             call = part.get("toolCall")
             value = call.get("value") if isinstance(call, dict) else None
             value = value if isinstance(value, dict) else {}
-            return Block("call", id=part.get("id"), name=value.get("name"), arguments=value.get("arguments"))
+            return Block(
+                "call", id=part.get("id"), name=value.get("name"), arguments=value.get("arguments")
+            )
     return None
 
 
@@ -216,7 +238,9 @@ def _result(part: Data, id: str, time: int | None) -> Entry:
     if isinstance(value, dict):
         failed = failed or value.get("isError") is True
         value = value.get("content")
-    pieces = value if isinstance(value, list) else [value if value is not None else result.get("error")]
+    pieces = (
+        value if isinstance(value, list) else [value if value is not None else result.get("error")]
+    )
     media, words = [], []
     for piece in [piece for piece in pieces if _is_for_model(piece)] or pieces:
         given = piece if isinstance(piece, dict) else {}
@@ -241,7 +265,9 @@ def _is_for_model(piece: Any) -> bool:
 
 
 def _message(id: str, role: Any, content: Any, created: Any, metadata: Any) -> Message:
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    parts = (
+        [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    )
     seen = metadata if isinstance(metadata, dict) else {}
     return Message(
         id,
@@ -268,20 +294,26 @@ def _from_database(source: Source, session: str, report: Report) -> list[Message
         # The id that goose itself gives to a message from before there were any.
         name = named(id, f"msg_{session}_{row}")
         found.append(
-            _message(name, role, parts, created, decoded(seen, source.path, report) if seen else None)
+            _message(
+                name, role, parts, created, decoded(seen, source.path, report) if seen else None
+            )
         )
     return found
 
 
 def _from_lines(source: Source, session: str, report: Report) -> list[Message]:
-    return _from_records(((line, value) for line, _, value, _ in source.lines(report)), session, report)
+    return _from_records(
+        ((line, value) for line, _, value, _ in source.lines(report)), session, report
+    )
 
 
 def _from_export(source: Source, session: str, report: Report) -> list[Message]:
     return _from_records(enumerate(_exported(source, report)["conversation"], 1), session, report)
 
 
-def _from_records(records: Iterable[tuple[int, Any]], session: str, report: Report) -> list[Message]:
+def _from_records(
+    records: Iterable[tuple[int, Any]], session: str, report: Report
+) -> list[Message]:
     found = []
     before: Data = {}
     for number, record in records:
@@ -291,7 +323,12 @@ def _from_records(records: Iterable[tuple[int, Any]], session: str, report: Repo
                 continue
             before = record
             name = named(record.get("id"), f"{session}:{number}")
-            given = (record.get("role"), record.get("content"), record.get("created"), record.get("metadata"))
+            given = (
+                record.get("role"),
+                record.get("content"),
+                record.get("created"),
+                record.get("metadata"),
+            )
             found.append(_message(name, *given))
     return found
 
@@ -300,7 +337,11 @@ def _exported(source: Source, report: Report) -> Data:
     """A session as `goose session export` writes it."""
     document = source.document(report)
     document = document if isinstance(document, dict) else {}
-    return document if isinstance(document.get("conversation"), list) else document | {"conversation": []}
+    return (
+        document
+        if isinstance(document.get("conversation"), list)
+        else document | {"conversation": []}
+    )
 
 
 ABOUT = ("name", "description", "working_dir", "provider_name", "model_config_json", "session_type")
@@ -360,16 +401,22 @@ def _origins(source: Source) -> dict[str, Origin]:
     return found
 
 
-def _session(source: Source, id: str, header: Data, reader: Any, origin: Origin | None = None) -> Session:
+def _session(
+    source: Source, id: str, header: Data, reader: Any, origin: Origin | None = None
+) -> Session:
     report = Report()
 
     config = decoded(header.get("model_config_json") or "{}", source.path, report)
-    model = config.get("model_name") if isinstance(config, dict) else None  # the newest: it may have changed
+    model = (
+        config.get("model_name") if isinstance(config, dict) else None
+    )  # the newest: it may have changed
 
     def read(met: Report) -> Iterator[Step]:
         messages = reader(source, id, met)
         types = (as_text(part.get("type")) for message in messages for part in message.content)
-        met.unknown.update(f"content {type_[:40]} ({NAME})" for type_ in types if type_ not in KNOWN)
+        met.unknown.update(
+            f"content {type_[:40]} ({NAME})" for type_ in types if type_ not in KNOWN
+        )
         return chained(_units(messages, header.get("provider_name"), None))
 
     # The call that it belongs to is written when it has a result: until then, nobody knows whose it is.

@@ -21,7 +21,9 @@ REWRITTEN = "rewritten"  # the key of the first jump after which a log says some
 SOMEWHERE = "?"  # the head's context may be that of no unit
 
 
-def events(steps: Iterable[Step], known: Known | None = None, *, settled: bool = False) -> Iterator[LogEvent]:
+def events(
+    steps: Iterable[Step], known: Known | None = None, *, settled: bool = False
+) -> Iterator[LogEvent]:
     """The events that the steps add to a log; to an empty one, all of them, inherited units included.
 
     `settled`: leave out units of which more may still come.
@@ -52,15 +54,23 @@ class GrownLine(Line):
             self.tips.clear()
         self._wrong: dict[str | None, int] = {}  # where units end whose context is nowhere whole
         self._after: dict[str, str | None] = {}
-        self._told: dict[str, _Told] = {}  # units that the log has, if they may have to be written again
+        self._told: dict[
+            str, _Told
+        ] = {}  # units that the log has, if they may have to be written again
         self._late: dict[str, Sequence[Entry]] = {}  # what has come of units that the log has
-        self._floors: dict[str | None, int] = {}  # where the context of a unit is whole but for its results
-        self._loose: dict[str, dict[str, set[int]]] = {}  # where late results of units are, by their ids
+        self._floors: dict[
+            str | None, int
+        ] = {}  # where the context of a unit is whole but for its results
+        self._loose: dict[
+            str, dict[str, set[int]]
+        ] = {}  # where late results of units are, by their ids
         self._next: dict[int, int] = {}  # a position -> the late result after it
         self._fresh: dict[str, Entry] = {}  # late results that were written here
         self._copies: dict[str, int] = {}  # the numbers of copies written here
         self._is_rewritten = known.is_rewritten
-        self._exported: tuple[str, int] | None = None  # the last exported unit so far, and its own tip
+        self._exported: tuple[str, int] | None = (
+            None  # the last exported unit so far, and its own tip
+        )
 
     def events(self, steps: Iterable[Step], *, settled: bool = False) -> Iterator[LogEvent]:
         """The events that the steps add. Each is noted before the next one is thought of."""
@@ -88,7 +98,9 @@ class GrownLine(Line):
         return self._compare(unit, told, new) if told or not new else self._add(unit, new)
 
     def _add(self, unit: Unit, entries: Sequence[Entry]) -> Iterator[LogEvent]:
-        if self._late and unit.after == self._at:  # what came late goes first: the unit may repeat it
+        if (
+            self._late and unit.after == self._at
+        ):  # what came late goes first: the unit may repeat it
             yield from self._reach(unit.after, entries[0].time)
         yield from super()._add(unit, entries)
 
@@ -105,12 +117,16 @@ class GrownLine(Line):
         for entry in entries:
             yield entry
             begun = self._known.unfinished.get(entry.id)
-            if begun is None or entry.kind != "assistant":  # a line that is an id may hold another thing now
+            if (
+                begun is None or entry.kind != "assistant"
+            ):  # a line that is an id may hold another thing now
                 continue
             rest = self._known.rest(entry.content or "", begun.words)
             if rest:
                 # The form of the whole answer is with its beginning.
-                yield _without_form(entry._replace(id=f"{entry.id}+{len(begun.words)}", content=rest))
+                yield _without_form(
+                    entry._replace(id=f"{entry.id}+{len(begun.words)}", content=rest)
+                )
 
     def _compare(self, unit: Unit, told: Sequence[int], new: Sequence[Entry]) -> Iterator[LogEvent]:
         """A unit that the log has. What came late of it is written at once if the log ends with it, otherwise
@@ -252,7 +268,9 @@ class GrownLine(Line):
 
     def _missing(self, way: Iterable[str], to: str | None) -> list[tuple[str, str]]:
         """Late results that are not on the line to a unit: whose they are, and their ids."""
-        loose = {id: unit for unit in way for id in self._loose.get(unit, ())} if self._loose else {}
+        loose = (
+            {id: unit for unit in way for id in self._loose.get(unit, ())} if self._loose else {}
+        )
         places = {id: self._loose[unit][id] for id, unit in loose.items()}
         left = self._past.missing(places, self.tips[to]) if loose else ()
         return [(unit, id) for id, unit in loose.items() if id in left]
@@ -276,7 +294,10 @@ class GrownLine(Line):
         known = self._known
         places = {place: id for id in reversed(ids) if (place := known.places.get(id)) is not None}
         # Two entries of an exported file may be one event.
-        latest = {known.copies[id][-1] if id in known.copies else place: id for place, id in places.items()}
+        latest = {
+            known.copies[id][-1] if id in known.copies else place: id
+            for place, id in places.items()
+        }
         heard = {latest[place]: entry for place, entry in known.read(list(latest)).items()}
         return heard | {id: self._fresh[id] for id in ids if id in self._fresh}
 

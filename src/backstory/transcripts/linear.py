@@ -57,7 +57,9 @@ class Line:
         self._last: str | None = None  # the unit that was told last
         self.leaf: str | None = None  # in the end: the unit that the tool is at
         self._move: Move | None = None  # the last one, if nothing was said since
-        self.stood = 0  # where something was said last in the head's context, before anything was written
+        self.stood = (
+            0  # where something was said last in the head's context, before anything was written
+        )
         self.tips: dict[str | None, int] = {None: 0}  # where the context of a unit is whole
         self._places: dict[str, int] = {}  # of the entries written here
         self._labels: set[tuple[str | None, str]] = set()
@@ -77,7 +79,9 @@ class Line:
                     self._last = step.id if step.entries else self._last
                     yield from self._unit(self._without_missed(step) if self._missed else step)
                 case Move():
-                    self._move = step  # what is said there names the place, so only a last move counts
+                    self._move = (
+                        step  # what is said there names the place, so only a last move counts
+                    )
                 case Label():
                     yield from self._label(step)
         yield from self._finish()
@@ -89,7 +93,9 @@ class Line:
 
     def _without_missed(self, unit: Unit) -> Unit:
         """A unit without copies of what was left out."""
-        return unit._replace(entries=tuple(e for e in unit.entries if e.copy_of not in self._missed))
+        return unit._replace(
+            entries=tuple(e for e in unit.entries if e.copy_of not in self._missed)
+        )
 
     def place(self, entry: str) -> int | None:
         """The position of an entry."""
@@ -183,4 +189,6 @@ class Line:
         own = time if time is not None else self._time
         held = own if self._time is None or own is None else max(own, self._time)
         self._time = held
-        return _log_event((self.seq, kind, content, data, held, base, id, own if own != held else None))
+        return _log_event(
+            (self.seq, kind, content, data, held, base, id, own if own != held else None)
+        )

@@ -88,7 +88,9 @@ def _way(source: Source, tip: Any) -> list[str]:
     return list(dict.fromkeys(hash for (hash,) in source.rows(query, (tip,))))
 
 
-def _origin(ways: dict[str, list[str]], way: list[str], source: Source) -> tuple[Origin | None, int]:
+def _origin(
+    ways: dict[str, list[str]], way: list[str], source: Source
+) -> tuple[Origin | None, int]:
     best, shared = None, 0
     for id, other in ways.items():
         common = sum(1 for _ in _while_equal(way, other))
@@ -107,7 +109,9 @@ def _while_equal(one: list[str], other: list[str]) -> Iterator[str]:
 
 
 def _role(source: Source, hash: str) -> str:
-    return as_text(next(iter(source.rows("select role from messages where hash = ?", (hash,))), ("",))[0])
+    return as_text(
+        next(iter(source.rows("select role from messages where hash = ?", (hash,))), ("",))[0]
+    )
 
 
 class Turn(NamedTuple):
@@ -169,9 +173,13 @@ def _message(source: Source, hash: str, turn: Turn) -> Iterator[Entry]:
 
 
 def _result(source: Source, payload: Data, id: str, time: int | None) -> Entry:
-    data = result_data(payload.get("tool_call_id"), NAMELESS_CALL, error=bool(payload.get("exception")))
+    data = result_data(
+        payload.get("tool_call_id"), NAMELESS_CALL, error=bool(payload.get("exception"))
+    )
     given = payload.get("attachments")
-    ids = [one.get("id") for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    ids = (
+        [one.get("id") for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    )
     told = result_with(as_text(payload.get("output") or ""), data, _attachments(source, ids))
     return Entry(id, "tool_result", *told, time)
 
@@ -215,7 +223,9 @@ def _attachments(source: Source, ids: Iterable[Any]) -> Iterator[Data]:
 
 
 def _object(payload: Any) -> Data:
-    value = decode(payload.encode("utf-8", "surrogatepass")).values if isinstance(payload, str) else []
+    value = (
+        decode(payload.encode("utf-8", "surrogatepass")).values if isinstance(payload, str) else []
+    )
     return value[0] if value and isinstance(value[0], dict) else {}
 
 
@@ -236,11 +246,15 @@ def _block(type_: str, text: str, payload: Data) -> Block:
 
 
 def _conversations(source: Source, tables: Any) -> Iterator[Session]:
-    for id, name, model in list(source.rows("select id, name, model from conversations order by id")):
+    for id, name, model in list(
+        source.rows("select id, name, model from conversations order by id")
+    ):
         found = {"title": name, "model": model}
         about = {key: value for key, value in found.items() if isinstance(value, str) and value}
 
-        used = next(iter(source.rows("select count(*) from responses where conversation_id = ?", (id,))))[0]
+        used = next(
+            iter(source.rows("select count(*) from responses where conversation_id = ?", (id,)))
+        )[0]
         if used:
             yield _conversation(source, tables, id, about)
     lost = (
@@ -271,7 +285,9 @@ def _responses(source: Source, tables: Any, conversation: Any) -> Iterator[tuple
         f"select id, model, prompt, system, response, datetime_utc, {columns}"
         " from responses where coalesce(conversation_id, id) = ? order by datetime_utc, id"
     )
-    for id, model, prompt, system, said, when, given, taken, thought in source.rows(query, (conversation,)):
+    for id, model, prompt, system, said, when, given, taken, thought in source.rows(
+        query, (conversation,)
+    ):
         time = microseconds(when)
         entries: list[Entry] = []
         text = _with_fragments(source, tables, "system_fragments", id, system)
@@ -282,14 +298,18 @@ def _responses(source: Source, tables: Any, conversation: Any) -> Iterator[tuple
         asked = _with_fragments(source, tables, "prompt_fragments", id, prompt)
         shown = _attached(source, tables, "prompt_attachments", id)
         if asked or shown:
-            entries.append(Entry(f"{id}:prompt", "user", *_with_attachments(source, asked, shown), time))
+            entries.append(
+                Entry(f"{id}:prompt", "user", *_with_attachments(source, asked, shown), time)
+            )
         extra: Data = ({"model": model} if isinstance(model, str) else {}) | _usage(given, taken)
         blocks = [Block("thinking", as_text(thought))] if thought else []
         blocks += [Block("text", as_text(said))] if said else []
         blocks += _calls(source, tables, id)
         for part in parts_of("openai", blocks, as_text(model) or None, id):
             entries.append(
-                Entry(f"{id}:{part.block}", part.kind, part.content, (part.data or {}) | extra, time)
+                Entry(
+                    f"{id}:{part.block}", part.kind, part.content, (part.data or {}) | extra, time
+                )
             )
             extra = {}
         yield as_text(id), [calls.entry(entry) for entry in entries]

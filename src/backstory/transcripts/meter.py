@@ -4,7 +4,9 @@ from collections.abc import Callable
 from functools import partial
 
 Progress = Callable[[int, int], object]  # bytes done, bytes in all
-Heard = Callable[[int, bool], object]  # a position in a file; whether its records are being fetched again
+Heard = Callable[
+    [int, bool], object
+]  # a position in a file; whether its records are being fetched again
 
 
 class Meter:

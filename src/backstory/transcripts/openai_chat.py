@@ -67,7 +67,10 @@ def entries(messages: Iterable[Data]) -> Iterator[tuple[str, list[Entry]]]:
         if found[0].kind == "tool_result" and not _names_call(message):
             # The result of a `function_call` of 2023 names no id: it belongs to the oldest call that waits.
             id = calls.result(None)
-            yield str(number), [found[0]._replace(data=(found[0].data or {}) | ({"id": id} if id else {}))]
+            yield (
+                str(number),
+                [found[0]._replace(data=(found[0].data or {}) | ({"id": id} if id else {}))],
+            )
             continue
         yield str(number), [calls.entry(entry) for entry in found]
 
@@ -84,7 +87,11 @@ def _message(message: Data, id: str) -> list[Entry]:
             return list(_answer(message, id))
         case "tool" | "function":
             text = text_in(message.get("content")) or as_text(message.get("content"))
-            return [Entry(id, "tool_result", text, result_data(message.get("tool_call_id"), f"call {id}"))]
+            return [
+                Entry(
+                    id, "tool_result", text, result_data(message.get("tool_call_id"), f"call {id}")
+                )
+            ]
         case "system" | "developer":
             return [_said("system", message, id)]
         case "user":
@@ -113,7 +120,15 @@ def _answer(message: Data, id: str) -> Iterator[Entry]:
     calls = _calls(message)
     text = text_in(message.get("content")) or as_text(message.get("refusal"))
     native: Data = {}
-    if set(message) - {"role", "content", "tool_calls", "weight", "name", "refusal", "function_call"}:
+    if set(message) - {
+        "role",
+        "content",
+        "tool_calls",
+        "weight",
+        "name",
+        "refusal",
+        "function_call",
+    }:
         native = _native(message)
     if text or not calls:
         yield Entry(id, "assistant", text, native or None)
@@ -181,10 +196,14 @@ def _session(messages: list[Data], value: Any, seen: Counter[str]) -> Thread:
     digest = hashlib.sha256(json_of(messages, is_sorted=True)).hexdigest()[:24]
     seen[digest] += 1
     id = digest if seen[digest] == 1 else f"{digest}#{seen[digest]}"
-    about = {key: value[key] for key in ("reward", "task_id", "trial", "model") if _is_plain(value, key)}
+    about = {
+        key: value[key] for key in ("reward", "task_id", "trial", "model") if _is_plain(value, key)
+    }
 
     def steps() -> Iterator[Step]:
-        return chained((f"{id}:{number}", _with_ids(found, id)) for number, found in entries(messages))
+        return chained(
+            (f"{id}:{number}", _with_ids(found, id)) for number, found in entries(messages)
+        )
 
     return Thread(id, None, steps, None, about)
 

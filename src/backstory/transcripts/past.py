@@ -51,20 +51,24 @@ class Known(NamedTuple):
     places: Mapping[str, int]  # an entry's id -> its position
     head: int = 0
     time: int | None = None  # of the head
-    unfinished: Mapping[str, Begun] = {}  # answers that may have been written before they were whole
+    unfinished: Mapping[
+        str, Begun
+    ] = {}  # answers that may have been written before they were whole
     link: Callable[[int], Link] = lambda place: Link("user", None)  # the event at a position
     key: Callable[[int], str | None] = lambda place: None  # of the event at a position
     erased: Set[str] = frozenset()  # entries that nothing may say again
     is_rewritten: bool = False  # it has copies of what once was in a wrong place
     copies: Mapping[str, Sequence[int]] = {}  # where they are, by the entry's id, oldest first
     read: Callable[[Sequence[int]], Mapping[int, Entry]] = lambda places: {}  # what events say
-    leaf: str | None = None  # the unit that the tool was at; None: the last import did not come to its end
+    leaf: str | None = (
+        None  # the unit that the tool was at; None: the last import did not come to its end
+    )
     is_tail: bool = False  # the steps do not begin at the beginning
     is_trusted: bool = False  # where the log has something is where it belongs
-    exported_at: int | None = None  # the source is a file of ours: where the context ended that was exported
-    inherited: int = (
-        0  # up to this position it is that of a parent, of which a fork's source may lack the beginning
+    exported_at: int | None = (
+        None  # the source is a file of ours: where the context ended that was exported
     )
+    inherited: int = 0  # up to this position it is that of a parent, of which a fork's source may lack the beginning
     has_forms: bool = True  # native forms are written as they are
     rest: Rest = rest_of
 
@@ -124,7 +128,9 @@ class Past:
         if any(id in known.erased for entry in unit.entries for id in (entry.id, entry.copy_of)):
             return False
         formed = (
-            entry for entry in unit.entries if NATIVE in (entry.data or {}) and entry.id in known.places
+            entry
+            for entry in unit.entries
+            if NATIVE in (entry.data or {}) and entry.id in known.places
         )
         places = {next(self._places(entry.id)): entry for entry in formed}
         stored = known.read(list(places)) if places else {}
@@ -140,12 +146,18 @@ class Past:
         low, high = min(own), max(own)
         if self._known.is_trusted or (low - 1 == tip and high - low == len(own) - 1):
             return Spot(high)
-        results = {entry.id: self._all_places(entry.id) for entry in unit.entries if entry.kind == RESULT}
-        firm = {place for place in own.difference(*results.values()) if self._link(place).kind in SPOKEN}
+        results = {
+            entry.id: self._all_places(entry.id) for entry in unit.entries if entry.kind == RESULT
+        }
+        firm = {
+            place for place in own.difference(*results.values()) if self._link(place).kind in SPOKEN
+        }
         passed = self._passed(firm or own, floor, tuple(f"{entry.id}+" for entry in unit.entries))
         if passed is None:
             return None
-        return Spot(max(firm or own), {id: found for id, found in results.items() if not found & passed})
+        return Spot(
+            max(firm or own), {id: found for id, found in results.items() if not found & passed}
+        )
 
     def _all_places(self, entry: str) -> set[int]:
         """Where the log has an entry: the event, and its copies."""

@@ -19,7 +19,9 @@ from backstory.transcripts.thread_writer import Changes
 from backstory.transcripts.transcript import Report
 
 JSON_LINES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
-RAW = "backstory.raw"  # the name of the notes; their data: {"line": its number?, "record": the value}
+RAW = (
+    "backstory.raw"  # the name of the notes; their data: {"line": its number?, "record": the value}
+)
 BATCH = 500
 
 
@@ -31,7 +33,11 @@ def records(source: Source) -> Iterator[tuple[str, int | None, Any]]:
     elif not source.is_folder and not source.columns():
         value = source.document(Report())
         if value is not None:
-            yield blake2b(as_text(value).encode("utf-8", "replace"), digest_size=16).hexdigest(), None, value
+            yield (
+                blake2b(as_text(value).encode("utf-8", "replace"), digest_size=16).hexdigest(),
+                None,
+                value,
+            )
 
 
 def keep_raw(intake: Intake, agent: Agent, source: Source, changes: Changes) -> bool:
@@ -40,9 +46,13 @@ def keep_raw(intake: Intake, agent: Agent, source: Source, changes: Changes) -> 
     chunk = list(islice(found, BATCH))
     if not chunk:
         return False
-    keeper = intake.agent(f"{agent.key}/raw", name=f"raw {agent.id[-6:]}", parent=agent, spawned=True)
+    keeper = intake.agent(
+        f"{agent.key}/raw", name=f"raw {agent.id[-6:]}", parent=agent, spawned=True
+    )
     while chunk:
-        rows = [_row(f"raw:{source.stem}:{key}", line, value, changes) for key, line, value in chunk]
+        rows = [
+            _row(f"raw:{source.stem}:{key}", line, value, changes) for key, line, value in chunk
+        ]
         intake.extend(keeper, rows)
         intake.commit()
         chunk = list(islice(found, BATCH))

@@ -42,7 +42,9 @@ class Written(NamedTuple):
     def of(cls, session: Session) -> "Written":
         """Of a session whose threads were told."""
         found = (thread.checkpoint() for thread in session.threads)
-        return cls(session.id, session.source, session.ties, [mark for mark in found if mark is not None])
+        return cls(
+            session.id, session.source, session.ties, [mark for mark in found if mark is not None]
+        )
 
 
 class Run:
@@ -82,8 +84,12 @@ class Run:
             format=format,
             since=self._since,
         )
-        self.outcome.files.update(one.format.name for one in self.candidates if one.format is not None)
-        if dry or raw:  # what would be new counts from the beginning, and so do the records that are kept
+        self.outcome.files.update(
+            one.format.name for one in self.candidates if one.format is not None
+        )
+        if (
+            dry or raw
+        ):  # what would be new counts from the beginning, and so do the records that are kept
             for one in self.candidates:
                 one.mark = None
         self.total = sum(one.left for one in self.candidates if one.changed)
@@ -105,15 +111,27 @@ class Run:
             for one in chosen:
                 meter.finish(one.shown)
         if not self._dry:
-            self._remember([one for one in self.candidates if one.format is None and one.changed], set(), {})
+            self._remember(
+                [one for one in self.candidates if one.format is None and one.changed], set(), {}
+            )
         if self._mask is not None:
             self.outcome.masked.update(self._mask.found)
 
     def _tails(self) -> Iterator[Imported]:
         """What is read on from a checkpoint. What cannot be told so loses it, and is read whole."""
-        whole = {tie for chosen in to_read(self.candidates).values() for one in chosen for tie in one.ties}
+        whole = {
+            tie
+            for chosen in to_read(self.candidates).values()
+            for one in chosen
+            for tie in one.ties
+        }
         for one in self.candidates:
-            if one.mark is None or one.format is None or one.format.resume is None or whole & one.ties:
+            if (
+                one.mark is None
+                or one.format is None
+                or one.format.resume is None
+                or whole & one.ties
+            ):
                 one.mark = None
             else:
                 yield from self._tail(one, one.format)
@@ -157,7 +175,9 @@ class Run:
             if any(thread.read is not None for thread in session.threads):
                 self._rename(writer, session)
                 return
-            done = writer.write(session, settled=settled, moment=one.moment if one is not None else 0)
+            done = writer.write(
+                session, settled=settled, moment=one.moment if one is not None else 0
+            )
             if done.unfinished:
                 unsettled.add(session.source)
             told.append(Written.of(session))
@@ -176,7 +196,9 @@ class Run:
                 yield from self._guarded(write, session, unread)
         self._finish(format, [(o, s) for o, s in opened if s.path not in unread], unsettled, told)
 
-    def _parsed(self, format: Format, sources: list[FileSource], unread: set[str]) -> Iterator[Session]:
+    def _parsed(
+        self, format: Format, sources: list[FileSource], unread: set[str]
+    ) -> Iterator[Session]:
         """The sessions in some sources. If one of them cannot be read, each is tried by itself."""
         told: set[str] = set()
         try:
@@ -228,7 +250,9 @@ class Run:
             return
         if self._raw:
             for one, source in opened:
-                self._keep_raw(format.name, one, source, [s.id for s in told if s.source == source.path])
+                self._keep_raw(
+                    format.name, one, source, [s.id for s in told if s.source == source.path]
+                )
         if self._project is None and self._since is None:
             marks = {mark.path: mark for session in told for mark in session.checkpoints}
             ties = {session.source: session.ties for session in told if session.ties}
@@ -241,7 +265,9 @@ class Run:
         ids = [*sorted(one.ties), *(sessions if len(sessions) == 1 else ())]
         known = (self._store.source(tool, id) for id in ids)
         agent = next((found.agent for found in known if found is not None and found.agent), None)
-        if agent is None or not keep_raw(self._intake, self._store.agent(agent), source, self._changes):
+        if agent is None or not keep_raw(
+            self._intake, self._store.agent(agent), source, self._changes
+        ):
             why = "--raw keeps the records of files that hold one session, as JSON or JSON lines"
             self.outcome.report.notes.append(Fault(one.shown, None, why))
 
@@ -249,12 +275,16 @@ class Run:
         if self._project is not None:
             folders = [str(thread.about.get("cwd") or "") for thread in session.threads]
             inside = (os.path.abspath(folder) for folder in folders if folder)
-            if not any(one == self._project or one.startswith(self._project + os.sep) for one in inside):
+            if not any(
+                one == self._project or one.startswith(self._project + os.sep) for one in inside
+            ):
                 return False
         if self._since is None:
             return True
         moment = self._since * 1e6
-        times = (e.time for t in session.threads for unit in t.units() for e in unit.entries if e.time)
+        times = (
+            e.time for t in session.threads for unit in t.units() for e in unit.entries if e.time
+        )
         return any(one >= moment for one in times)
 
     def _remember(

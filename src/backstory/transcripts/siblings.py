@@ -47,4 +47,8 @@ def _behind(shared: Unit, thread: Thread) -> Iterator[Step]:
     assert isinstance(own, Unit)
     yield shared._replace(inherited=True)
     for step in steps:
-        yield step._replace(after=shared.id) if isinstance(step, Unit) and step.after == own.id else step
+        yield (
+            step._replace(after=shared.id)
+            if isinstance(step, Unit) and step.after == own.id
+            else step
+        )

@@ -31,8 +31,15 @@ def fits(head: Head) -> bool:
         first = tries[0]
     history, steps = first.get("history"), first.get("trajectory")
     if isinstance(history, list) and history and isinstance(history[0], dict):
-        return "role" in history[0] and "parts" not in history[0]  # with parts: a checkpoint of Gemini CLI
-    return isinstance(steps, list) and bool(steps) and isinstance(steps[0], dict) and "action" in steps[0]
+        return (
+            "role" in history[0] and "parts" not in history[0]
+        )  # with parts: a checkpoint of Gemini CLI
+    return (
+        isinstance(steps, list)
+        and bool(steps)
+        and isinstance(steps[0], dict)
+        and "action" in steps[0]
+    )
 
 
 def _messages(document: Data) -> list[Data]:
@@ -71,20 +78,27 @@ def _is_image(part: Any) -> bool:
 
 def _units(messages: list[Data], id: str) -> Iterator[tuple[str, list[Entry]]]:
     demos = {str(number) for number, message in enumerate(messages) if message.get("is_demo")}
-    plain = [{key: value for key, value in message.items() if key != "is_demo"} for message in messages]
+    plain = [
+        {key: value for key, value in message.items() if key != "is_demo"} for message in messages
+    ]
     digest = blake2b(digest_size=9)
     for message, (number, found) in zip(plain, openai_chat.entries(plain), strict=True):
         digest.update(json_of(message, is_sorted=True))
         unit = f"{id}:{digest.hexdigest()}"
         if number in demos:
-            found = [entry._replace(data=(entry.data or {}) | {"meta": "demonstration"}) for entry in found]
+            found = [
+                entry._replace(data=(entry.data or {}) | {"meta": "demonstration"})
+                for entry in found
+            ]
         yield unit, [entry._replace(id=unit + entry.id.removeprefix(number)) for entry in found]
 
 
 def _id(stem: str, document: Data, messages: list[Data]) -> str:
     """The file's name, and a digest of the run: of one that still goes on, up to its first answer."""
     if "status" not in _about(document):
-        answers = (n for n in count() if n >= len(messages) or messages[n].get("role") == "assistant")
+        answers = (
+            n for n in count() if n >= len(messages) or messages[n].get("role") == "assistant"
+        )
         messages = messages[: next(answers) + 1]
     return f"{stem}-{blake2b(json_of(messages, is_sorted=True), digest_size=6).hexdigest()}"
 

@@ -83,7 +83,9 @@ class ThreadWriter:
         self._copies: dict[str, list[int]] = {}
         self._links: dict[int, Link] = {}
         self._erased: set[str] = set()
-        self._empty: set[int] = set()  # where events are that were erased before they were looked up
+        self._empty: set[int] = (
+            set()
+        )  # where events are that were erased before they were looked up
         self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
         self._answered: set[str] = set()
         self._batch: list[EncodedDraft] = []
@@ -102,7 +104,9 @@ class ThreadWriter:
         self.leaf: str | None = None  # the unit that the tool was at when it was imported last, and
         self.forget_leaf: Callable[[], None] = lambda: None  # until this import has come to its end
         self.parent: Agent | None = None  # what it was copied from
-        self.copies: str | None = None  # what it may inherit under other ids: "marked" units, or the "first"
+        self.copies: str | None = (
+            None  # what it may inherit under other ids: "marked" units, or the "first"
+        )
 
     def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
         """Write what is new, in batches, and return the line that it came to. The last batch is handed over,
@@ -266,7 +270,9 @@ class ThreadWriter:
 
     def _hand_over(self, line: Line) -> None:
         if self._batch:
-            repeated = {place for place in line.repeated if 0 < place <= self._written} - self._empty
+            repeated = {
+                place for place in line.repeated if 0 < place <= self._written
+            } - self._empty
             hand_over(self._intake, self._agent, self._batch, self._times, self._written, repeated)
             self._written += len(self._batch)
             line.repeated.clear()

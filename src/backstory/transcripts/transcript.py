@@ -44,7 +44,9 @@ class Move(NamedTuple):
 
     to: str | None
     time: int | None = None
-    is_end: bool = False  # nobody went anywhere: it only says where the line ends, whatever came in late
+    is_end: bool = (
+        False  # nobody went anywhere: it only says where the line ends, whatever came in late
+    )
 
 
 class Label(NamedTuple):
@@ -79,7 +81,9 @@ class Thread:
     about: dict[str, Any] = field(default_factory=dict)  # title, cwd, model, version, …
     # Where its file can be read on when it has grown; asked when all steps were told.
     checkpoint: Callable[[], Checkpoint | None] = field(default=lambda: None, repr=False)
-    read: int | None = None  # a tail: how many lines of its file were told before. None: it is the whole
+    read: int | None = (
+        None  # a tail: how many lines of its file were told before. None: it is the whole
+    )
     # The steps without the thread that it was copied from, if they have other ids then.
     alone: Callable[[], Iterator[Step]] | None = field(default=None, repr=False)
 
@@ -97,7 +101,9 @@ class Session:
     threads: list[Thread]
     source: str  # the file or folder it was read from
     report: "Report" = field(repr=False, compare=False)
-    ties: frozenset[str] = frozenset()  # what its source is tied to others by, besides `Format.ties`
+    ties: frozenset[str] = (
+        frozenset()
+    )  # what its source is tied to others by, besides `Format.ties`
     settled: bool = True  # False: what it copied of another one may not be all of it yet
 
 
@@ -115,8 +121,12 @@ class Report:
     def __init__(self) -> None:
         self.damaged: list[Fault] = []  # records that were skipped
         self.torn: list[Fault] = []  # a last record whose rest may still come
-        self.mended: Counter[str] = Counter()  # taken, but not as it was: escaped, lost parents, circles
-        self.unknown: Counter[str] = Counter()  # records by type (and version) that nobody understands
+        self.mended: Counter[str] = (
+            Counter()
+        )  # taken, but not as it was: escaped, lost parents, circles
+        self.unknown: Counter[str] = (
+            Counter()
+        )  # records by type (and version) that nobody understands
         self.unread: list[Fault] = []  # sources that could not be read at all
         self.notes: list[Fault] = []  # what a person should know
 

@@ -29,7 +29,8 @@ def erased_entries(
     sought: dict[str, Entry] = {}
     for unit in units:
         has_grown = any(
-            entry.id not in places or entry.id in begun or is_at_head(entry.id) for entry in unit.entries
+            entry.id not in places or entry.id in begun or is_at_head(entry.id)
+            for entry in unit.entries
         )
         for entry in unit.entries if has_grown else ():
             if places.get(entry.id):

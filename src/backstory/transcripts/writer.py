@@ -25,7 +25,10 @@ from backstory.transcripts.thread_writer import CHUNK, Changes, ThreadWriter, mo
 from backstory.transcripts.transcript import Origin, Session, Thread, Unit
 
 LONGEST_ABOUT = 2_000
-ABOUT, LEAF = "about", "leaf"  # what is remembered of a thread: what was said of it, and where the tool was
+ABOUT, LEAF = (
+    "about",
+    "leaf",
+)  # what is remembered of a thread: what was said of it, and where the tool was
 FORKED_FROM = "forked_from"  # what is known of a fork that does not continue its origin
 ATTEMPTS = 20  # against others that import the same
 NUMBER = re.compile(r"-(\d+)$")  # how `unique_name` tells agents apart that are called the same
@@ -60,7 +63,9 @@ class Told:
     tips: dict[str | None, int] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
     unfinished: int = 0
-    is_alone: bool = False  # its agent does not continue what it was copied from, though that is here
+    is_alone: bool = (
+        False  # its agent does not continue what it was copied from, though that is here
+    )
 
 
 class Writer:
@@ -77,7 +82,9 @@ class Writer:
     def is_ready(self, session: Session) -> bool:
         """Whether the threads that a session came from were written."""
         own = {(thread.session, thread.id) for thread in session.threads}
-        origins = ((t.origin.session, t.origin.thread) for t in session.threads if t.origin is not None)
+        origins = (
+            (t.origin.session, t.origin.thread) for t in session.threads if t.origin is not None
+        )
         return all(origin in self._told or origin in own for origin in origins)
 
     def write(self, session: Session, *, settled: bool, moment: int) -> Imported:
@@ -96,7 +103,9 @@ class Writer:
                 self._write(session, thread, done, settled, moment)
         return done
 
-    def _write(self, session: Session, thread: Thread, done: Imported, settled: bool, moment: int) -> None:
+    def _write(
+        self, session: Session, thread: Thread, done: Imported, settled: bool, moment: int
+    ) -> None:
         for attempt in range(ATTEMPTS):
             try:
                 told = self._attempt(session, thread, done, settled, moment)
@@ -115,7 +124,9 @@ class Writer:
     ) -> Told | None:
         steps = iter(thread.steps())
         first = list(islice(steps, CHUNK))
-        began = next((e.time for s in first if isinstance(s, Unit) for e in s.entries if e.time), moment)
+        began = next(
+            (e.time for s in first if isinstance(s, Unit) for e in s.entries if e.time), moment
+        )
         intake = self._store.intake()
         birth = self._birth(intake, session, thread, began)
         if birth is None:
@@ -127,7 +138,9 @@ class Writer:
         if thread.alone is not None and is_alone:
             steps, first = thread.alone(), []
         exported = (
-            thread.about.get(PROVENANCE) if agent.key != _agent_key(session.tool, *_place(thread)) else None
+            thread.about.get(PROVENANCE)
+            if agent.key != _agent_key(session.tool, *_place(thread))
+            else None
         )
         writer = ThreadWriter(
             intake, agent, self._changes, done, min(began, moment) if is_new else 0, thread.read
@@ -138,7 +151,9 @@ class Writer:
             writer.parent = self._store.agent(agent.parent) if agent.parent is not None else None
         writer.is_trusted = _place(thread) in self._told  # a copy of the file, which may be damaged
         if exported is not None:
-            writer.exported = Exported(_in_order(agent, exported), exported["lines"], exported["at"])
+            writer.exported = Exported(
+                _in_order(agent, exported), exported["lines"], exported["at"]
+            )
         if exported is None and not writer.is_trusted:
             known = _known_of(intake, session, thread)
             writer.leaf = known.get(LEAF)
@@ -202,7 +217,9 @@ class Writer:
         except AgentNotFound:
             return None
 
-    def _place(self, intake: Intake, tool: str, origin: Origin | None, began: int) -> dict[str, Any] | None:
+    def _place(
+        self, intake: Intake, tool: str, origin: Origin | None, began: int
+    ) -> dict[str, Any] | None:
         """Where in which parent an agent is born: what `intake.agent` is told of it."""
         if origin is None:
             return {}
@@ -282,7 +299,11 @@ class Writer:
         if not before and "source" not in agent.about:
             origin = {"tool": session.tool, "session": thread.session}
             new["source"] = origin if thread.id is None else origin | {"thread": thread.id}
-        now = known | ({ABOUT: before | said} if new else {}) | ({LEAF: leaf} if leaf is not None else {})
+        now = (
+            known
+            | ({ABOUT: before | said} if new else {})
+            | ({LEAF: leaf} if leaf is not None else {})
+        )
         if new:
             intake.describe(agent, **new)
         if now != known:
@@ -292,7 +313,12 @@ class Writer:
 def _missed_origin(thread: Thread, agent: Agent) -> str | None:
     """The session that a thread is a fork of, if its agent does not continue that: it may come later."""
     origin = thread.origin
-    if origin is None or origin.spawned or agent.parent is not None or origin.session == thread.session:
+    if (
+        origin is None
+        or origin.spawned
+        or agent.parent is not None
+        or origin.session == thread.session
+    ):
         return None
     return key_of(origin.session)
 

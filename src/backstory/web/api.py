@@ -72,7 +72,9 @@ def curve(asked: ApiCall) -> Any:
 
 def outline(asked: ApiCall) -> Any:
     """What a page needs to know of every event."""
-    return outline_json(asked.store, asked.agent, asked.number("after", 0) or 0, asked.number("limit"))
+    return outline_json(
+        asked.store, asked.agent, asked.number("after", 0) or 0, asked.number("limit")
+    )
 
 
 def lines(asked: ApiCall) -> Any:
@@ -89,7 +91,9 @@ def events(asked: ApiCall) -> Any:
     if not texts or len(texts) > MOST_EVENTS or not all(t.isascii() and t.isdigit() for t in texts):
         raise Invalid(f"seqs is a list of 1 to {MOST_EVENTS} positions")
     full = asked.query.get("full") == "1"
-    return {"events": [event_for_page(event, full=full) for event in asked.agent.read(map(int, texts))]}
+    return {
+        "events": [event_for_page(event, full=full) for event in asked.agent.read(map(int, texts))]
+    }
 
 
 def event_for_page(event: Event, *, full: bool = False) -> dict[str, Any]:
@@ -141,7 +145,9 @@ def find(asked: ApiCall) -> Any:
     agent, wanted = asked.agent, asked.text("q").casefold()
     after, head = asked.number("after", 0) or 0, agent.head
     end = min(after + MOST_SCANNED, head)
-    matching = (event.seq for event in asked.events(agent, after, end) if wanted in _haystack(event))
+    matching = (
+        event.seq for event in asked.events(agent, after, end) if wanted in _haystack(event)
+    )
     found = list(islice(matching, MOST_FOUND))
     reached = found[-1] if len(found) == MOST_FOUND else end
     return {"positions": found, "next": reached if reached < head else None, "head": head}
@@ -160,8 +166,13 @@ def usage(asked: ApiCall) -> Any:
     for event in asked.events(agent, after, end):
         found = spent(event.data) if event.kind in ANSWERS else None
         if found is not None:
-            totals[found.model] = totals[found.model].and_(found) if found.model in totals else found
-    return {"models": [usage_json(one) for one in totals.values()], "next": end if end < head else None}
+            totals[found.model] = (
+                totals[found.model].and_(found) if found.model in totals else found
+            )
+    return {
+        "models": [usage_json(one) for one in totals.values()],
+        "next": end if end < head else None,
+    }
 
 
 def diff(asked: ApiCall) -> Any:
@@ -206,7 +217,13 @@ def resolve(asked: ApiCall) -> Any:
     if len(ref) > LONGEST_QUESTION:
         raise NotFound("that is not a reference")
     agent, at, _ = asked.store.resolve(ref)
-    return {"session": agent.session, "agent": agent.id, "at": at, "head": agent.head, "name": agent.name}
+    return {
+        "session": agent.session,
+        "agent": agent.id,
+        "at": at,
+        "head": agent.head,
+        "name": agent.name,
+    }
 
 
 def image(asked: ApiCall) -> Image:

@@ -92,7 +92,10 @@ def app(
         Route("/api/events/{id}/{seq:int}/image/{n:int}", _reader(store, image)),
         Route("/api/live", partial(_live, store=store, watch=watch)),
         Route("/api/key", partial(_exchange, launch=launch), methods=["POST"]),
-        *(Route(f"/api{path}", _writer(store, change), methods=["POST"]) for path, change in WRITES.items()),
+        *(
+            Route(f"/api{path}", _writer(store, change), methods=["POST"])
+            for path, change in WRITES.items()
+        ),
     ]
     rules = Rules(write=write, key=key, public_url=public_url, proxy=proxy)
     handlers: Any = {Refused: _refused, HTTPException: _unknown, Exception: _broken}
@@ -111,7 +114,11 @@ class File(NamedTuple):
 @cache
 def _static() -> dict[str, File]:
     """Every file that is served, by its name. One is only for a page that is a file."""
-    return {name: file for name, file in _files(files("backstory.web") / "static", "") if name != "file.js"}
+    return {
+        name: file
+        for name, file in _files(files("backstory.web") / "static", "")
+        if name != "file.js"
+    }
 
 
 def _files(folder: Traversable, prefix: str) -> Any:
@@ -140,8 +147,13 @@ async def _file(request: Request, table: dict[str, File]) -> Response:
 
 def _accepted(request: Request) -> set[str]:
     """The encodings that a client takes. It may name one to say that it does not: `br;q=0`."""
-    named = (part.lower().partition(";") for part in request.headers.get("accept-encoding", "").split(","))
-    return {name.strip() for name, _, weight in named if not REFUSED_WEIGHT.fullmatch(weight.strip())}
+    named = (
+        part.lower().partition(";")
+        for part in request.headers.get("accept-encoding", "").split(",")
+    )
+    return {
+        name.strip() for name, _, weight in named if not REFUSED_WEIGHT.fullmatch(weight.strip())
+    }
 
 
 async def _page(request: Request, root: File, status: int = 200) -> Response:
@@ -149,7 +161,9 @@ async def _page(request: Request, root: File, status: int = 200) -> Response:
     mounted = request.scope.get("root_path", "")
     state = {"root": mounted, "write": request.state.write, "user": request.state.user}
     text = root.content.decode().replace("{root}", _attribute(mounted))
-    return Response(text.replace("{state}", _attribute(to_json(state))), status, media_type="text/html")
+    return Response(
+        text.replace("{state}", _attribute(to_json(state))), status, media_type="text/html"
+    )
 
 
 def _attribute(text: str) -> str:

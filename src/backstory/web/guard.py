@@ -53,7 +53,9 @@ class Rules(NamedTuple):
     """Who may come in, and what they may do."""
 
     write: bool = False
-    key: str | None = None  # what a request has to carry; None: the server around us decides who comes in
+    key: str | None = (
+        None  # what a request has to carry; None: the server around us decides who comes in
+    )
     public_url: str | None = None  # None: this machine only
     proxy: Proxy | None = None
 
@@ -61,7 +63,9 @@ class Rules(NamedTuple):
         """All that the header Host may be."""
         if self.public_url is not None:
             return {urlsplit(self.public_url).netloc.encode()}
-        names = {f"{name}:{port}" for name in LOOPBACK} | (set(LOOPBACK) if port in (None, 80) else set())
+        names = {f"{name}:{port}" for name in LOOPBACK} | (
+            set(LOOPBACK) if port in (None, 80) else set()
+        )
         return {name.encode() for name in names}
 
     def origins(self, port: int | None) -> set[bytes]:
@@ -76,9 +80,13 @@ def checked(rules: Rules) -> Rules:
     if url is not None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
-            raise Invalid(f"{url!r:.80} is not a public address", remedy="use https://name, without a path")
+            raise Invalid(
+                f"{url!r:.80} is not a public address", remedy="use https://name, without a path"
+            )
         if "@" in parts.netloc or parts.query or parts.fragment:
-            raise Invalid(f"{url!r:.80} is not a public address", remedy="use https://name and nothing else")
+            raise Invalid(
+                f"{url!r:.80} is not a public address", remedy="use https://name and nothing else"
+            )
     if rules.proxy is not None and (url is None or not rules.proxy.secret):
         raise Invalid("a proxy needs a public address and a shared secret")
     return rules
@@ -149,12 +157,16 @@ class Guard:
         if key is not None and path.startswith(API) and path != EXCHANGE:
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {key}".encode()):
-                raise Refused(401, "open the address that `backstory web` printed: it carries the key")
+                raise Refused(
+                    401, "open the address that `backstory web` printed: it carries the key"
+                )
         return None, write
 
     def _counted(self, path: str) -> "_Counted":
         is_stream = path == STREAM
-        under_way, most = (self._streams, MOST_STREAMS) if is_stream else (self._requests, MOST_REQUESTS)
+        under_way, most = (
+            (self._streams, MOST_STREAMS) if is_stream else (self._requests, MOST_REQUESTS)
+        )
         if under_way >= most:
             raise Refused(503, "too many requests at once: try again")
         return _Counted(self, "_streams" if is_stream else "_requests")

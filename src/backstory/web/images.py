@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 
 MOST = 32  # of one event
 # How the base64 of each format begins.
-TYPES = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+TYPES = {
+    "iVBORw0KGgo": "image/png",
+    "/9j/": "image/jpeg",
+    "R0lGOD": "image/gif",
+    "UklGR": "image/webp",
+}
 
 
 class Image(NamedTuple):

@@ -44,10 +44,15 @@ LETTERS = Letters(
     jump="j",
 )
 TELLING = ("tool_call", "tool_result", "mark")  # kinds whose data the outline looks into
-SUMMARIES = (COMPACTED, "compaction")  # what the data of a summary has: ours, and one that an importer found
+SUMMARIES = (
+    COMPACTED,
+    "compaction",
+)  # what the data of a summary has: ours, and one that an importer found
 
 
-def outline_json(store: Store, agent: Agent, after: int, limit: int | None = None) -> dict[str, Any]:
+def outline_json(
+    store: Store, agent: Agent, after: int, limit: int | None = None
+) -> dict[str, Any]:
     """The columns of the events behind a position, of `limit` at most, and whose they are. `last` is the
     agent's head, which is beyond `head` if the outline goes on."""
     lineage = agent._log.backend.lineage(agent.snapshot)
@@ -99,7 +104,9 @@ class _Outline:
         self.marks: list[tuple[int, str | None]] = []
         self.calls: list[tuple[int, int]] = []
         self._second = self._clear = 0
-        self._summaries: dict[int, int] = {}  # the next message of a user behind a clear: perhaps a summary
+        self._summaries: dict[
+            int, int
+        ] = {}  # the next message of a user behind a clear: perhaps a summary
         self._open: dict[str, int] = {}  # calls that have no result yet
         if after:
             self._look_back(max(0, after - BACK), after)
@@ -132,7 +139,9 @@ class _Outline:
     def compactions(self) -> list[list[int]]:
         """The clears that belong to a compaction, each with its summary."""
         events = self._agent.read(self._summaries) if self._summaries else []
-        marked = (event for event in events if any(name in (event.data or {}) for name in SUMMARIES))
+        marked = (
+            event for event in events if any(name in (event.data or {}) for name in SUMMARIES)
+        )
         return [[self._summaries[event.seq], event.seq] for event in marked]
 
     def _data(self, after: int, until: int) -> list[DataRow]:

@@ -22,10 +22,28 @@ from backstory.present.safe_text import visible
 
 Tree = list[Any]
 
-MOST_COLOURED = 16 * 1024  # characters; beyond, a text is neither coloured nor parsed, and is folded
+MOST_COLOURED = (
+    16 * 1024
+)  # characters; beyond, a text is neither coloured nor parsed, and is folded
 MOST_LOADED = 256 * 1024  # beyond, it is only sent on request
 TAGS = frozenset(
-    {"p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong"}
+    {
+        "p",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "ul",
+        "ol",
+        "li",
+        "blockquote",
+        "pre",
+        "code",
+        "em",
+        "strong",
+    }
     | {"s", "a", "br", "hr", "table", "thead", "tbody", "tr", "th", "td", "div"}
 )
 SCHEMES = frozenset({"http", "https", "mailto"})
@@ -109,7 +127,9 @@ def _coloured(text: str, language: str) -> Iterator[Any]:
     for kind, part in lexer.get_tokens(text):
         while kind not in STANDARD_TYPES and kind.parent:
             kind = kind.parent
-        name = STANDARD_TYPES.get(kind, "")[:1]  # k: keyword, s: string, m: number, c: comment, n: name
+        name = STANDARD_TYPES.get(kind, "")[
+            :1
+        ]  # k: keyword, s: string, m: number, c: comment, n: name
         yield ["span", {"class": f"c-{name}"}, part] if name in ("k", "s", "m", "c", "o") else part
 
 

@@ -25,8 +25,13 @@ def request(asked: ApiCall) -> Any:
     """The request's body at a position, a page of its messages at a time."""
     agent, at = asked.agent, asked.number("at")
     format = asked.word("format", FORMATS, FORMATS[0])
-    found = _dumped(agent, agent.head if at is None else at, format, asked.query.get("model") or None)
-    after, limit = asked.number("after", 0) or 0, min(asked.number("limit", 50) or 50, MOST_MESSAGES)
+    found = _dumped(
+        agent, agent.head if at is None else at, format, asked.query.get("model") or None
+    )
+    after, limit = (
+        asked.number("after", 0) or 0,
+        min(asked.number("limit", 50) or 50, MOST_MESSAGES),
+    )
     return _page(found, after, after + limit)
 
 
@@ -59,7 +64,9 @@ def _dumped(agent: Agent, at: int, format: str, model: str | None) -> _Dumped:
     origins = conversation.origins(format, model=model)
     rest = {name: value for name, value in body.items() if name != key}
     # A provider's own form may be thinned out in the end: then nobody can say which message came from where.
-    return _Dumped(key, messages, origins if len(origins) == len(messages) else [], rest, repairs, len(sent))
+    return _Dumped(
+        key, messages, origins if len(origins) == len(messages) else [], rest, repairs, len(sent)
+    )
 
 
 def request_bytes(asked: ApiCall) -> bytes:

@@ -73,7 +73,9 @@ def _bound(port: int) -> list[socket.socket]:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 why = error.strerror or error
-                raise CannotOpen(f"port {number} cannot be used: {why}", remedy="use --port N") from error
+                raise CannotOpen(
+                    f"port {number} cannot be used: {why}", remedy="use --port N"
+                ) from error
             continue
         try:
             return [first, _socket(socket.AF_INET6, "::1", first.getsockname()[1])]

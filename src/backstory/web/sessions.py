@@ -47,7 +47,9 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
     return {
         **session_json(session),
         "prompt": prompt,
-        "title": session.title or (prompt if _says_nothing(session.name, root) else "") or session.name,
+        "title": session.title
+        or (prompt if _says_nothing(session.name, root) else "")
+        or session.name,
         "tokens": bytes_ // 4,
         "live": live,
         "latest": latest.id,
@@ -59,7 +61,9 @@ def title_of(store: Store, session: str) -> str:
     """What a session is called where its agents are shown: its title, or else its first prompt."""
     agents = agents_of(store, session)
     title = agents[0].about.get("title")
-    return title if isinstance(title, str) else one_line(first_prompt(_speaker(agents)))[:LONGEST_LINE]
+    return (
+        title if isinstance(title, str) else one_line(first_prompt(_speaker(agents)))[:LONGEST_LINE]
+    )
 
 
 def agents_of(store: Store, session: str) -> list[Agent]:
@@ -97,7 +101,9 @@ def curve_of(agent: Agent, head: int) -> list[int]:
         shows = row.kind not in NEVER and (row.kind not in MOVES or row.base is not None)
         sizes.append(sizes[base] + (row.size if shows else 0))
     steps = min(STEPS, len(sizes))
-    return [max(sizes[len(sizes) * n // steps : len(sizes) * (n + 1) // steps]) for n in range(steps)]
+    return [
+        max(sizes[len(sizes) * n // steps : len(sizes) * (n + 1) // steps]) for n in range(steps)
+    ]
 
 
 def _about(agent: Agent) -> dict[str, str]:
@@ -107,7 +113,9 @@ def _about(agent: Agent) -> dict[str, str]:
     said = {**about, "tool": source.get("tool") if isinstance(source, dict) else source}
     if not isinstance(said.get("model"), str):
         said["model"] = _last_model(agent)
-    return {name: said[name] for name in ("tool", "cwd", "model") if isinstance(said.get(name), str)}
+    return {
+        name: said[name] for name in ("tool", "cwd", "model") if isinstance(said.get(name), str)
+    }
 
 
 def _last_model(agent: Agent) -> str | None:

@@ -49,7 +49,9 @@ def standalone(store: Store, found: Reference) -> str:
         + "".join(f'<script type="module">{script}</script>\n' for script in scripts)
         + "</body></html>"
     )
-    text = text.replace(f'content="{html.POLICY}"', f'content="{policy}"', 1).replace("</head>", head, 1)
+    text = text.replace(f'content="{html.POLICY}"', f'content="{policy}"', 1).replace(
+        "</head>", head, 1
+    )
     body, _, end = text.rpartition("</body></html>")
     return body + tail + end
 
@@ -94,10 +96,15 @@ def _log(store: Store, agent: Agent) -> dict[str, Any]:
     return {
         "outline": outline,
         "lines": {event.seq: gist(event)[:LONGEST_LINE] for event in own},
-        "events": {event.seq: event_for_page(event, full=True) | _pictures(event.data) for event in own},
+        "events": {
+            event.seq: event_for_page(event, full=True) | _pictures(event.data) for event in own
+        },
     }
 
 
 def _pictures(data: Any) -> dict[str, list[str]]:
-    found = [f"data:{one.type};base64,{base64.b64encode(one.content).decode()}" for one in images_of(data)]
+    found = [
+        f"data:{one.type};base64,{base64.b64encode(one.content).decode()}"
+        for one in images_of(data)
+    ]
     return {"pictures": found} if found else {}

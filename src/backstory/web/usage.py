@@ -35,7 +35,9 @@ class Usage(NamedTuple):
     cached: int = 0
     wrote: int = 0
     cost: float = 0.0
-    is_estimate: bool = False  # whether some of the cost is by list prices, because the log does not say it
+    is_estimate: bool = (
+        False  # whether some of the cost is by list prices, because the log does not say it
+    )
 
     def and_(self, other: "Usage") -> "Usage":
         """Both together."""

@@ -108,7 +108,9 @@ class Watch:
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._run, args=(watching, known, loop), daemon=True).start()
 
-    def _run(self, watching: StoreWatch, known: dict[str, int], loop: asyncio.AbstractEventLoop) -> None:
+    def _run(
+        self, watching: StoreWatch, known: dict[str, int], loop: asyncio.AbstractEventLoop
+    ) -> None:
         """Tell what changed, until nobody listens."""
         while not watching.closed:
             try:

@@ -102,23 +102,33 @@ def to_bytes(
     cache: str | None = None,
 ) -> bytes:
     """The body of `dump` as JSON. Blobs are in base64, and are never decoded on the way."""
-    target = _target(format, cache, model=model, stored=stored, placeholders=placeholders, packed=True)
+    target = _target(
+        format, cache, model=model, stored=stored, placeholders=placeholders, packed=True
+    )
     given = messages if isinstance(messages, Sequence) else list(messages)
     with pause_gc():
         return _as_bytes(given, target, Options(pending, pause, system_inside), cache)
 
 
-def _dumped(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> Dump:
+def _dumped(
+    messages: Sequence[Readable], target: Target, options: Options, cache: str | None
+) -> Dump:
     plain = plain_json(messages, target.format, pause=options.pause)
     if plain is None:
         return _slow_path(messages, target, options, cache)
     body: dict[str, Any] = parse(plain.json)
-    return Dump(marked(body, target.format.name, target.model) if cache == AUTO else body, plain.repairs)
+    return Dump(
+        marked(body, target.format.name, target.model) if cache == AUTO else body, plain.repairs
+    )
 
 
-def _as_bytes(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> bytes:
+def _as_bytes(
+    messages: Sequence[Readable], target: Target, options: Options, cache: str | None
+) -> bytes:
     plain = plain_json(messages, target.format, pause=options.pause) if cache is None else None
-    return encoded(_slow_path(messages, target, options, cache).body) if plain is None else plain.json
+    return (
+        encoded(_slow_path(messages, target, options, cache).body) if plain is None else plain.json
+    )
 
 
 def _target(name: str, cache: str | None, **fields: Any) -> Target:
@@ -127,7 +137,9 @@ def _target(name: str, cache: str | None, **fields: Any) -> Target:
     return Target(_format(name), _FORMATS, lambda rule, at, why: None, **fields)
 
 
-def _slow_path(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> Dump:
+def _slow_path(
+    messages: Sequence[Readable], target: Target, options: Options, cache: str | None
+) -> Dump:
     format = target.format
     mended = repaired(messages, target, options)
     body, repairs = body_of(mended, format), mended.repairs
@@ -138,7 +150,9 @@ def _slow_path(messages: Sequence[Readable], target: Target, options: Options, c
     return Dump(marked(body, format.name, target.model) if cache == AUTO else body, repairs)
 
 
-def origins(messages: Iterable[Readable], format: str, *, model: str | None = None) -> list[list[int]]:
+def origins(
+    messages: Iterable[Readable], format: str, *, model: str | None = None
+) -> list[list[int]]:
     """For each message of the body that `dump` returns, the positions of its events; none for a message that
     a repair added. System text at the top is not in any message."""
     target = _target(format, None, model=model)
@@ -178,7 +192,9 @@ def load_answer(response: Any, format: str, *, model: str | None = None) -> list
     if isinstance(whole, list):
         whole = _assembled(whole, source)
     if not isinstance(whole, Mapping):
-        raise Invalid(f"an answer of the format {format} is an object, not {type(response).__name__}")
+        raise Invalid(
+            f"an answer of the format {format} is an object, not {type(response).__name__}"
+        )
     return answer_events(source, whole, model)
 
 
@@ -186,7 +202,9 @@ def _assembled(events: list[Any], source: Format) -> Any:
     try:
         return source.assembled(events)
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise Invalid(f"these are not the events of a stream of the format {source.name}") from error
+        raise Invalid(
+            f"these are not the events of a stream of the format {source.name}"
+        ) from error
 
 
 def _format(name: str) -> Format:

@@ -49,11 +49,15 @@ def answer_batch(
 
 def _checked_digest(request: Any) -> str:
     if not isinstance(request, Mapping):
-        raise Invalid(f"{request!r:.60} is not a request", remedy="pass the body that was sent, an object")
+        raise Invalid(
+            f"{request!r:.60} is not a request", remedy="pass the body that was sent, an object"
+        )
     try:
         return request_digest(request)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"the request is not JSON: {error}", remedy="pass the body that was sent") from error
+        raise Invalid(
+            f"the request is not JSON: {error}", remedy="pass the body that was sent"
+        ) from error
 
 
 def request_digest(body: Mapping[str, Any]) -> str:
@@ -88,7 +92,8 @@ def _format_of(whole: Any) -> str:
         if isinstance(output, list) or (isinstance(kind, str) and kind.startswith("response.")):
             return "openai-responses"
     raise Invalid(
-        "cannot tell which provider's answer this is", remedy=f"pass format=, one of {', '.join(FORMATS)}"
+        "cannot tell which provider's answer this is",
+        remedy=f"pass format=, one of {', '.join(FORMATS)}",
     )
 
 

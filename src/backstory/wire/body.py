@@ -10,7 +10,13 @@ from backstory.errors import Invalid
 
 T = TypeVar("T")
 
-_NAMES = {dict: "an object", list: "an array", str: "a string", int: "a number", bool: "true or false"}
+_NAMES = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    bool: "true or false",
+}
 
 
 def wrong(path: str, problem: str) -> Invalid:
@@ -60,7 +66,9 @@ def check_keys(value: dict[str, Any], known: frozenset[str], path: str) -> None:
     """Refuse fields that the service refuses; a field that is null is ignored."""
     for key, found in value.items():
         if key not in known and found is not None:
-            raise wrong(f"{path}.{key}", f"the service takes only {' and '.join(sorted(known))} here")
+            raise wrong(
+                f"{path}.{key}", f"the service takes only {' and '.join(sorted(known))} here"
+            )
 
 
 def items(value: dict[str, Any], key: str, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -39,7 +39,9 @@ def marked_tools(body: Body, format: str, model: str | None) -> Body:
 
 def _marked_tools(tools: list[Body]) -> list[Body]:
     for index in reversed(range(len(tools))):
-        if not tools[index].get("defer_loading"):  # "Tools with defer_loading cannot use prompt caching"
+        if not tools[index].get(
+            "defer_loading"
+        ):  # "Tools with defer_loading cannot use prompt caching"
             return [*tools[:index], tools[index] | {"cache_control": MARK}, *tools[index + 1 :]]
     return tools
 
@@ -47,7 +49,11 @@ def _marked_tools(tools: list[Body]) -> list[Body]:
 def thinned(format: str) -> Change:
     """Remove all but the last four breakpoints: a loaded history may have more."""
     return (
-        _thin if format == "anthropic" else _thin_points if format == "bedrock" else lambda body: (body, [])
+        _thin
+        if format == "anthropic"
+        else _thin_points
+        if format == "bedrock"
+        else lambda body: (body, [])
     )
 
 
@@ -123,7 +129,10 @@ def _marks(contents: Any) -> Iterator[Body]:
             if isinstance(block, dict):
                 source = block.get("source")
                 yield from _marks(
-                    [block.get("content"), source.get("content") if isinstance(source, dict) else None]
+                    [
+                        block.get("content"),
+                        source.get("content") if isinstance(source, dict) else None,
+                    ]
                 )
                 if block.get("cache_control") is not None:
                     yield block
@@ -139,14 +148,18 @@ def _thin(body: Body) -> tuple[Body, list[str]]:
     def change(block: Body) -> Body:
         return _bare(block) if id(block) in bare else block
 
-    return _map_blocks(body, change), [f"{len(surplus)} cache breakpoints left out: there may be {MOST}"]
+    return _map_blocks(body, change), [
+        f"{len(surplus)} cache breakpoints left out: there may be {MOST}"
+    ]
 
 
 # --- Bedrock: a breakpoint is a separate block ---
 
 
 def _bedrock(body: Body, model: str | None) -> Body:
-    messages = [message | {"content": _without_points(message["content"])} for message in body["messages"]]
+    messages = [
+        message | {"content": _without_points(message["content"])} for message in body["messages"]
+    ]
     for index in _ends(messages):
         messages[index] = messages[index] | {"content": [*messages[index]["content"], POINT]}
     found = marked_tools(body, "bedrock", model) | {"messages": messages}
@@ -161,7 +174,9 @@ def _without_points(blocks: list[Body]) -> list[Body]:
 def _thin_points(body: Body) -> tuple[Body, list[str]]:
     places = [
         (place, index)
-        for place, content in enumerate([body.get("system") or [], *(m["content"] for m in body["messages"])])
+        for place, content in enumerate(
+            [body.get("system") or [], *(m["content"] for m in body["messages"])]
+        )
         for index, block in enumerate(content)
         if "cachePoint" in block
     ]

@@ -143,7 +143,9 @@ def conversation_in(columns: Columns) -> Conversation:
     events = columns.events()
     for event in events:
         if event.kind not in KINDS:
-            logger.warning("position %s: unknown kind %r; the event is skipped", event.seq, event.kind)
+            logger.warning(
+                "position %s: unknown kind %r; the event is skipped", event.seq, event.kind
+            )
     notes = (event.data for event in events if event.kind == "note" and event.content == SETTINGS)
     return Conversation((event for event in events if event.kind in SPOKEN), settings_of(notes))
 
@@ -159,7 +161,9 @@ def _without_erased(events: list[Event]) -> Conversation:
         said: Event | Message | None = stand_in(event) if is_erased(event.data_json) else event
         if said is not event:
             what = "it is left out" if said is None else f"it says {SAYS}"
-            repairs.append(Repair("erased", event.seq, f"the {event.kind} event was erased: {what}"))
+            repairs.append(
+                Repair("erased", event.seq, f"the {event.kind} event was erased: {what}")
+            )
         if said is not None:
             sources.append(said)
     return Conversation(sources, plain.settings, repairs)

@@ -73,16 +73,22 @@ class Format(NamedTuple):
     # The body: system forms on top, the roles and forms of the others in order, names of the tools called.
     body: Callable[[list[Form], list[str], list[Form], Iterable[str]], dict[str, Any]]
     # What the service accepts; the defaults are what most do.
-    alternates: bool = True  # user and model take turns, and the user has the first and the last word
+    alternates: bool = (
+        True  # user and model take turns, and the user has the first and the last word
+    )
     system_on_top: bool = True  # leading system text has its own field
     system_in_place: bool = False  # system text may stand between other messages
     result_errors: bool = True  # a tool result can say that it is an error
     empty_results: bool = True  # every model takes a result without content, unless it is an error
     # The pieces of an answer, where it is not always one step: a service may run tools in the middle of it.
     answer_units: Callable[[Form], Iterable[Unit]] | None = None
-    top: Callable[[str], Form] | None = None  # system text on top, where that is not what `said` makes
+    top: Callable[[str], Form] | None = (
+        None  # system text on top, where that is not what `said` makes
+    )
     names_people: bool = False  # a message can name its speaker
-    names_file: Callable[[Media], bool] = lambda found: True  # whether this document can have a name
+    names_file: Callable[[Media], bool] = lambda found: (
+        True
+    )  # whether this document can have a name
     has_detail: bool = False  # an image can have a level of detail
     media_behind_results: bool = False  # what a result shows goes behind the results of its step
     # Joins the forms of the events of one answer; None if they cannot be joined.
@@ -155,7 +161,10 @@ def merged(
     last = ""
     for role, form in zip(roles, forms, strict=True):
         if role != last and run:
-            yield last, run[0] if len(run) == 1 else [block for one in run for block in as_blocks(one)]
+            yield (
+                last,
+                run[0] if len(run) == 1 else [block for one in run for block in as_blocks(one)],
+            )
             run = []
         run.append(form)
         last = role

@@ -25,7 +25,9 @@ class Loose(NamedTuple):
     result: StepResult
 
 
-def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[MessageTurn | Step | Loose], bool]:
+def grouped(
+    messages: Iterable[Readable], target: Target
+) -> tuple[list[MessageTurn | Step | Loose], bool]:
     """Rules 3, 4 and 8: a step is one answer of the model, its text and then its calls.
 
     A result, a user message or a system message ends a step, and so does text after text without a call. But
@@ -36,7 +38,9 @@ def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[MessageT
     report = target.report
     turns: list[MessageTurn | Step | Loose] = []
     step: Step | None = None
-    last: tuple[str, Step] | None = None  # the newest step that names its answer, until someone else speaks
+    last: tuple[str, Step] | None = (
+        None  # the newest step that names its answer, until someone else speaks
+    )
     is_native = False
     for at, kind, text, data in rows(messages, report):
         native = native_of(data) if data else None
@@ -178,7 +182,11 @@ def bound(logged: list[MessageTurn | Step | Loose], target: Target) -> list[Turn
                 turns.append(kept_apart(item.result))
                 known.add(item.key)
             else:
-                what = "a second result for the call" if item.key in known else "a result for a missing call,"
+                what = (
+                    "a second result for the call"
+                    if item.key in known
+                    else "a result for a missing call,"
+                )
                 report("drop", item.result.at, f"{what} {item.key!r}")
             continue
         turns.append(item)
@@ -213,7 +221,9 @@ def kept_apart(result: StepResult) -> MessageTurn:
     return message
 
 
-def attach_result(call: StepCall, step: Step, result: StepResult, turns: list[Turn], report: Report) -> None:
+def attach_result(
+    call: StepCall, step: Step, result: StepResult, turns: list[Turn], report: Report
+) -> None:
     """Give a call its result, and report it if the result has to move to follow its step."""
     call.result = result
     if step is not turns[-1]:
@@ -232,4 +242,8 @@ def close_open_calls(turns: list[Turn], report: Report, pending: bool) -> None:
         for call in turn.calls:
             if call.result is None:
                 call.result = StepResult(INTERRUPTED, True, call.at)
-                report("close", call.at, f"the call {call.key!r} has no result, so it says: {INTERRUPTED}")
+                report(
+                    "close",
+                    call.at,
+                    f"the call {call.key!r} has no result, so it says: {INTERRUPTED}",
+                )

@@ -43,7 +43,9 @@ def holed(
 def _holed(form: Any, known: list[tuple[str, type, Any]], worth: set[type]) -> Any:
     kind = type(form)
     for name, type_, value in known:
-        if form is value or (kind is type_ and form == value and (kind is str or repr(form) == repr(value))):
+        if form is value or (
+            kind is type_ and form == value and (kind is str or repr(form) == repr(value))
+        ):
             return {HOLE: name}
     if kind is list:
         return [_holed(value, known, worth) if type(value) in worth else value for value in form]
@@ -66,7 +68,9 @@ def _is_worth_it(value: Any) -> bool:
     return len(value if isinstance(value, str) else repr(value)) >= SMALLEST
 
 
-def filled(form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None) -> Any:
+def filled(
+    form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None
+) -> Any:
     """The form with its holes filled."""
     return _filled(form, {"content": content, "arguments": arguments, "native": native})
 

@@ -101,7 +101,9 @@ def named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str 
         kept.insert(0, f"{speaker}:")
     else:
         kept[first] = f"{speaker}: {kept[first]}"
-    why = f"{target.format.name} has no place for the name {speaker!r}: it goes in front of the text"
+    why = (
+        f"{target.format.name} has no place for the name {speaker!r}: it goes in front of the text"
+    )
     target.report("native", at, why)
     return None
 
@@ -118,4 +120,6 @@ def name_of(part: Part) -> str:
 
 def is_same(said: str, text: str) -> bool:
     """Whether a form has the text of its event, which cannot contain U+0000."""
-    return said == text or (is_blank(said) and is_blank(text)) or said.replace("\0", "\ufffd") == text
+    return (
+        said == text or (is_blank(said) and is_blank(text)) or said.replace("\0", "\ufffd") == text
+    )

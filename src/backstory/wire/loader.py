@@ -76,7 +76,9 @@ def _placed(units: list[Unit], format: Format) -> list[Unit]:
         return units
     found: list[Unit] = []
     for unit in units:
-        before = next((earlier.role for earlier in reversed(found) if earlier.role != "system"), None)
+        before = next(
+            (earlier.role for earlier in reversed(found) if earlier.role != "system"), None
+        )
         if unit.role == "step" and before in (None, "step"):
             unit = unit._replace(after=FIRST if before is None else BEHIND_AN_ANSWER)
         elif unit.role == "system" and _is_inside(unit):
@@ -127,7 +129,9 @@ class Ids:
         for unit in units:
             if unit.role == "step":
                 calls = _calls(unit.parts)
-                if calls and not self._is_calling:  # Google takes one answer as several messages in a row
+                if (
+                    calls and not self._is_calling
+                ):  # Google takes one answer as several messages in a row
                     self._open = []
                 self._is_calling = self._is_calling or bool(calls)
                 if any(call.id == "" for call in calls):  # a server that gives no ids
@@ -193,7 +197,9 @@ def _shown(text: str) -> str:
 def _is_plain(format: Format, unit: Unit, text: str) -> bool:
     """Whether the event alone is written as the very same form: it says something, and stands where that
     kind of event goes. System text has two places in some formats; what was not on top stays there."""
-    if unit.role == "system" and (format.system_on_top and (format.system_in_place or _is_inside(unit))):
+    if unit.role == "system" and (
+        format.system_on_top and (format.system_in_place or _is_inside(unit))
+    ):
         return False
     is_marked = unit.after is not None or bool(unit.took) or NUL in text
     return not is_blank(text) and not is_marked and format.said(unit.role, text, None) == unit.wire
@@ -234,7 +240,11 @@ def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> I
         yield "assistant", _shown(text), native
         native = None
     for call in calls:
-        data = {"id": call.id, "name": call.name, "arguments": call.arguments if call.sound else call.text}
+        data = {
+            "id": call.id,
+            "name": call.name,
+            "arguments": call.arguments if call.sound else call.text,
+        }
         yield "tool_call", None, data | (native or {})
         native = None
 

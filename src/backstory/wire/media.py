@@ -52,7 +52,9 @@ SUFFIXES = {type_: suffix for suffix, type_ in reversed(_BY_SUFFIX.items())} | {
 }
 AN = {"image": "an image", "audio": "a sound", "video": "a film", "document": "a document"}
 _USUAL = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
-_TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
+_TEXT_TYPES = frozenset(
+    {"application/json", "application/xml", "application/yaml", "application/x-yaml"}
+)
 _LEGAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _CHUNK = 1 << 16  # characters: small enough to stay in the processor's cache
@@ -188,7 +190,9 @@ def padded_part(part: Part) -> Part:
 def unshown(parts: Iterable[Part]) -> str:
     """The text to send in place of media that a format does not support; "" if there are none."""
     kinds = dict.fromkeys(kind for part in parts if (kind := _kind(part)))
-    return f"({' and '.join(AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
+    return (
+        f"({' and '.join(AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
+    )
 
 
 def _kind(part: Part) -> str:

@@ -13,7 +13,9 @@ _VERSION = re.compile(r"-v\d+(:\d+)?$|:(free|extended|thinking|online|nitro|floo
 _PLACE = re.compile(
     r"^(arn:.*/|(.*/)?models/|openrouter/)?((us|eu|apac|jp|au|ca|global|us-gov)\.)?(anthropic\.)?"
 )
-_CLAUDE = re.compile(r"claude|anthropic|sonnet|opus|haiku|inference-profile/[a-z0-9]*$", re.IGNORECASE)
+_CLAUDE = re.compile(
+    r"claude|anthropic|sonnet|opus|haiku|inference-profile/[a-z0-9]*$", re.IGNORECASE
+)
 _BETWEEN = re.compile(r"[-._ ]")
 
 

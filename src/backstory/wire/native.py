@@ -48,15 +48,21 @@ def settle_message(message: MessageTurn, native: Native, target: Target) -> None
         return
     if not is_same(text_of(parts), message.text):
         target.report(
-            "native", message.at, "its native content no longer says what the message says: left out"
+            "native",
+            message.at,
+            "its native content no longer says what the message says: left out",
         )
         return
     message.is_own = target.is_home_of(native)
-    if native.provider == target.format.name and _goes_back(message.role, parts, native, target.format):
+    if native.provider == target.format.name and _goes_back(
+        message.role, parts, native, target.format
+    ):
         message.wire = _form(native.wire, target, message.at)
         return
     # System text is text in every other format: "system.0.type: Input should be 'text'" (Anthropic).
-    kept = _translated(parts, target, message.at, in_result=False, words_only=message.role == "system")
+    kept = _translated(
+        parts, target, message.at, in_result=False, words_only=message.role == "system"
+    )
     speaker = next((part.name for part in parts if isinstance(part, Speaker)), None)
     if speaker is not None and len(parts) > 1:
         message.name = named(speaker, kept, target, message.at)
@@ -77,7 +83,9 @@ def settle_result(call: StepCall, result: StepResult, native: Native, target: Ta
             pass
         case _:
             target.report(
-                "native", result.at, "its native content no longer says what the result says: left out"
+                "native",
+                result.at,
+                "its native content no longer says what the result says: left out",
             )
             return
     is_mine = native.provider == target.format.name and _answers(read, call, result, target.format)
@@ -87,14 +95,20 @@ def settle_result(call: StepCall, result: StepResult, native: Native, target: Ta
     is_mine = is_mine and (bool(parts) or is_taken)
     if is_mine and _goes_back("result", parts, native, target.format):
         form = _form(native.wire, target, result.at)
-        is_known = (read.id or "") == call.id or (UNNAMED in native.took and target.is_home_of(native))
+        is_known = (read.id or "") == call.id or (
+            UNNAMED in native.took and target.is_home_of(native)
+        )
         result.wire = form if is_known else target.format.renamed(form, call.id)
         return
     # A failed result is only text, in every format that allows more in a result.
-    kept = _translated(parts, target, result.at, in_result=True, words_only=result.error or bool(call.kind))
+    kept = _translated(
+        parts, target, result.at, in_result=True, words_only=result.error or bool(call.kind)
+    )
     content, result.text = _content(kept, result.text, target)
     if target.format.media_behind_results:
-        result.extra = content and [block for block in content if block != target.format.words(result.text)]
+        result.extra = content and [
+            block for block in content if block != target.format.words(result.text)
+        ]
     else:
         result.content = content
     if not kept and is_blank(result.text) and not all(isinstance(part, Text) for part in parts):
@@ -131,7 +145,9 @@ def settle_step(step: Step, target: Target, taken: set[str]) -> None:
             parts = _parts("step", natives[0]._replace(wire=form), target, step.at)
             if parts is None:
                 return
-            is_now = _is_untouched(step, parts, target.format, set() if SAME_IDS in step.took else taken)
+            is_now = _is_untouched(
+                step, parts, target.format, set() if SAME_IDS in step.took else taken
+            )
             is_same = is_same or is_now
             is_named = is_named or UNNAMED in step.took or _has_ids(parts, target.format)
             goes_back = is_now and is_named and _goes_back("step", parts, natives[0], target.format)
@@ -142,7 +158,9 @@ def settle_step(step: Step, target: Target, taken: set[str]) -> None:
     if is_own:
         why = REFUSED if is_same else "the step is not as it was"
         if is_same and not is_named:
-            target.report("native", step.at, "a call has no id in its native content: the log's id goes")
+            target.report(
+                "native", step.at, "a call has no id in its native content: the log's id goes"
+            )
     found = [_parts("step", native, target, step.at) or [] for native in natives]
     for parts in found:
         take_rest(step, parts, why, target)
@@ -167,7 +185,9 @@ def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form
             texts, calls = [], []
         elif piece.call is not None:
             calls.append(
-                format.call(piece.call.key or "", piece.call.name, piece.call.arguments, piece.call.text)
+                format.call(
+                    piece.call.key or "", piece.call.name, piece.call.arguments, piece.call.text
+                )
             )
         else:
             texts.append(piece.text or "")
@@ -182,7 +202,9 @@ def _with_words(before: Form | None, wire: Form, format: Format, *, is_first: bo
     if before is None:
         return [wire]
     blocks = wire if isinstance(wire, list) and is_first else []
-    count = next((index for index, block in enumerate(blocks) if not format.thinks(block)), len(blocks))
+    count = next(
+        (index for index, block in enumerate(blocks) if not format.thinks(block)), len(blocks)
+    )
     return [wire[:count], before, wire[count:]] if count else [before, wire]
 
 
@@ -195,9 +217,14 @@ def _is_legal(call: StepCall, format: Format) -> bool:
 def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]) -> bool:
     calls = [part for part in parts if isinstance(part, Call)]
     ids = [part.id for part in calls if part.id]
-    texts, blank = "".join(step.texts), any(piece.native and piece.call for piece in step.pieces or ())
+    texts, blank = (
+        "".join(step.texts),
+        any(piece.native and piece.call for piece in step.pieces or ()),
+    )
     # Blank text in a form that is kept with a call is not in any event.
-    words = [part for part in parts if not (blank and isinstance(part, Text) and is_blank(part.text))]
+    words = [
+        part for part in parts if not (blank and isinstance(part, Text) and is_blank(part.text))
+    ]
     return (
         (is_same(answer_text(parts), texts) or is_same(answer_text(words), texts))
         and len(calls) == len(step.calls)
@@ -250,15 +277,21 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
     provider = target.formats.get(native.provider)
     read = own.read if native.provider == own.PROVIDER else provider.read if provider else None
     if read is None:
-        target.report("native", at, f"native content of {native.provider!r}, an unknown format: left out")
+        target.report(
+            "native", at, f"native content of {native.provider!r}, an unknown format: left out"
+        )
         return None
     try:
         parts = read(role, native.wire, "native.wire")
     except Invalid as error:
-        target.report("native", at, f"its native content is not of its format, so it is left out: {error}")
+        target.report(
+            "native", at, f"its native content is not of its format, so it is left out: {error}"
+        )
         return None
     if role != "step" and any(isinstance(part, Call) for part in parts):
-        target.report("native", at, f"native content with a call in it is not that of a {role}: left out")
+        target.report(
+            "native", at, f"native content with a call in it is not that of a {role}: left out"
+        )
         return None
     return list(map(padded_part, parts)) if UNPADDED in native.took else parts
 
@@ -299,14 +332,19 @@ def _translated(
     for part in parts:
         if isinstance(part, Text):
             kept.extend([] if is_blank(part.text) else [part.text])
-        elif isinstance(part, Media) and (block := _block(part, target.format, in_result, words_only)):
+        elif isinstance(part, Media) and (
+            block := _block(part, target.format, in_result, words_only)
+        ):
             kept.append(block)
             lost.extend([] if words_only else _unsaid(part, target.format))
         elif not isinstance(part, Speaker):
             (lost if _is_usable(part) else broken).append(name_of(part))
             if target.placeholders:
                 kept.extend(filter(None, [unshown([part])]))
-    for names, why in ((lost, f"{target.format.name} has no such thing here"), (broken, "it is broken")):
+    for names, why in (
+        (lost, f"{target.format.name} has no such thing here"),
+        (broken, "it is broken"),
+    ):
         if names:
             target.report("native", at, f"{', '.join(dict.fromkeys(names))} left out: {why}")
     return kept
@@ -331,7 +369,9 @@ def _is_usable(part: Part) -> bool:
 
 def _unsaid(part: Media, format: Format) -> Iterator[str]:
     """What a format cannot say about the media that it supports."""
-    if part.name and part.kind == "document" and not format.names_file(part):  # no format names an image
+    if (
+        part.name and part.kind == "document" and not format.names_file(part)
+    ):  # no format names an image
         yield f"the name {part.name!r}"
     if part.detail and not (part.kind == "image" and format.has_detail):
         yield f"the detail {part.detail!r} of {AN[part.kind]}"

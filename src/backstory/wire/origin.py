@@ -15,9 +15,15 @@ REFERRED = "referred"  # results of calls that are only references to the servic
 REPLACED = "replaced"  # (not by the service) what no store can hold was replaced
 # Which of these are reported for every format, and by which rule.
 TOLD = {
-    UNPADDED: ("native", "base64 in it has no padding, or lacks its end: it goes since its service took it"),
+    UNPADDED: (
+        "native",
+        "base64 in it has no padding, or lacks its end: it goes since its service took it",
+    ),
     FIELDS: ("native", "what stood beside the role and the content of its message is left out"),
-    REPLACED: ("data", "what no store can hold (U+0000, half of a surrogate pair) was replaced in it"),
+    REPLACED: (
+        "data",
+        "what no store can hold (U+0000, half of a surrogate pair) was replaced in it",
+    ),
 }
 
 
@@ -48,7 +54,9 @@ def native_of(data: Mapping[str, Any] | None) -> Native | None:
 def told_of(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What has to be reported about an event from a loaded request: rules and reasons."""
     native = data.get("native")
-    return [TOLD[mark] for mark in _took(native) if mark in TOLD] if isinstance(native, dict) else []
+    return (
+        [TOLD[mark] for mark in _took(native) if mark in TOLD] if isinstance(native, dict) else []
+    )
 
 
 def _took(native: dict[str, Any]) -> tuple[str, ...]:

@@ -22,7 +22,9 @@ def read(_role: str, form: Any, path: str) -> list[Part]:
 
 def _read(form: Any, path: str) -> Iterator[Part]:
     for where, block in objects(form, path):
-        kind = one_of(block.get("type"), ("text", "image", "document", "audio", "video"), f"{where}.type")
+        kind = one_of(
+            block.get("type"), ("text", "image", "document", "audio", "video"), f"{where}.type"
+        )
         if kind == "text":
             yield Text(expect(block.get("text"), str, f"{where}.text"))
         else:

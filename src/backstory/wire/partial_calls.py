@@ -28,14 +28,19 @@ def whole_calls(parts: Iterable[Any], *, is_over: bool) -> list[Any]:
     found: list[Any] = []
     open: int | None = None  # where the call is that goes on
     for part in parts:
-        name = next((name for name in CALL if isinstance(part, Mapping) and part.get(name) is not None), None)
+        name = next(
+            (name for name in CALL if isinstance(part, Mapping) and part.get(name) is not None),
+            None,
+        )
         if name is None:
             found.append(part)
             continue
         call = part[name]
         if open is not None and call.get("name") in (None, "", found[open][name].get("name")):
             begun = found[open]
-            beside = {key: value for key, value in part.items() if key != name and value is not None}
+            beside = {
+                key: value for key, value in part.items() if key != name and value is not None
+            }
             found[open] = {**begun, **beside, name: _with_pieces(begun[name], call)}
         else:
             open = len(found)
@@ -79,7 +84,8 @@ def _keys(path: str) -> list[str | int]:
         raise ValueError(f"{path!r} is not a place in a call's arguments")
     found = _KEY.findall(path)
     return [
-        int(index) if index else name or _plain(single or double) for name, index, single, double in found
+        int(index) if index else name or _plain(single or double)
+        for name, index, single, double in found
     ]
 
 

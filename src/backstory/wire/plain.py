@@ -35,7 +35,9 @@ from backstory.wire.turns import Repair, is_blank
 
 _LETTERS = {"system": "S", "user": "U", "assistant": "A", "tool_call": "C", "tool_result": "R"}
 _ONLY = {letter: bytes(byte == ord(letter) for byte in range(256)) for letter in "CR"}
-_CALL = re.compile(r'\{"id":"([^"\\\n]++)","name":"([^"\\\n]++)","arguments":(\{.*\})\}\n')  # a line each
+_CALL = re.compile(
+    r'\{"id":"([^"\\\n]++)","name":"([^"\\\n]++)","arguments":(\{.*\})\}\n'
+)  # a line each
 _EASY_IDS = re.compile(r"(?:[A-Za-z0-9_-]{1,40}(?:\n|\Z))*+")
 _MARK = r',"\u0001",'
 _LONG_NUMBER = re.compile(r"\d{17}")  # parsers differ on whole numbers beyond 64 bits
@@ -62,7 +64,12 @@ def plain_json(events: Sequence[Any], format: Format, *, pause: bool = False) ->
         events = Gathered(columns_of(events))
     try:
         return _filled(events, format, pause=pause)
-    except (Unusual, LookupError, TypeError, ValueError):  # the last three: text or data of no such shape
+    except (
+        Unusual,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):  # the last three: text or data of no such shape
         return None
 
 
@@ -75,7 +82,8 @@ def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
     if any(map(is_blank, texts[:lead])):
         raise Unusual
     top = [
-        format.said("system", text, None) if format.top is None else format.top(text) for text in texts[:lead]
+        format.said("system", text, None) if format.top is None else format.top(text)
+        for text in texts[:lead]
     ]
     letters, texts, data = letters[lead:], texts[lead:], data[lead:]
     _check_order(letters, format)
@@ -126,7 +134,9 @@ def _with_failed(letters: str, answered: list[int], failed: list[bool]) -> str:
     return "".join(found)
 
 
-def _joined(letters: str, contents: list[bytes], gaps: Template, around: tuple[bytes, bytes]) -> bytes:
+def _joined(
+    letters: str, contents: list[bytes], gaps: Template, around: tuple[bytes, bytes]
+) -> bytes:
     """The JSON of all messages: the constant parts, with the contents of the events in between. Most turns
     are alike, so the constant parts are looked up turn by turn. `around` is what comes before and after them
     all."""
@@ -170,7 +180,11 @@ def _check_data(letters: str, data: Sequence[Any]) -> None:
     if data.count(None) == len(letters) - letters.count("C") - letters.count("R"):
         return
     for letter, raw in zip(letters, data, strict=True):
-        if raw is not None and letter in "SUA" and ('"native"' in raw or type(orjson.loads(raw)) is not dict):
+        if (
+            raw is not None
+            and letter in "SUA"
+            and ('"native"' in raw or type(orjson.loads(raw)) is not dict)
+        ):
             raise Unusual
 
 
@@ -336,7 +350,9 @@ def _is_error(data: Any, id: str) -> bool:
     return error
 
 
-def _flags(columns: Columns, answered: list[int], failed: list[bool], format: Format) -> list[Repair]:
+def _flags(
+    columns: Columns, answered: list[int], failed: list[bool], format: Format
+) -> list[Repair]:
     """The repairs for failed results, if the format has no error flag."""
     if format.result_errors or True not in failed:
         return []

@@ -47,7 +47,9 @@ class Options(NamedTuple):
 
     pending: bool = False  # the open calls of the last step are about to run: they stay open
     pause: bool = False  # the model has the last word, and goes on from there
-    system_inside: bool = False  # the model takes system messages between others (some of Anthropic's)
+    system_inside: bool = (
+        False  # the model takes system messages between others (some of Anthropic's)
+    )
 
 
 def repaired(messages: Iterable[Readable], target: Target, options: Options) -> Repaired:
@@ -68,7 +70,11 @@ def repaired(messages: Iterable[Readable], target: Target, options: Options) -> 
     if format.alternates:
         turns = alternating(turns, options, report)
     elif not turns and (format.system_on_top or not system):
-        report("alternate", None, f"nothing was said: the services refuse that, so the user says {RESUMED!r}")
+        report(
+            "alternate",
+            None,
+            f"nothing was said: the services refuse that, so the user says {RESUMED!r}",
+        )
         turns = [MessageTurn("user", RESUMED, None)]
     return Repaired(system, turns, repairs, is_native, after)
 
@@ -109,7 +115,9 @@ def order(step: Step, report: Report) -> None:
     came = step.order or []
     if came == step.calls[: len(came)]:
         step.order = None
-    elif len(came) < len(step.calls) or any(call.result is None or call.result.wire is None for call in came):
+    elif len(came) < len(step.calls) or any(
+        call.result is None or call.result.wire is None for call in came
+    ):
         step.order = None
         report("group", step.at, "the results of one answer go in the order of its calls")
 
@@ -142,7 +150,9 @@ def continued(turns: list[Turn], target: Target) -> dict[str, Any] | None:
         return named if target.stored else after
     what = ", ".join(f"{key} {value!r}" for key, value in named.items())
     target.report(
-        "native", first.at if first else None, f"what came before is left out: it is in a store ({what})"
+        "native",
+        first.at if first else None,
+        f"what came before is left out: it is in a store ({what})",
     )
     return None
 
@@ -168,7 +178,11 @@ def placed(
         elif is_blank(turn.text):
             report("system", turn.at, f"{format.name} does not take this here: it is left out")
         else:
-            report("system", turn.at, f"{format.name} takes no system text here: it is marked user text")
+            report(
+                "system",
+                turn.at,
+                f"{format.name} takes no system text here: it is marked user text",
+            )
             turn.role, turn.text, turn.wire = "user", f"<system>\n{turn.text}\n</system>", None
             kept.append(turn)
     return system, kept
@@ -233,7 +247,11 @@ def alternating(turns: list[Turn], options: Options, report: Report) -> list[Tur
             and turn.after != BEHIND_AN_ANSWER
             and LAST_WORD not in getattr(spaced[-1], "took", ())  # the model went on from there
         ):
-            report("alternate", turn.at, f"two answers in a row: the user says {CONTINUE!r} between them")
+            report(
+                "alternate",
+                turn.at,
+                f"two answers in a row: the user says {CONTINUE!r} between them",
+            )
             spaced.append(MessageTurn("user", CONTINUE, None))
         spaced.append(turn)
     is_taken = options.pause or LAST_WORD in getattr(spaced[-1], "took", ())

@@ -31,7 +31,9 @@ class Envelope(NamedTuple):
     choice: Callable[[str, str | None], Body]  # mode and name of a tool choice, as fields
 
 
-def request_body(body: Body, settings: Settings, format: str, model: str | None) -> tuple[Body, list[Repair]]:
+def request_body(
+    body: Body, settings: Settings, format: str, model: str | None
+) -> tuple[Body, list[Repair]]:
     """A dumped body with everything around it, and what could not be said."""
     envelope = ENVELOPES[format]
     repairs: list[Repair] = []
@@ -56,7 +58,9 @@ def request_body(body: Body, settings: Settings, format: str, model: str | None)
 
 def _leave_room_to_think(body: Body, repairs: list[Repair]) -> None:
     """Anthropic refuses a request whose max_tokens is not larger than the budget for thinking."""
-    budget = body["thinking"].get("budget_tokens") if isinstance(body.get("thinking"), Mapping) else None
+    budget = (
+        body["thinking"].get("budget_tokens") if isinstance(body.get("thinking"), Mapping) else None
+    )
     if isinstance(budget, int) and budget >= body["max_tokens"]:
         body["max_tokens"] += budget
         said = f"max_tokens is {body['max_tokens']}: the budget of {budget} for thinking is a part of it"
@@ -78,7 +82,12 @@ def _tools(tools: Sequence[Tool], format: str, repairs: list[Repair]) -> Iterato
 
 
 def _params(
-    params: Mapping[str, Any], format: str, model: str | None, repairs: list[Repair], *, has_tools: bool
+    params: Mapping[str, Any],
+    format: str,
+    model: str | None,
+    repairs: list[Repair],
+    *,
+    has_tools: bool,
 ) -> Iterator[tuple[str, Any]]:
     """Where each canonical parameter goes. What stands under a format's name is that format's own."""
     envelope = ENVELOPES[format]
@@ -98,7 +107,11 @@ def _params(
 
 def _path(envelope: Envelope, name: str, model: str | None) -> str:
     path = envelope.params[name]
-    if path == "max_tokens" and envelope is ENVELOPES["openai"] and _COUNTS_REASONING.match(model or ""):
+    if (
+        path == "max_tokens"
+        and envelope is ENVELOPES["openai"]
+        and _COUNTS_REASONING.match(model or "")
+    ):
         return "max_completion_tokens"
     return path
 
@@ -189,7 +202,10 @@ ENVELOPES: Mapping[str, Envelope] = {
     "openai": Envelope(
         model="model",
         tools=lambda tools: {"tools": tools},
-        tool=lambda tool: {"type": "function", "function": _described(tool, parameters=_schema(tool))},
+        tool=lambda tool: {
+            "type": "function",
+            "function": _described(tool, parameters=_schema(tool)),
+        },
         params={
             "max_tokens": "max_tokens",
             "temperature": "temperature",

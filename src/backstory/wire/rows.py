@@ -217,7 +217,11 @@ def _sound(at: int | None, kind: str, data: Any, report: Report) -> dict[str, An
         data = {name: data[name] for name in ("native", "answer") if name in data}
     cleaned: dict[str, Any] = clean(data)
     if cleaned != data:
-        report("data", at, f"JSON cannot carry all of the data of this {kind}: what it cannot is replaced")
+        report(
+            "data",
+            at,
+            f"JSON cannot carry all of the data of this {kind}: what it cannot is replaced",
+        )
     return cleaned
 
 
@@ -247,7 +251,8 @@ def _clean(value: Any, levels: int, instead: str | None) -> Any:
             return value if math.isfinite(value) else None
         case dict():
             return {
-                _clean(str(key), 0, None): _clean(item, levels - 1, instead) for key, item in value.items()
+                _clean(str(key), 0, None): _clean(item, levels - 1, instead)
+                for key, item in value.items()
             }
         case list() | tuple():
             return [_clean(item, levels - 1, instead) for item in value]
@@ -270,7 +275,8 @@ def _without_halves(value: Any, mark: str) -> Any:
             return value if value.isascii() or is_unicode(value) else _HALF.sub(mark, value)
         case dict():
             found: Any = {
-                _without_halves(key, mark): _without_halves(item, mark) for key, item in value.items()
+                _without_halves(key, mark): _without_halves(item, mark)
+                for key, item in value.items()
             }
             is_same = all(map(is_, found.values(), value.values())) and all(map(is_, found, value))
         case list():

@@ -29,7 +29,9 @@ def openai_completion(chunks: list[Event]) -> dict[str, Any]:
     about: dict[str, Any] = {}
     for chunk in chunks:
         own = chunk.get("x_groq") or {}  # Groq has the usage here
-        about |= {key: found for key in ("model", "usage") if (found := chunk.get(key) or own.get(key))}
+        about |= {
+            key: found for key in ("model", "usage") if (found := chunk.get(key) or own.get(key))
+        }
         for choice in (chunk.get("choices") or ())[:1]:
             delta = choice.get("delta") or {}
             for part in delta.get("tool_calls") or ():
@@ -132,7 +134,9 @@ def add_call(calls: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
     index = part.get("index")
     if index is None:
         index = len(calls) if part.get("id") or not calls else len(calls) - 1
-    call = calls.setdefault(index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+    call = calls.setdefault(
+        index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+    )
     function = part.get("function") or {}
     call["id"] = call["id"] or part.get("id") or ""
     whole = call["function"]
@@ -149,8 +153,12 @@ def responses_response(events: list[Event]) -> Mapping[str, Any]:
     """Responses: the items as they were done. The last event has them all once more, with reasoning sealed
     anew; what a recorded request sent back was the first."""
     ends = [event for event in events if event.get("type") == "response.output_item.done"]
-    done = [event["item"] for event in sorted(ends, key=lambda event: event.get("output_index") or 0)]
-    about: Event = next((event["response"] for event in reversed(events) if event.get("response")), {})
+    done = [
+        event["item"] for event in sorted(ends, key=lambda event: event.get("output_index") or 0)
+    ]
+    about: Event = next(
+        (event["response"] for event in reversed(events) if event.get("response")), {}
+    )
     last = about.get("output") or []
     return {**about, "output": done if len(done) >= len(last) else last}
 
@@ -178,7 +186,9 @@ def anthropic_message(events: list[Event]) -> dict[str, Any]:
             case "content_block_delta":
                 continue_block(blocks[event["index"]], event["delta"])
             case "message_delta":
-                message |= {key: value for key, value in event["delta"].items() if value is not None}
+                message |= {
+                    key: value for key, value in event["delta"].items() if value is not None
+                }
                 message["usage"] = {**(message.get("usage") or {}), **(event.get("usage") or {})}
     return {**message, "content": [finished_block(block) for block in blocks.values()]}
 
@@ -195,7 +205,9 @@ def continue_block(block: dict[str, Any], delta: Event) -> None:
 
 def finished_block(block: dict[str, Any]) -> dict[str, Any]:
     """A block as it is sent back: with its input parsed, and without null fields."""
-    found = {key: value for key, value in block.items() if value is not None and key != "partial_json"}
+    found = {
+        key: value for key, value in block.items() if value is not None and key != "partial_json"
+    }
     if block.get("partial_json"):
         found["input"] = parsed_input(block["partial_json"])
     return found

@@ -24,7 +24,9 @@ class Target(NamedTuple):
     def continues(self, after: Mapping[str, Any]) -> bool:
         """Whether the service's store has what a loaded request continues. A request with `store: false` says
         so itself."""
-        return self.format.name == "openai-responses" and (self.stored or after.get("store") is False)
+        return self.format.name == "openai-responses" and (
+            self.stored or after.get("store") is False
+        )
 
     def is_home_of(self, native: Native) -> bool:
         """Whether native content came from this provider and model."""

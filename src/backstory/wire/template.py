@@ -31,7 +31,9 @@ class Template(NamedTuple):
 
     joints: Mapping[tuple[str, str], bytes]  # what is between two letters' gaps
     results: Mapping[str, bytes]  # within a result: between its id (or name) and its text
-    calls: Mapping[str, bytes]  # a call, with `%b` for its id (where there are ids), name and arguments
+    calls: Mapping[
+        str, bytes
+    ]  # a call, with `%b` for its id (where there are ids), name and arguments
     has_ids: bool
     carries_text: bool  # are the arguments a text?
     user: tuple[bytes, bytes]  # what is around the user's forms in their message
@@ -40,7 +42,9 @@ class Template(NamedTuple):
         """The constant parts between consecutive letters."""
         return list(map(self.joints.__getitem__, pairwise(letters)))
 
-    def around(self, system: list[Form], names: Iterable[str], format: Format) -> tuple[bytes, bytes]:
+    def around(
+        self, system: list[Form], names: Iterable[str], format: Format
+    ) -> tuple[bytes, bytes]:
         """What comes before and after all messages."""
         body = format.body(system, ["user"], [_marked(format, ONE)], names)
         before, behind = self.user
@@ -64,7 +68,13 @@ def template(format: Format) -> Template:
     user = _cut(format.said("user", TEXT, None), TEXT)
     system = _cut(format.said("system", TEXT, None), TEXT)
     answer = _cut(format.step([TEXT], [], None), TEXT)
-    forms = {USER: user, SYSTEM: system, ANSWER: answer, SPOKEN: [spoken, b""], SILENT: [silent, end]}
+    forms = {
+        USER: user,
+        SYSTEM: system,
+        ANSWER: answer,
+        SPOKEN: [spoken, b""],
+        SILENT: [silent, end],
+    }
     forms |= {RESULT: [result[0], result[2]], FAILED: [failed[0], failed[2]]}
     forms |= {FIRST_CALL: [b"", end], CALL: [b"", end]}
     messages = _messages(format)

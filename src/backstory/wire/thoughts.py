@@ -23,5 +23,7 @@ def _texts(part: Mapping[str, Any]) -> Iterator[Any]:
             yield text
         case {"reasoningContent": {"reasoningText": {"text": text}}}:  # Bedrock
             yield text
-        case {"reasoning_content": str(text)} | {"reasoning": str(text)}:  # Chat Completions of other servers
+        case {"reasoning_content": str(text)} | {
+            "reasoning": str(text)
+        }:  # Chat Completions of other servers
             yield text

@@ -117,7 +117,12 @@ class StepCall:
     __slots__ = ("arguments", "at", "id", "is_mended", "key", "kind", "name", "result", "text")
 
     def __init__(
-        self, key: str | None, name: str, arguments: dict[str, Any], at: int | None, text: str | None = None
+        self,
+        key: str | None,
+        name: str,
+        arguments: dict[str, Any],
+        at: int | None,
+        text: str | None = None,
     ) -> None:
         self.key = key  # the id in the log
         self.id = key or ""  # the id on the wire
@@ -148,7 +153,9 @@ class Step:
         self.texts: list[str] = []
         self.calls: list[StepCall] = []
         self.name: str | None = None
-        self.order: list[StepCall] | None = None  # the order of the results; None: that of the calls
+        self.order: list[StepCall] | None = (
+            None  # the order of the results; None: that of the calls
+        )
         self.pieces: list[Piece] | None = None  # only if one of them has its own form
         self.after: Any = None
         self.took: tuple[str, ...] = ()
@@ -168,7 +175,9 @@ class Repair(NamedTuple):
 
 def text_of(parts: list[Part]) -> str:
     """The text in the parts of a message."""
-    return BETWEEN.join(part.text for part in parts if isinstance(part, Text) and not is_blank(part.text))
+    return BETWEEN.join(
+        part.text for part in parts if isinstance(part, Text) and not is_blank(part.text)
+    )
 
 
 def answer_text(parts: list[Part]) -> str:

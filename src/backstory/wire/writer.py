@@ -11,7 +11,9 @@ from backstory.wire.turns import MessageTurn, Step, StepCall
 def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
     """The body for the turns."""
     placed = list(_placed(repaired, format))
-    names = {call.name: None for turn in repaired.turns if isinstance(turn, Step) for call in turn.calls}
+    names = {
+        call.name: None for turn in repaired.turns if isinstance(turn, Step) for call in turn.calls
+    }
     system = [_top(message, format) for message in repaired.system]
     body = format.body(system, [one.role for one in placed], [one.form for one in placed], names)
     return body | repaired.after if repaired.after else body
@@ -43,7 +45,9 @@ def _placed(repaired: Repaired, format: Format) -> Iterator[_Placed]:
             role = "system" if turn.role == "system" else "user"
             yield _Placed(role, _said(turn, format), _known(turn.at))
             continue
-        yield _Placed("model", _step(turn, format), _known(turn.at, *(call.at for call in turn.calls)))
+        yield _Placed(
+            "model", _step(turn, format), _known(turn.at, *(call.at for call in turn.calls))
+        )
         for at, form in _results(turn, format):
             yield _Placed("user", form, at)
 
@@ -99,11 +103,16 @@ def _results(step: Step, format: Format) -> Iterator[tuple[tuple[int, ...], Form
             yield _known(result.at), result.wire
         else:
             content = result.text if result.content is None else result.content
-            yield _known(result.at), format.result(call.id, call.name, content, result.error, call.kind)
+            yield (
+                _known(result.at),
+                format.result(call.id, call.name, content, result.error, call.kind),
+            )
         if result.extra:
             extras.extend(result.extra)
             shown += _known(result.at)
-    if extras and all(call.result is not None for call in step.calls):  # else the rest is still to come
+    if extras and all(
+        call.result is not None for call in step.calls
+    ):  # else the rest is still to come
         yield shown, extras
 
 
@@ -122,12 +131,16 @@ def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
         yield Written("system", message.at, _said(message, format), [])
     for turn in repaired.turns:
         if isinstance(turn, MessageTurn):
-            yield Written("system" if turn.role == "system" else "user", turn.at, _said(turn, format), [])
+            yield Written(
+                "system" if turn.role == "system" else "user", turn.at, _said(turn, format), []
+            )
             continue
         yield Written("model", turn.at, _step(turn, format), turn.calls)
         for call in turn.calls:
             alone = Step(turn.at)
             alone.calls = [call]
-            results = (form if isinstance(form, list) else [form] for _, form in _results(alone, format))
+            results = (
+                form if isinstance(form, list) else [form] for _, form in _results(alone, format)
+            )
             form = [block for result in results for block in result]
             yield Written("result", call.result.at if call.result else None, form, [call])

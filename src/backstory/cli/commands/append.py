@@ -27,7 +27,9 @@ FIELDS = ("kind", "content", "data", "key")
 )
 @reference()
 @click.argument("text", required=False)
-@click.option("--kind", type=click.Choice(list(KINDS)), default="user", help="The kind (default: user).")
+@click.option(
+    "--kind", type=click.Choice(list(KINDS)), default="user", help="The kind (default: user)."
+)
 @click.option("--data", metavar="JSON", help="The event's data, a JSON object.")
 @click.option(
     "--jsonl",
@@ -38,7 +40,9 @@ FIELDS = ("kind", "content", "data", "key")
     "--key",
     help="Write the event only if the history has none with this key; otherwise print that one.",
 )
-@click.option("--expected", type=click.IntRange(0), metavar="HEAD", help="Write only if this is the head.")
+@click.option(
+    "--expected", type=click.IntRange(0), metavar="HEAD", help="Write only if this is the head."
+)
 def append_command(
     url: str | None,
     ref: str,
@@ -73,9 +77,13 @@ def append_command(
 def _content(ref: str, text: str | None, kind: str) -> str | None:
     needs_text = KINDS[kind].speaks and kind != "tool_call"
     if text == "-" or (text is None and needs_text):
-        text = standard_input(f"the text for {ref}").removesuffix("\n")  # the shell's, not the writer's
+        text = standard_input(f"the text for {ref}").removesuffix(
+            "\n"
+        )  # the shell's, not the writer's
         if not text and kind not in SAID_BY_PEOPLE:
-            raise Invalid("standard input is empty", remedy='if the text should be empty, give it as ""')
+            raise Invalid(
+                "standard input is empty", remedy='if the text should be empty, give it as ""'
+            )
     return text
 
 
@@ -95,7 +103,9 @@ def _json_lines() -> Iterator[tuple[Any, ...]]:
             event = json.loads(line)
             unknown = set(event) - set(FIELDS)
         except (ValueError, TypeError) as error:
-            raise InvalidEvent(f"line {number} is not JSON: {error}; nothing was written") from error
+            raise InvalidEvent(
+                f"line {number} is not JSON: {error}; nothing was written"
+            ) from error
         if not isinstance(event, dict) or unknown:
             raise InvalidEvent(
                 f"line {number} is not an object with kind, content, data and key; nothing was written"

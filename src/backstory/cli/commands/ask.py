@@ -19,7 +19,9 @@ from backstory.errors import Invalid
 )
 @click.argument("question", required=False)
 @click.option("--agent", "ref", metavar="REF", help="The agent to ask (default: the latest one).")
-@click.option("--file", "files", multiple=True, metavar="FILE", help="Attach a file (may be repeated).")
+@click.option(
+    "--file", "files", multiple=True, metavar="FILE", help="Attach a file (may be repeated)."
+)
 @chat_options
 def ask_command(
     url: str | None, question: str | None, ref: str | None, files: tuple[str, ...], **options: Any

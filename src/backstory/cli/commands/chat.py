@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 @chat_options
 @click.option("--continue", "continued", metavar="REF", help="The same as REF.")
 @click.option("--pick", is_flag=True, help="Choose a session from a list.")
-def chat_command(url: str | None, ref: str, continued: str | None, pick: bool, **options: Any) -> int:
+def chat_command(
+    url: str | None, ref: str, continued: str | None, pick: bool, **options: Any
+) -> int:
     """Continues the latest session of the current folder, with everything that was said, or starts one. REF
     names another one. The store is created if it does not exist. Without a terminal, it reads one question
     from standard input, prints the answer, and exits."""
@@ -49,7 +51,8 @@ def chat_command(url: str | None, ref: str, continued: str | None, pick: bool, *
     question = standard_input("your question").strip()
     if not question:
         raise Invalid(
-            "there is no question on standard input", remedy="use echo 'a question' | backstory chat"
+            "there is no question on standard input",
+            remedy="use echo 'a question' | backstory chat",
         )
     return answer_once(url, named, question, **options)
 
@@ -57,7 +60,9 @@ def chat_command(url: str | None, ref: str, continued: str | None, pick: bool, *
 def _picked(url: str | None) -> str:
     """The agent that was chosen from the list of sessions."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Invalid("choosing a session needs a terminal", remedy="name the session: backstory chat REF")
+        raise Invalid(
+            "choosing a session needs a terminal", remedy="name the session: backstory chat REF"
+        )
     from backstory.chat.project import session_rows
     from backstory.chat.session_picker import pick_session
 
@@ -73,7 +78,9 @@ def _place(known: Path) -> Path:
     from backstory.chat.question import ask_key
 
     here = Path.cwd()
-    screen.say(f"this session belongs to {one_line(str(known))}, and you are in {one_line(str(here))}")
+    screen.say(
+        f"this session belongs to {one_line(str(known))}, and you are in {one_line(str(here))}"
+    )
     answer = ask_key("Where shall the tools work? [t]here, [h]ere, [n]owhere: leave", "thn")
     if answer not in ("t", "h"):
         raise Ended(CTRL_C)
@@ -85,9 +92,13 @@ def _share_or_fork(chat: "Chat") -> None:
     from backstory.chat.question import ask_key
 
     for other in chat.others():
-        screen.say(f"{one_line(chat.agent.name)!r} is open in another chat ({one_line(str(other))})")
+        screen.say(
+            f"{one_line(chat.agent.name)!r} is open in another chat ({one_line(str(other))})"
+        )
     if chat.others():
-        answer = ask_key("Go on in a [f]ork, [s]hare it (both see what is written), or [l]eave?", "fsl")
+        answer = ask_key(
+            "Go on in a [f]ork, [s]hare it (both see what is written), or [l]eave?", "fsl"
+        )
         if answer not in ("f", "s"):
             raise Ended(CTRL_C)
         if answer == "f":

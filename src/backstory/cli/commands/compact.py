@@ -8,12 +8,17 @@ from backstory.cli.stores import opened
 
 
 @command(
-    "compact", example='backstory compact main "They asked for the Python files: a.py and b.py." --keep 4'
+    "compact",
+    example='backstory compact main "They asked for the Python files: a.py and b.py." --keep 4',
 )
 @reference(required=True)
 @click.argument("summary")
 @click.option(
-    "--keep", type=click.IntRange(0), default=0, metavar="N", help="Keep the last N messages (default: 0)."
+    "--keep",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Keep the last N messages (default: 0).",
 )
 def compact_command(url: str | None, ref: str, summary: str, keep: int, as_json: bool) -> None:
     """SUMMARY takes the place of the older messages in the context; system messages and settings stay.

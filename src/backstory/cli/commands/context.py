@@ -24,13 +24,20 @@ if TYPE_CHECKING:
 
 
 @command(
-    "context", example="backstory context main@before\nbackstory context main --format anthropic > body.json"
+    "context",
+    example="backstory context main@before\nbackstory context main --format anthropic > body.json",
 )
 @reference(metavar="REF[@POS]")
-@click.option("--format", type=click.Choice(FORMATS), help="The request body for a provider, as JSON.")
+@click.option(
+    "--format", type=click.Choice(FORMATS), help="The request body for a provider, as JSON."
+)
 @click.option("--tokens", is_flag=True, help="Only the number of tokens.")
-@click.option("--model", metavar="NAME", help="The model that will read it, for --format and --tokens.")
-@click.option("--control", is_flag=True, help="Include marks, notes, rewinds and jumps, which no model sees.")
+@click.option(
+    "--model", metavar="NAME", help="The model that will read it, for --format and --tokens."
+)
+@click.option(
+    "--control", is_flag=True, help="Include marks, notes, rewinds and jumps, which no model sees."
+)
 @click.option("--pager/--no-pager", default=True, help="Use the pager on a terminal (default).")
 def context_command(
     url: str | None,
@@ -99,7 +106,9 @@ def _lines(events: Iterable[Event]) -> "Iterator[Text]":
         style = STYLES.get(event.kind, "")
         if KINDS[event.kind].speaks:
             messages += 1
-            yield Text(f"{event.kind} ", style=f"bold {style}").append(f"{event.seq}", style="not bold dim")
+            yield Text(f"{event.kind} ", style=f"bold {style}").append(
+                f"{event.seq}", style="not bold dim"
+            )
             yield Text(visible(body(event)) + "\n", overflow="fold")
         else:
             yield Text(f"── {event.kind} {event.seq}: {gist(event)}\n", style="dim")

@@ -14,7 +14,9 @@ from backstory.cli.stores import opened
 @reference()
 @click.option("--title", help="The title.")
 @click.option("--no-title", is_flag=True, help="Remove the title.")
-@click.option("--tag", "tags", multiple=True, help="A tag (may be repeated); replaces the tags that it had.")
+@click.option(
+    "--tag", "tags", multiple=True, help="A tag (may be repeated); replaces the tags that it had."
+)
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
 def describe_command(
     url: str | None,

@@ -65,7 +65,9 @@ def _event(change: Change) -> Event:
 
 def _plain(change: Change) -> str:
     """Words that are gone stand in [-…-], new ones in {+…+}."""
-    text = "".join(_MARKED[edit.op].format(edit.text) for edit in change.words) or body(_event(change))
+    text = "".join(_MARKED[edit.op].format(edit.text) for edit in change.words) or body(
+        _event(change)
+    )
     return f"{_heading(change)}\n" + "\n".join(f"    {line}" for line in text.splitlines())
 
 

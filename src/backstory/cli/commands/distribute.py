@@ -17,6 +17,8 @@ def distribute_command(url: str | None, as_json: bool) -> None:
     if as_json:
         screen.answer_json(done._asdict())
     elif done.rows:
-        screen.answer(f"moved {count(done.rows, 'row')}; the store is on {count(done.servers, 'server')}")
+        screen.answer(
+            f"moved {count(done.rows, 'row')}; the store is on {count(done.servers, 'server')}"
+        )
     else:
         screen.answer(f"nothing to move; the store is on {count(done.servers, 'server')}")

@@ -10,7 +10,9 @@ from backstory.present.shapes import explanation_json
 
 @command("explain", example="backstory explain main@7\nbackstory explain main@7 --at before")
 @reference(metavar="REF[@POS]")
-@click.option("--at", "moment", metavar="POS", help="In the context at this position, label or time.")
+@click.option(
+    "--at", "moment", metavar="POS", help="In the context at this position, label or time."
+)
 def explain_command(url: str | None, ref: str, moment: str | None, as_json: bool) -> None:
     """Without a position, explains the newest event."""
     with opened(url) as store:

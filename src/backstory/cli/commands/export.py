@@ -47,7 +47,9 @@ HOMES = {
     help="Write the context of one agent as a file of another tool, or as a page.",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write to a file, completely or not at all.")
-@click.option("--install", is_flag=True, help="With --to: put the file where the tool looks for it.")
+@click.option(
+    "--install", is_flag=True, help="With --to: put the file where the tool looks for it."
+)
 def export_command(
     url: str | None,
     refs: tuple[str, ...],
@@ -83,7 +85,13 @@ def export_command(
 
 
 def _write_for(
-    url: str | None, refs: tuple[str, ...], target: str, output: str | None, *, install: bool, as_json: bool
+    url: str | None,
+    refs: tuple[str, ...],
+    target: str,
+    output: str | None,
+    *,
+    install: bool,
+    as_json: bool,
 ) -> None:
     """Write one context as a file of another tool."""
     if len(refs) > 1:
@@ -97,7 +105,9 @@ def _write_for(
     if install and export.place is not None:
         path = str(_home(target) / export.place)
         if os.path.exists(path):
-            raise Invalid(f"{path!r} already exists", remedy="it was installed before; remove it first")
+            raise Invalid(
+                f"{path!r} already exists", remedy="it was installed before; remove it first"
+            )
         os.makedirs(os.path.dirname(path), exist_ok=True)
     with _output(path) as file:
         file.write(export.text)
@@ -142,7 +152,9 @@ def _output(path: str | None) -> Iterator[IO[str]]:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         yield sys.stdout
     elif os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        with open(path, "w", encoding="utf-8", newline="\n") as device:  # a pipe must not be replaced
+        with open(
+            path, "w", encoding="utf-8", newline="\n"
+        ) as device:  # a pipe must not be replaced
             yield device
     else:
         with _whole_file(path) as file:

@@ -11,7 +11,9 @@ from backstory.cli.stores import opened
 @reference(metavar="REF[@POS]")
 @click.argument("name", required=False)
 @key_option
-def fork_command(url: str | None, ref: str, name: str | None, key: str | None, as_json: bool) -> None:
+def fork_command(
+    url: str | None, ref: str, name: str | None, key: str | None, as_json: bool
+) -> None:
     """The new agent continues from the position, by default from the head. Nothing is copied, and the other
     agent does not change. Prints the id of the new agent."""
     with opened(url) as store:

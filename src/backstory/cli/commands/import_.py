@@ -37,9 +37,14 @@ LOOK = 1.0  # seconds between two looks at what is watched
     example="backstory import\nbackstory import ~/.codex/sessions --since 2026-08 --mask\n"
     "backstory import --watch\nssh host backstory export | backstory import -",
 )
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True), metavar="[PATH]...")
+@click.argument(
+    "paths", nargs=-1, type=click.Path(exists=True, allow_dash=True), metavar="[PATH]..."
+)
 @click.option(
-    "--from", "format", metavar="TOOL", help="The tool that wrote the transcripts, if it is not recognised."
+    "--from",
+    "format",
+    metavar="TOOL",
+    help="The tool that wrote the transcripts, if it is not recognised.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask before importing what is on this machine.")
 @click.option("--watch", is_flag=True, help="Keep running, and import what is added, until Ctrl-C.")
@@ -50,9 +55,13 @@ LOOK = 1.0  # seconds between two looks at what is watched
 @click.option("--dry-run", is_flag=True, help="Say what would be new, and write nothing.")
 @click.option("--mask", is_flag=True, help="Replace what looks like a secret with a digest.")
 @click.option("--no-images", is_flag=True, help="Leave out images.")
-@click.option("--raw", is_flag=True, help="Also keep the records of files with one session as they are.")
 @click.option(
-    "--siblings", is_flag=True, help="Make chats (openai-chat) with one system prompt forks of one root."
+    "--raw", is_flag=True, help="Also keep the records of files with one session as they are."
+)
+@click.option(
+    "--siblings",
+    is_flag=True,
+    help="Make chats (openai-chat) with one system prompt forks of one root.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 if anything is damaged.")
 @click.option(
@@ -79,7 +88,9 @@ def import_command(
         )
     if exports:
         if len(exports) < len(paths):
-            raise click.UsageError("exports of backstory and transcripts cannot be imported together.")
+            raise click.UsageError(
+                "exports of backstory and transcripts cannot be imported together."
+            )
         for path in exports:
             _import_export(url, path, as_json)
         return
@@ -139,7 +150,9 @@ def _places(format: Any, *, ask: bool) -> list[str]:
     return [str(path) for _, path in found]
 
 
-def _import(store: Store, paths: Any, options: dict[str, Any], as_json: bool, *, each: bool) -> Outcome:
+def _import(
+    store: Store, paths: Any, options: dict[str, Any], as_json: bool, *, each: bool
+) -> Outcome:
     run = Run(store, paths, **options)
     with progress_bar("importing", "bytes") as progress:
         # The process is ours: no other program waits for its garbage while a session is written.

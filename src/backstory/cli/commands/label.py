@@ -8,7 +8,8 @@ from backstory.cli.stores import opened
 
 
 @command(
-    "label", example='backstory label main@7 "before the cleanup"\nbackstory jump main@"before the cleanup"'
+    "label",
+    example='backstory label main@7 "before the cleanup"\nbackstory jump main@"before the cleanup"',
 )
 @reference(metavar="REF[@POS]", required=True)
 @click.argument("name")

@@ -29,11 +29,19 @@ if TYPE_CHECKING:
 @reference(metavar="REF[@POS]")
 @click.option("--live", is_flag=True, help="Only events that are in the context.")
 @click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice(list(KINDS)), help="Only events of this kind."
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(list(KINDS)),
+    help="Only events of this kind.",
 )
-@click.option("--since", metavar="POS", help="Only events after a position, a mark's label or a time.")
+@click.option(
+    "--since", metavar="POS", help="Only events after a position, a mark's label or a time."
+)
 @click.option("-n", "--last", type=click.IntRange(1), metavar="N", help="Only the last N events.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C."
+)
 @click.option("--full", is_flag=True, help="All of each text, not only its first line.")
 @click.option("--pager/--no-pager", default=True, help="Use the pager on a terminal (default).")
 def log_command(
@@ -53,7 +61,9 @@ def log_command(
     with opened(url) as store:
         agent, at, _ = store.resolve(ref)
         if follow and at is not None:
-            raise Invalid("-f follows an agent at its head, not at a position", remedy="leave out the @")
+            raise Invalid(
+                "-f follows an agent at its head, not at a position", remedy="leave out the @"
+            )
         until = agent.head if at is None else at
         after = 0 if since is None else store.resolve(f"{agent.id}@{since}").at or 0
         if last is not None and not kinds and not live:
@@ -86,7 +96,9 @@ def _line(event: Event, why: Explanation, full: bool) -> "Text":
     from rich.text import Text
 
     dead = not why.live
-    line = Text(no_wrap=not full, overflow="fold" if full else "ellipsis", style="dim" if dead else "")
+    line = Text(
+        no_wrap=not full, overflow="fold" if full else "ellipsis", style="dim" if dead else ""
+    )
     line.append(f"{event.seq:>5} ", style="dim")
     line.append(f"{one_line(event.kind):<11} ", style=STYLES.get(event.kind, ""))
     line.append(f"{clock(event.created_at)}  ", style="dim")

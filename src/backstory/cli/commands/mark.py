@@ -7,7 +7,10 @@ from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
 
 
-@command("mark", example='backstory mark main "before the cleanup"\nbackstory mark @ "before the cleanup"')
+@command(
+    "mark",
+    example='backstory mark main "before the cleanup"\nbackstory mark @ "before the cleanup"',
+)
 @reference()
 @click.argument("label", required=False)
 def mark_command(url: str | None, ref: str, label: str | None, as_json: bool) -> None:

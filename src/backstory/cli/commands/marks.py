@@ -30,7 +30,9 @@ def marks_command(url: str | None, ref: str, dead_too: bool, as_json: bool) -> N
             screen.draw(_table(found) if found else "no marks here; `backstory mark` sets one")
         else:
             for mark, live in found:
-                screen.plain_row((mark.seq, mark.label, "live" if live else "dead", stamp(mark.created_at)))
+                screen.plain_row(
+                    (mark.seq, mark.label, "live" if live else "dead", stamp(mark.created_at))
+                )
 
 
 def _all_marks(agent: Agent, at: int | None) -> list[tuple[Event, bool]]:

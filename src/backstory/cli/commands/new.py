@@ -8,7 +8,9 @@ from backstory.cli.options import command
 from backstory.cli.stores import opened
 
 
-@command("new", example='backstory new work --system "Be careful."\nbackstory new --key tickets/1234')
+@command(
+    "new", example='backstory new work --system "Be careful."\nbackstory new --key tickets/1234'
+)
 @click.argument("name", required=False)
 @system_options
 @click.option(

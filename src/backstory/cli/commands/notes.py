@@ -14,11 +14,15 @@ from backstory.present.safe_text import one_line
 from backstory.present.shapes import event_json
 
 
-@command("notes", example="backstory notes main --name backstory.failure\nbackstory notes main --all")
+@command(
+    "notes", example="backstory notes main --name backstory.failure\nbackstory notes main --all"
+)
 @reference(metavar="REF[@POS]")
 @click.option("--name", help="Only notes with this name.")
 @click.option("--all", "everything", is_flag=True, help="Include dead notes.")
-def notes_command(url: str | None, ref: str, name: str | None, everything: bool, as_json: bool) -> None:
+def notes_command(
+    url: str | None, ref: str, name: str | None, everything: bool, as_json: bool
+) -> None:
     """Notes are part of the log, but no model sees them. In a pipe: position, name, time, data."""
     with opened(url) as store:
         agent, at, _ = store.resolve(ref)

@@ -20,16 +20,22 @@ from backstory.store import Store
 MOST_SHOWN = 20  # agents that are listed one by one
 LONGEST = 60  # characters of an event that is shown
 
-dry_run = click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
+dry_run = click.option(
+    "--dry-run", is_flag=True, help="Show what would be removed, and change nothing."
+)
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-@command("delete", example="backstory delete main/idea --dry-run\nbackstory delete main --below --yes")
+@command(
+    "delete", example="backstory delete main/idea --dry-run\nbackstory delete main --below --yes"
+)
 @reference(required=True)
 @click.option("--below", is_flag=True, help="Also remove its forks and sub-agents, and theirs.")
 @dry_run
 @yes
-def delete_command(url: str | None, ref: str, below: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+def delete_command(
+    url: str | None, ref: str, below: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
     """The agent and its events are removed from the store and cannot be brought back. Forks survive: what
     they inherit stays with them. Asks first on a terminal; elsewhere, it needs --yes."""
     with opened(url) as store:
@@ -85,7 +91,9 @@ def _positions(store: Store, refs: tuple[str, ...]) -> dict[Agent, list[int]]:
     for ref in refs:
         agent, at, _ = store.resolve(ref)
         if at is None:
-            raise Invalid(f"{ref!r} does not name a position", remedy=f"use backstory erase {ref}@POS")
+            raise Invalid(
+                f"{ref!r} does not name a position", remedy=f"use backstory erase {ref}@POS"
+            )
         wanted.setdefault(agent, []).append(agent.event(at).seq)
     return wanted
 
@@ -94,9 +102,15 @@ def _positions(store: Store, refs: tuple[str, ...]) -> dict[Agent, list[int]]:
     "expire",
     example="backstory expire --before 2026-01-01\nbackstory expire --before 2026-01-01 --dead --yes",
 )
-@click.option("--before", required=True, metavar="TIME", help="Only sessions last written to before then.")
-@click.option("--prefix", default="", metavar="TEXT", help="Only sessions whose key begins like this.")
-@click.option("--dead", is_flag=True, help="Erase the text of dead events instead of deleting sessions.")
+@click.option(
+    "--before", required=True, metavar="TIME", help="Only sessions last written to before then."
+)
+@click.option(
+    "--prefix", default="", metavar="TEXT", help="Only sessions whose key begins like this."
+)
+@click.option(
+    "--dead", is_flag=True, help="Erase the text of dead events instead of deleting sessions."
+)
 @dry_run
 @yes
 def expire_command(
@@ -112,7 +126,9 @@ def expire_command(
         if not (dry_run or yes):
             _show(planned, "would be removed", screen.say)
             _ask("expire")
-        removed = planned if dry_run else store.expire(when, prefix=prefix, dead=dead, dry_run=False)
+        removed = (
+            planned if dry_run else store.expire(when, prefix=prefix, dead=dead, dry_run=False)
+        )
     _answer(removed, dry_run=dry_run, as_json=as_json)
 
 
@@ -130,7 +146,9 @@ def _answer(removed: Removed, *, dry_run: bool, as_json: bool) -> None:
 def _ask(what: str) -> None:
     """Go on only if the person says so."""
     if not sys.stdin.isatty():
-        raise Invalid(f"{what} cannot be undone", remedy="repeat it with --yes, or look with --dry-run first")
+        raise Invalid(
+            f"{what} cannot be undone", remedy="repeat it with --yes, or look with --dry-run first"
+        )
     click.confirm("This cannot be undone. Go on?", abort=True, err=True)
 
 

@@ -5,7 +5,9 @@ from backstory.cli.options import command
 from backstory.cli.stores import opened
 
 
-@command("seal", example="backstory seal > seal.json\nbackstory verify --seal seal.json", json=False)
+@command(
+    "seal", example="backstory seal > seal.json\nbackstory verify --seal seal.json", json=False
+)
 def seal_command(url: str | None) -> None:
     """Prints a small JSON object with the digest of every agent's head. Keep it outside the store: with it,
     `verify` also notices if the newest events were removed, which nothing in the store itself could show."""

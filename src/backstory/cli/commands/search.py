@@ -20,17 +20,31 @@ if TYPE_CHECKING:
 
 
 @command(
-    "search", example="backstory search 'read the file' 'retry*'\nbackstory search b.py --agent main --live"
+    "search",
+    example="backstory search 'read the file' 'retry*'\nbackstory search b.py --agent main --live",
 )
 @click.argument("words", nargs=-1, required=True)
-@click.option("--agent", metavar="REF", help="Only the events of this agent, inherited ones included.")
-@click.option("--session", metavar="REF", help="Only the events that the agents of this session wrote.")
 @click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice(list(KINDS)), help="Only events of this kind."
+    "--agent", metavar="REF", help="Only the events of this agent, inherited ones included."
+)
+@click.option(
+    "--session", metavar="REF", help="Only the events that the agents of this session wrote."
+)
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(list(KINDS)),
+    help="Only events of this kind.",
 )
 @click.option("--live", is_flag=True, help="Only events that are in the context of an agent now.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), metavar="N", default=20, help="At most N results (default: 20)."
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=20,
+    help="At most N results (default: 20).",
 )
 @click.option(
     "--page",
@@ -56,7 +70,11 @@ def search_command(
     first. The exit code is 1 if nothing is found."""
     asked = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
     with opened(url) as store:
-        only = agent_of(store.resolve(agent), "--agent takes an agent, not a position") if agent else None
+        only = (
+            agent_of(store.resolve(agent), "--agent takes an agent, not a position")
+            if agent
+            else None
+        )
         with progress_bar("indexing", "events") as progress:
             hits = store.search(
                 asked,
@@ -68,7 +86,10 @@ def search_command(
                 progress=progress,
             )
         agents = store.agents()
-    titled, found = hits.titled[:limit] if page == 1 else [], hits[limit * (page - 1) : limit * page]
+    titled, found = (
+        hits.titled[:limit] if page == 1 else [],
+        hits[limit * (page - 1) : limit * page],
+    )
     for one in titled:
         _print_titled(one, short_ref(one, agents), as_json)
     for hit in found:
@@ -85,7 +106,9 @@ def _print_titled(agent: Agent, ref: str, as_json: bool) -> None:
     if as_json:
         screen.answer_json(titled_json(agent, ref))
     else:
-        screen.plain_row((ref, "title", "", " ".join([title or "", *(f"#{tag}" for tag in tags)]).strip()))
+        screen.plain_row(
+            (ref, "title", "", " ".join([title or "", *(f"#{tag}" for tag in tags)]).strip())
+        )
 
 
 def _print(hit: Hit, ref: str, as_json: bool) -> None:
@@ -103,7 +126,9 @@ def _drawn(hit: Hit, ref: str) -> "RenderableType":
     from rich.text import Text
 
     heading = Text(one_line(ref), style="bold")
-    heading.append(f"  {one_line(hit.event.kind)}{'' if hit.live else '  dead'}", style="not bold dim")
+    heading.append(
+        f"  {one_line(hit.event.kind)}{'' if hit.live else '  dead'}", style="not bold dim"
+    )
     text = Text(overflow="fold")
     end = 0
     for low, high in hit.spans:

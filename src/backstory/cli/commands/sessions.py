@@ -24,7 +24,10 @@ LIMIT = 100  # sessions shown, unless more are asked for
 LONGEST = 60  # characters of a title in a table
 
 
-@command("sessions", example="backstory sessions\nbackstory sessions --since 2026-10-01 --tag work --limit 5")
+@command(
+    "sessions",
+    example="backstory sessions\nbackstory sessions --since 2026-10-01 --tag work --limit 5",
+)
 @click.option("--since", metavar="TIME", help="Only sessions that were written to since then.")
 @click.option("--tag", help="Only sessions with this tag.")
 @click.option(
@@ -34,7 +37,9 @@ LONGEST = 60  # characters of a title in a table
     metavar="N",
     help=f"At most N, the latest (default: {LIMIT}).",
 )
-def sessions_command(url: str | None, since: str | None, tag: str | None, limit: int, as_json: bool) -> None:
+def sessions_command(
+    url: str | None, since: str | None, tag: str | None, limit: int, as_json: bool
+) -> None:
     """For each session: its name, its title or first prompt, how many agents and events it has, and when it
     was last written to. In a pipe: id, name, agents, events, created, last written, title or first prompt."""
     with opened(url) as store:
@@ -65,7 +70,9 @@ def _prompt(store: Store, session: Session) -> str | None:
 def _table(sessions: list[Session], rows: list[dict[str, Any]], ids: dict[str, str]) -> Any:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, title=count(len(sessions), "session"), title_justify="left")
+    table = Table(
+        box=None, pad_edge=False, title=count(len(sessions), "session"), title_justify="left"
+    )
     for heading in ("name", "about", "agents", "events", "last written", "id"):
         table.add_column(
             heading,

@@ -16,7 +16,9 @@ from backstory.present.shapes import event_json
 
 @command("show", example="backstory show main@7\nbackstory show main@7 --content > answer.txt")
 @reference(metavar="REF[@POS]")
-@click.option("--content", is_flag=True, help="Only the content; into a file or pipe, byte for byte.")
+@click.option(
+    "--content", is_flag=True, help="Only the content; into a file or pipe, byte for byte."
+)
 def show_command(url: str | None, ref: str, content: bool, as_json: bool) -> None:
     """Without a position, shows the newest event."""
     with opened(url) as store:
@@ -48,6 +50,8 @@ def _print_event(agent: Agent, event: Event, why: Explanation) -> None:
         screen.answer(f"\n{event.content}")
     if event.data_json is not None:
         shown = (
-            event.data_json if event.data is None else json.dumps(event.data, indent=2, ensure_ascii=False)
+            event.data_json
+            if event.data is None
+            else json.dumps(event.data, indent=2, ensure_ascii=False)
         )
         screen.answer(f"\n{shown}")

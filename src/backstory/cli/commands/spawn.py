@@ -11,7 +11,9 @@ from backstory.cli.stores import opened
 @reference()
 @click.argument("name", required=False)
 @key_option
-def spawn_command(url: str | None, ref: str, name: str | None, key: str | None, as_json: bool) -> None:
+def spawn_command(
+    url: str | None, ref: str, name: str | None, key: str | None, as_json: bool
+) -> None:
     """The sub-agent belongs to the session of REF and inherits nothing from it. Prints its id."""
     with opened(url) as store:
         parent = agent_of(store.resolve(ref), "spawn takes an agent, not a position")

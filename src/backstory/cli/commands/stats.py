@@ -15,7 +15,9 @@ from backstory.present.shapes import stats_json
 
 
 @command("stats", example="backstory stats -n 3 --tokens")
-@click.option("--tokens", is_flag=True, help="Also count the tokens of all contexts, which takes longer.")
+@click.option(
+    "--tokens", is_flag=True, help="Also count the tokens of all contexts, which takes longer."
+)
 @click.option(
     "-n",
     "--limit",

@@ -18,9 +18,14 @@ from backstory.present.measures import count
     example="backstory verify && echo sound\nbackstory verify --seal seal.json --requests",
 )
 @click.option(
-    "--seal", metavar="FILE", type=click.File("rb"), help="Also compare with what `backstory seal` printed."
+    "--seal",
+    metavar="FILE",
+    type=click.File("rb"),
+    help="Also compare with what `backstory seal` printed.",
 )
-@click.option("--requests", is_flag=True, help="Also rebuild each recorded request and compare its digest.")
+@click.option(
+    "--requests", is_flag=True, help="Also rebuild each recorded request and compare its digest."
+)
 def verify_command(url: str | None, seal: IO[bytes] | None, requests: bool, as_json: bool) -> None:
     """Reads everything and recomputes it. Prints what is wrong, where, and what to do about it. The
     exit code is 1 if anything is wrong."""
@@ -39,7 +44,9 @@ def verify_command(url: str | None, seal: IO[bytes] | None, requests: bool, as_j
 def _seal(file: IO[bytes]) -> dict[str, Any]:
     found = parse_object(file.read().decode(errors="replace"))
     if found is None:
-        raise Invalid(f"{file.name} is not a seal", remedy="pass a file with what `backstory seal` printed")
+        raise Invalid(
+            f"{file.name} is not a seal", remedy="pass a file with what `backstory seal` printed"
+        )
     return found
 
 

@@ -22,18 +22,28 @@ SECRET = "BACKSTORY_PROXY_SECRET"
 @reference(metavar="REF[@POS]")
 @click.option("--write", is_flag=True, help="Allow moves; without it the page only reads.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=7357, metavar="N", help="The port (default: 7357)."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=7357,
+    metavar="N",
+    help="The port (default: 7357).",
 )
 @click.option("--no-open", is_flag=True, help="Print the address and do not start a browser.")
-@click.option("--public-url", metavar="URL", help="The address under which a proxy serves the page.")
-@click.option("--behind-proxy", is_flag=True, help=f"Trust the proxy that sends the secret in ${SECRET}.")
+@click.option(
+    "--public-url", metavar="URL", help="The address under which a proxy serves the page."
+)
+@click.option(
+    "--behind-proxy", is_flag=True, help=f"Trust the proxy that sends the secret in ${SECRET}."
+)
 @click.option(
     "--user-header",
     metavar="NAME",
     default="x-forwarded-user",
     help="The header in which the proxy names the user.",
 )
-@click.option("--writers", metavar="NAMES", help="Who may write behind a proxy, separated by commas.")
+@click.option(
+    "--writers", metavar="NAMES", help="Who may write behind a proxy, separated by commas."
+)
 def web_command(
     url: str | None,
     ref: str,
@@ -64,7 +74,9 @@ def web_command(
             proxy=_proxy(user_header, writers) if behind_proxy else None,
         )
         screen.say(f"store    {store.url}")
-        screen.say(f"mode     {'reads and writes' if write else 'reads only; --write allows moves'}")
+        screen.say(
+            f"mode     {'reads and writes' if write else 'reads only; --write allows moves'}"
+        )
         if port and site.port != port:
             screen.say(f"port     {site.port}, because {port} is taken")
         screen.say("Ctrl-C ends it")

@@ -12,9 +12,14 @@ CALL = frozenset({"id", "name", "arguments"})
 
 def loaded(events: Sequence[Mapping[str, Any]], format: str, model: str, usage: Any) -> Response:
     """The answer in the events of a stream; `usage` is all that the service says about it."""
-    drafts = [(kind, text, data or {}) for kind, text, data in load_answer(list(events), format, model=model)]
+    drafts = [
+        (kind, text, data or {})
+        for kind, text, data in load_answer(list(events), format, model=model)
+    ]
     text = "".join(text or "" for kind, text, _ in drafts if kind == "assistant")
-    ran = {data["id"] for kind, _, data in drafts if kind == "tool_result"}  # by the service, in this answer
+    ran = {
+        data["id"] for kind, _, data in drafts if kind == "tool_result"
+    }  # by the service, in this answer
     calls = tuple(
         ToolCall(data["id"], data["name"], storable_value(data["arguments"]))
         for kind, _, data in drafts

@@ -48,7 +48,9 @@ class AnthropicModel:
         import anthropic
 
         timeout = anthropic.Timeout(300, connect=10)
-        self._client = anthropic.Anthropic(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
+        self._client = anthropic.Anthropic(
+            base_url=url, api_key=sent, max_retries=0, timeout=timeout
+        )
         # The SDK imports this part on first use, and Ctrl-C in the middle of an import would break it.
         self._create: Any = self._client.messages.create  # its types do not allow a plain dict
         self.where = self._client.base_url.netloc.decode()
@@ -120,7 +122,11 @@ def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> R
         if block["type"] == "tool_use"
     )
     if any(block["type"] not in ("text", "tool_use") for block in blocks):
-        data["native"] = {"provider": "anthropic", "model": model, "wire": storable_value(_wire(blocks))}
+        data["native"] = {
+            "provider": "anthropic",
+            "model": model,
+            "wire": storable_value(_wire(blocks)),
+        }
     return Response(text, calls, data)
 
 

@@ -21,7 +21,9 @@ def storable(text: str) -> str:
     """Text that every store can hold: without NUL and lone surrogates."""
     if text.isascii() and "\0" not in text:
         return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\u2400")
+    return (
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\u2400")
+    )
 
 
 def storable_value(value: Any) -> Any:

@@ -19,9 +19,20 @@ from backstory.runtime.models.download import Progress
 
 EMBEDDED = "embedded"
 PREFIXES = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
-FAMILIES = {"claude-": "anthropic", "gemini-": "gemini"}  # providers by the beginning of a model's name
-OTHER_TABLES = ("consent", "params", "mcp")  # tables of the config file that are not about the model
-VARIABLES = {"model": "BACKSTORY_MODEL", "base_url": "BACKSTORY_BASE_URL", "key": "BACKSTORY_API_KEY"}
+FAMILIES = {
+    "claude-": "anthropic",
+    "gemini-": "gemini",
+}  # providers by the beginning of a model's name
+OTHER_TABLES = (
+    "consent",
+    "params",
+    "mcp",
+)  # tables of the config file that are not about the model
+VARIABLES = {
+    "model": "BACKSTORY_MODEL",
+    "base_url": "BACKSTORY_BASE_URL",
+    "key": "BACKSTORY_API_KEY",
+}
 
 # The context windows of known models, by the beginning of the name; the longest match counts.
 WINDOWS = {
@@ -57,7 +68,9 @@ class ModelSpec(NamedTuple):
 
 def resolve(said: ModelSpec, *, config: bool = True) -> ModelSpec:
     """What was asked for, completed from the environment, then from the config file if `config` is true."""
-    said_there: dict[str, Any] = {field: os.environ.get(name) or None for field, name in VARIABLES.items()}
+    said_there: dict[str, Any] = {
+        field: os.environ.get(name) or None for field, name in VARIABLES.items()
+    }
     environment = ModelSpec()._replace(**said_there)
     wanted = said.over(environment)
     configured = from_config(config_path()) if config else ModelSpec()
@@ -112,7 +125,9 @@ def _check(values: dict[str, Any], path: Path) -> None:
     for name, value in values.items():
         wanted, example = (int, "200000") if name == "window" else (str, '"…"')
         if type(value) is not wanted:
-            raise BadConfig(f"{name} in the config file {path} is {value!r:.50}: write {name} = {example}")
+            raise BadConfig(
+                f"{name} in the config file {path} is {value!r:.50}: write {name} = {example}"
+            )
 
 
 def provider_of(wanted: ModelSpec) -> str:

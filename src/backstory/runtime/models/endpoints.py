@@ -25,7 +25,9 @@ def address(given: str | None, variable: str) -> str | None:
     """The address that was given, or that of the variable; None means the provider's own."""
     url = given or os.environ.get(variable) or None
     if url is not None and not _is_address(url):
-        raise ModelError(f"{url!r} is not a complete address: write it as in http://localhost:8080/v1")
+        raise ModelError(
+            f"{url!r} is not a complete address: write it as in http://localhost:8080/v1"
+        )
     return url
 
 

@@ -25,7 +25,9 @@ __all__ = ["GeminiModel"]
 FORMAT = "gemini"
 WHERE = "generativelanguage.googleapis.com"
 CUT = "MAX_TOKENS"
-REFUSED = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
+REFUSED = frozenset(
+    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"}
+)
 BLOBS = frozenset({"thoughtSignature", "data"})  # base64 in a request's body, bytes for the SDK
 PATIENCE = 300_000  # milliseconds
 
@@ -53,7 +55,9 @@ class GeminiModel:
 
         options = genai.types.HttpOptions(base_url=url, timeout=PATIENCE)
         self._client = genai.Client(api_key=sent, vertexai=False, http_options=options)
-        self._create: Any = self._client.models.generate_content_stream  # its types do not allow a plain dict
+        self._create: Any = (
+            self._client.models.generate_content_stream
+        )  # its types do not allow a plain dict
         self.name = name
         self.window = window
         self.where = url.split("://")[1].split("/")[0] if url else WHERE
@@ -88,12 +92,18 @@ class GeminiModel:
 def _arguments(body: Mapping[str, Any], model: str, *, thoughts: bool) -> dict[str, Any]:
     """The body of a request as arguments for the SDK: everything except the contents is its config."""
     config = dict(body.get("generationConfig") or {})
-    config |= {key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body}
+    config |= {
+        key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body
+    }
     if thoughts:
         config["thinkingConfig"] = {**config.get("thinkingConfig", {}), "includeThoughts": True}
     # Otherwise the SDK would call Python functions among the tools itself.
     config["automaticFunctionCalling"] = {"disable": True}
-    return {"model": model, "contents": _with_bytes(body["contents"]), "config": _with_bytes(config)}
+    return {
+        "model": model,
+        "contents": _with_bytes(body["contents"]),
+        "config": _with_bytes(config),
+    }
 
 
 def _with_bytes(value: Any) -> Any:
@@ -123,7 +133,9 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
             ended = "PROHIBITED_CONTENT"
     if not ended:
         raise ConnectionEnded("the stream ended before the answer did")
-    usage = next((chunk["usageMetadata"] for chunk in reversed(kept) if chunk.get("usageMetadata")), None)
+    usage = next(
+        (chunk["usageMetadata"] for chunk in reversed(kept) if chunk.get("usageMetadata")), None
+    )
     answer = loaded(kept, FORMAT, model, usage)
     data = (answer.data or {}) | how_it_ended(cut=ended == CUT, refused=ended in REFUSED)
     yield answer._replace(data=data)

@@ -44,7 +44,9 @@ class OpenAIModel:
         timeout = openai.Timeout(300, connect=10)
         self._client = openai.OpenAI(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
         # The SDK imports this part on first use, and Ctrl-C in the middle of an import would break it.
-        self._create: Any = self._client.chat.completions.create  # its types do not allow a plain dict
+        self._create: Any = (
+            self._client.chat.completions.create
+        )  # its types do not allow a plain dict
         self.where = self._client.base_url.netloc.decode()
         self.window = window
         self._counts_usage = True
@@ -63,7 +65,9 @@ class OpenAIModel:
             raise meaning(error, self._endpoint) from error
         if len(names) == 1:
             return names[0]
-        raise ModelError(f"which model? {self.where} has {', '.join(names[:8]) or 'none'}: say --model NAME")
+        raise ModelError(
+            f"which model? {self.where} has {', '.join(names[:8]) or 'none'}: say --model NAME"
+        )
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, part by part."""
@@ -71,7 +75,9 @@ class OpenAIModel:
         body = whole.request(self.format)
 
         def attempt() -> Iterator[StreamItem]:
-            return recorded(assembled(streamed(self._stream(body)), self.name), self.format, body, self.name)
+            return recorded(
+                assembled(streamed(self._stream(body)), self.name), self.format, body, self.name
+            )
 
         return retried(attempt, self._endpoint)
 

@@ -46,14 +46,18 @@ class ResponsesModel(OpenAIModel):
         body = with_settings(conversation, self.name, tools, self.params).request(self.format)
 
         def attempt() -> Iterator[StreamItem]:
-            return recorded(assembled(streamed(self._stream(body)), self.name), FORMAT, body, self.name)
+            return recorded(
+                assembled(streamed(self._stream(body)), self.name), FORMAT, body, self.name
+            )
 
         return retried(attempt, self._endpoint)
 
     def _stream(self, body: dict[str, Any]) -> Any:
         # A summary only shows the thinking: it is not part of the recorded request, nor of its digest.
         shown = (
-            {"reasoning": {**body.get("reasoning", {}), "summary": "auto"}} if self._shows_thinking else {}
+            {"reasoning": {**body.get("reasoning", {}), "summary": "auto"}}
+            if self._shows_thinking
+            else {}
         )
         try:
             return self._create(**{**body, **shown}, stream=True)
@@ -88,7 +92,9 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
         raise ConnectionEnded("the stream ended before the answer did")
     answer = loaded(kept, FORMAT, model, end.get("usage"))
     why = (end.get("incomplete_details") or {}).get("reason")
-    ended = how_it_ended(cut=why == "max_output_tokens", refused=why == "content_filter" or _refused(end))
+    ended = how_it_ended(
+        cut=why == "max_output_tokens", refused=why == "content_filter" or _refused(end)
+    )
     yield answer._replace(data={**(answer.data or {}), **ended})
 
 

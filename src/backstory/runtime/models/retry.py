@@ -18,24 +18,57 @@ ATTEMPTS = 4
 FIRST_PAUSE = 0.5  # seconds; doubled each time
 LONGEST_PAUSE = 30.0
 
-GARBLED = ("{where} sent something that is not an answer ({detail})", "try again, or choose another model")
+GARBLED = (
+    "{where} sent something that is not an answer ({detail})",
+    "try again, or choose another model",
+)
 
 # What an error means, by the service's code or type for it, or by the name of its class or of a base class.
 # The first match counts. Then: whether it is transient, what happened, and what to do.
 MEANINGS: tuple[tuple[str, bool, str, str], ...] = (
-    ("too_long", False, "the context is too long for {model} ({detail})", "compact or rewind it first"),
-    ("insufficient_quota", False, "the account has no credit left ({detail})", "choose another model"),
+    (
+        "too_long",
+        False,
+        "the context is too long for {model} ({detail})",
+        "compact or rewind it first",
+    ),
+    (
+        "insufficient_quota",
+        False,
+        "the account has no credit left ({detail})",
+        "choose another model",
+    ),
     ("overloaded_error", True, "{where} is overloaded ({detail})", "try again later"),
-    ("RateLimitError", True, "{where} limits the rate of requests ({detail})", "wait, then try again"),
-    ("APITimeoutError", True, "{where} did not answer in time", "try again, or choose another model"),
+    (
+        "RateLimitError",
+        True,
+        "{where} limits the rate of requests ({detail})",
+        "wait, then try again",
+    ),
+    (
+        "APITimeoutError",
+        True,
+        "{where} did not answer in time",
+        "try again, or choose another model",
+    ),
     ("APIConnectionError", True, "{where} cannot be reached", "check the address and the network"),
     ("TransportError", True, "the connection to {where} was lost", "try again"),
     ("AuthenticationError", False, "{where} refused the key ({detail})", "it comes from {key}"),
-    ("PermissionDeniedError", False, "the key may not use {model} ({detail})", "choose another model"),
+    (
+        "PermissionDeniedError",
+        False,
+        "the key may not use {model} ({detail})",
+        "choose another model",
+    ),
     ("NotFoundError", False, "{where} has no model {model} ({detail})", "choose another model"),
     ("ConflictError", True, "{where} is busy with the same request ({detail})", "try again"),
     ("InternalServerError", True, "{where} failed ({detail})", "try again later"),
-    ("APIStatusError", False, "{where} refused the request ({detail})", "change it, or choose another model"),
+    (
+        "APIStatusError",
+        False,
+        "{where} refused the request ({detail})",
+        "change it, or choose another model",
+    ),
     ("APIError", True, "{where} broke off the answer ({detail})", "try again"),
     # Not errors of an SDK, but what it (or we) raise when a reply is not an answer.
     ("ValueError", False, *GARBLED),
@@ -102,7 +135,9 @@ def _understood(error: Exception, endpoint: Endpoint) -> tuple[bool, str, str]:
     names = _names(error)
     for known, passing, *words in MEANINGS:
         if known in names:
-            why, what_to_do = (text.format(**endpoint._asdict(), detail=detail(error)) for text in words)
+            why, what_to_do = (
+                text.format(**endpoint._asdict(), detail=detail(error)) for text in words
+            )
             return passing, why, what_to_do
     raise error
 
@@ -114,7 +149,10 @@ def _names(error: Exception) -> list[str]:
         names += [str(said.get("code")), str(said.get("type"))]
     if type(error).__module__.startswith("google."):
         status = _status(error) or 0
-        names += [BY_STATUS.get(status, ""), "InternalServerError" if status >= 500 else "APIStatusError"]
+        names += [
+            BY_STATUS.get(status, ""),
+            "InternalServerError" if status >= 500 else "APIStatusError",
+        ]
     if "BadRequestError" in names and TOO_LONG.search(f"{names} {detail(error)}"):
         names.append("too_long")
     return names

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 from backstory.runtime.tools import Tool
 
 NEAREST = 4  # examples before a question; more did not help
-LEAST = 0.1  # the least similarity of the nearest one: a question about something else calls no tool
+LEAST = (
+    0.1  # the least similarity of the nearest one: a question about something else calls no tool
+)
 LONGEST = 200  # characters of an argument
 NO_TOOL = ""
 PATH = re.compile(r"[*/]|\w\.\w")
@@ -95,7 +97,9 @@ def prompt_for(question: str, tools: Sequence[Tool]) -> Prompt | None:
     return Prompt(tool.name, _messages(tool, name, alike, question), _schema(tool.parameters, name))
 
 
-def _messages(tool: Tool, name: str, examples: list[Example], question: str) -> list[dict[str, Any]]:
+def _messages(
+    tool: Tool, name: str, examples: list[Example], question: str
+) -> list[dict[str, Any]]:
     messages = [{"role": "system", "content": f"Call {tool.name} with JSON."}]
     for example in examples:
         arguments = json.dumps({name: example.argument})
@@ -107,7 +111,12 @@ def _messages(tool: Tool, name: str, examples: list[Example], question: str) -> 
 def _schema(parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The part of a tool's schema that the examples use: the model would make up optional arguments."""
     value = {**parameters["properties"][name], "maxLength": LONGEST}
-    return {"type": "object", "properties": {name: value}, "required": [name], "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": {name: value},
+        "required": [name],
+        "additionalProperties": False,
+    }
 
 
 def _likeness(one: frozenset[str], other: frozenset[str]) -> float:

@@ -70,12 +70,18 @@ def _server(name: str, values: Any) -> Server:
     if ("command" in values) == ("url" in values):
         raise Invalid(f"{where} needs either a command or a url")
     args = values.get("args", [])
-    texts = [values.get("command", ""), values.get("url", ""), *(args if isinstance(args, list) else [None])]
+    texts = [
+        values.get("command", ""),
+        values.get("url", ""),
+        *(args if isinstance(args, list) else [None]),
+    ]
     for field in ("env", "headers"):
         table = values.get(field, {})
         texts += table.values() if isinstance(table, Mapping) else [None]
     if not all(isinstance(text, str) for text in texts):
-        raise Invalid(f"{where} has a value that is not a string", remedy="write strings, and args as a list")
+        raise Invalid(
+            f"{where} has a value that is not a string", remedy="write strings, and args as a list"
+        )
     seconds = values.get("seconds", START)
     if type(seconds) not in (int, float) or seconds <= 0:
         raise Invalid(f"{where} has seconds = {seconds!r}", remedy="use a number above 0")
@@ -111,7 +117,9 @@ class McpServers:
                 self._start(started)
         except KeyboardInterrupt:
             patience = 0
-        for server, ready, running in zip(self._servers, started, tuple(self._running), strict=True):
+        for server, ready, running in zip(
+            self._servers, started, tuple(self._running), strict=True
+        ):
             try:
                 while patience is None and not ready.done():
                     wait([ready], A_MOMENT)
@@ -126,7 +134,10 @@ class McpServers:
     def _start(self, started: Sequence["Future[list[Tool]]"]) -> None:
         import mcp.client  # noqa: F401 # takes seconds on a busy machine, which must not count as a server's
 
-        for name in ("mcp", "client"):  # the SDK's loggers: without a handler, they print tracebacks
+        for name in (
+            "mcp",
+            "client",
+        ):  # the SDK's loggers: without a handler, they print tracebacks
             logging.getLogger(name).addHandler(logging.NullHandler())
         self._thread.start()
         for server, ready in zip(self._servers, started, strict=True):
@@ -158,10 +169,15 @@ class McpServers:
         """Hold the connection to one server until the end. An error at the start is reported once."""
         with tempfile.TemporaryFile("w+", errors="replace") as said:
             try:
-                async with asyncio.timeout(server.seconds) as patience, self._client(server, said) as client:
+                async with (
+                    asyncio.timeout(server.seconds) as patience,
+                    self._client(server, said) as client,
+                ):
                     tools = list(self._tools(server, await client.list_tools()))
                     patience.reschedule(None)
-                    self._connections[server.name] = connection = _Connection(client, asyncio.Event())
+                    self._connections[server.name] = connection = _Connection(
+                        client, asyncio.Event()
+                    )
                     ready.set_result(tools)
                     await connection.stop.wait()
             except BaseException as error:
@@ -188,7 +204,9 @@ class McpServers:
             return
         command = os.path.expanduser(server.command or "")
         env = dict(server.env) if server.env is not None else None
-        started = StdioServerParameters(command=command, args=list(server.args), env=env, cwd=self._folder)
+        started = StdioServerParameters(
+            command=command, args=list(server.args), env=env, cwd=self._folder
+        )
         async with Client(stdio_client(started, errlog=said)) as client:
             yield client
 
@@ -227,7 +245,9 @@ class McpServers:
             except ToolError:
                 raise
             except Exception as error:
-                gone = connection.stop.is_set() or _is_gone(error)  # set if it could not be restarted
+                gone = connection.stop.is_set() or _is_gone(
+                    error
+                )  # set if it could not be restarted
                 why = self._start_again(server, connection) if gone else f"failed: {_why(error)}"
                 raise ToolError(f"the MCP server {server.name!r} {why}") from error
             finally:
@@ -247,7 +267,11 @@ def _schema(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping) or given.get("type") != "object":
         return {"type": "object", "properties": {}, "additionalProperties": True}
     if not isinstance(given.get("properties"), Mapping):
-        return {**given, "properties": {}, "additionalProperties": given.get("additionalProperties", True)}
+        return {
+            **given,
+            "properties": {},
+            "additionalProperties": given.get("additionalProperties", True),
+        }
     return given
 
 

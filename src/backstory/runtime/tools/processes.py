@@ -33,8 +33,12 @@ class Processes:
     """Runs processes, and can end those that are running."""
 
     def __init__(self) -> None:
-        self._running: dict[subprocess.Popen[bytes], str] = {}  # process -> why it was ended, if it was
-        self._starting = threading.Lock()  # so that `kill` does not miss a process that is just starting
+        self._running: dict[
+            subprocess.Popen[bytes], str
+        ] = {}  # process -> why it was ended, if it was
+        self._starting = (
+            threading.Lock()
+        )  # so that `kill` does not miss a process that is just starting
 
     def run(self, command: Sequence[str], folder: Path, seconds: float) -> Done:
         """Run a command to its end, or to one of its limits; errors are part of the output."""

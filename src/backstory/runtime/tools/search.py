@@ -36,7 +36,9 @@ def _glob(asked: dict[str, str]) -> None:
     try:
         # **/**/ means the same as **/, but takes much longer to match.
         paths = root.glob(re.sub(r"(\*\*/)+", "**/", asked["glob"]))
-        passed_over = PASSED_OVER - set(Path(asked["glob"]).parts)  # except those that the pattern names
+        passed_over = PASSED_OVER - set(
+            Path(asked["glob"]).parts
+        )  # except those that the pattern names
         wanted = (path for path in paths if passed_over.isdisjoint(path.relative_to(root).parts))
         inside = (str(path.relative_to(root)) for path in wanted if _is_inside(path, root))
         found = list(islice(inside, MOST_FOUND + 1))
@@ -66,7 +68,9 @@ def _print(found: Iterable[str], what_to_do: str) -> None:
         print(line)
 
 
-def _matches(root: Path, place: Path, pattern: re.Pattern[str], wanted: re.Pattern[str]) -> Iterator[str]:
+def _matches(
+    root: Path, place: Path, pattern: re.Pattern[str], wanted: re.Pattern[str]
+) -> Iterator[str]:
     for path in _files(root, place, wanted):
         if not _is_inside(path, root):
             continue

@@ -18,7 +18,14 @@ TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
-NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+NAMES = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+}
 
 
 class ToolError(Exception):
@@ -85,10 +92,14 @@ def checked(tool: Tool, arguments: Any) -> dict[str, Any]:
         raise ToolError(f"the arguments of {tool.name} are not a JSON object: {arguments!r:.200}")
     known = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", ())
-    given = {name: value for name, value in arguments.items() if value is not None or name in required}
+    given = {
+        name: value for name, value in arguments.items() if value is not None or name in required
+    }
     unknown = sorted(given.keys() - known.keys())
     if unknown and tool.parameters.get("additionalProperties") is not True:
-        raise ToolError(f"{tool.name} has no {', '.join(unknown)}: it takes {', '.join(known) or 'nothing'}")
+        raise ToolError(
+            f"{tool.name} has no {', '.join(unknown)}: it takes {', '.join(known) or 'nothing'}"
+        )
     missing = [name for name in required if name not in given]
     if missing:
         raise ToolError(f"{tool.name} needs {', '.join(missing)}")

@@ -57,8 +57,12 @@ class Folder:
         found = self._search({"glob": relative, "root": str(self.root)})
         if found or "/" in relative:
             return found or NOTHING
-        below = self._search({"glob": f"**/{relative}", "root": str(self.root)})  # what was probably meant
-        return f"no file matches in this folder itself, but below it:\n{below}" if below else NOTHING
+        below = self._search(
+            {"glob": f"**/{relative}", "root": str(self.root)}
+        )  # what was probably meant
+        return (
+            f"no file matches in this folder itself, but below it:\n{below}" if below else NOTHING
+        )
 
     def list_dir(self, path: str = ".") -> str:
         """List what is in a directory; directories end with a slash."""
@@ -78,7 +82,9 @@ class Folder:
         first = max(1, start)
         shown = every[first - 1 : first - 1 + max(1, lines)]
         rest = len(every) - (first - 1) - len(shown)
-        note = f"\n[{rest:,} more lines: read on with start={first + len(shown)}]" if rest > 0 else ""
+        note = (
+            f"\n[{rest:,} more lines: read on with start={first + len(shown)}]" if rest > 0 else ""
+        )
         return "".join(shown) + note
 
     def grep(self, pattern: str, path: str = ".", glob: str = "**/*") -> str:
@@ -113,9 +119,13 @@ class Folder:
         text = self._read(place, path)
         times = text.count(old) if old else 0
         if not times:
-            raise ToolError(f"{path} does not have the old text: read it, and give the text exactly")
+            raise ToolError(
+                f"{path} does not have the old text: read it, and give the text exactly"
+            )
         if times > 1 and not everywhere:
-            raise ToolError(f"{path} has the old text {times} times: give more of it, or everywhere=true")
+            raise ToolError(
+                f"{path} has the old text {times} times: give more of it, or everywhere=true"
+            )
         self._write(place, path, text.replace(old, new))
         return f"replaced {times} {'time' if times == 1 else 'times'} in {path}"
 
@@ -182,7 +192,9 @@ class Folder:
 def _replace(place: Path, content: bytes) -> None:
     """Replace the file in one step, so that it is never half written."""
     mode = place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~_umask()
-    with tempfile.NamedTemporaryFile("wb", dir=place.parent, prefix=".writing-", delete=False) as file:
+    with tempfile.NamedTemporaryFile(
+        "wb", dir=place.parent, prefix=".writing-", delete=False
+    ) as file:
         try:
             file.write(content)
             os.fchmod(file.fileno(), mode)

@@ -75,13 +75,17 @@ class MemoryBackend(MemoryReads):
             if own.new.session == session and own.name == name and own.deleted_us is None:
                 raise NameTaken.of(name)
 
-    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+    def describe(
+        self, agent: AgentRecord, change: Callable[[str | None], str | None]
+    ) -> str | None:
         with self._lock:
             own = self._living(agent)
             own.about = change(own.about)
             return own.about
 
-    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
+    def append(
+        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
+    ) -> list[Event]:
         with self._lock:
             own = self._living(agent)
             head = own.head

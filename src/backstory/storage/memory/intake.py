@@ -13,7 +13,9 @@ KeptSources = dict[tuple[str, str], SourceRecord]  # by id and tool
 class MemoryIntake(HeldRows):
     """Adds agents and events unchanged, while the backend holds its lock and a copy to go back to."""
 
-    def __init__(self, backend: Memory, agents: Mapping[str, OwnRows], sources: KeptSources) -> None:
+    def __init__(
+        self, backend: Memory, agents: Mapping[str, OwnRows], sources: KeptSources
+    ) -> None:
         super().__init__(backend)
         self._agents = agents
         self._sources = sources
@@ -30,7 +32,9 @@ class MemoryIntake(HeldRows):
     def add_packed(self, agent: AgentRecord, rows: Packed) -> None:
         self.add_events(agent, cast("Sequence[Stored]", rows))
 
-    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+    def describe(
+        self, agent: AgentRecord, change: Callable[[str | None], str | None]
+    ) -> str | None:
         own = self._agents[agent.pk]
         own.about = change(own.about)
         return own.about
@@ -42,10 +46,14 @@ class MemoryIntake(HeldRows):
             self._sources[new.id, new.tool] = kept
 
 
-def sources_in(kept: KeptSources, tool: str | None, id: str | None, prefix: str | None) -> list[SourceRecord]:
+def sources_in(
+    kept: KeptSources, tool: str | None, id: str | None, prefix: str | None
+) -> list[SourceRecord]:
     """The matching sources."""
     return [
         source
         for _, source in sorted(kept.items())
-        if tool in (None, source.tool) and id in (None, source.id) and source.id.startswith(prefix or "")
+        if tool in (None, source.tool)
+        and id in (None, source.id)
+        and source.id.startswith(prefix or "")
     ]

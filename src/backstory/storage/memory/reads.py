@@ -112,7 +112,9 @@ class MemoryReads:
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         with self._lock:
             own = self._living(agent)
-            steps: list[WalkedPiece] = [(agent.pk, own.new.fork_seq + 1, own.head, None, own.new.fork_seq)]
+            steps: list[WalkedPiece] = [
+                (agent.pk, own.new.fork_seq + 1, own.head, None, own.new.fork_seq)
+            ]
             while own.new.fork_seq:
                 key, high = own.new.parent_pk, own.new.fork_seq
                 own = self._agents[key]
@@ -140,12 +142,16 @@ class MemoryReads:
     def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
         return columns_of(self.read(agent, pieces))
 
-    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+    def read_said(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[Event]:
         read = self.read(agent, pieces)
         self._living(agent)  # after the read: if it still exists, so did what was read
         return [event for event in read if event.kind != "note" or event.content in notes]
 
-    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+    def texts(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[TextAndData]:
         said = self.read_said(agent, pieces, notes)
         return [(e.content, e.data_json) for e in said if e.kind in SPOKEN or e.kind == "note"]
 
@@ -155,10 +161,14 @@ class MemoryReads:
             own = self._agents.get(piece.owner)
             for event in self.read(agent, [piece]):
                 base = own.bases.get(event.seq) if own else None
-                found.append(OutlineRow(event.seq, event.kind, size_of(event), event.created_us, base))
+                found.append(
+                    OutlineRow(event.seq, event.kind, size_of(event), event.created_us, base)
+                )
         return found
 
-    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+    def data_of(
+        self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]
+    ) -> list[DataRow]:
         events = self.read(agent, pieces)
         return [(event.seq, event.kind, event.data_json) for event in events if event.kind in kinds]
 
@@ -172,16 +182,22 @@ class MemoryReads:
     def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
         return next(reversed(self.notes(agent, pieces, name)), None)
 
-    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+    def keyed(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> list[Event]:
         wanted = set(keys)
         return [event for event in self.read(agent, pieces) if event.key in wanted]
 
-    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+    def places(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> dict[str, int]:
         return {event.key or "": event.seq for event in self.keyed(agent, pieces, keys)}
 
     def known(self, keys: Sequence[str]) -> set[str]:
         with self._lock:
-            return {event.key or "" for own in self._agents.values() for event in own.events} & set(keys)
+            return {event.key or "" for own in self._agents.values() for event in own.events} & set(
+                keys
+            )
 
     def sources(
         self, tool: str | None = None, id: str | None = None, prefix: str | None = None
@@ -192,7 +208,12 @@ class MemoryReads:
     def found(self, key: str) -> list[tuple[str, int]]:
         with self._lock:
             agents = self._agents.items()
-            return [(id, event.seq) for id, agent in agents for event in agent.events if event.key == key]
+            return [
+                (id, event.seq)
+                for id, agent in agents
+                for event in agent.events
+                if event.key == key
+            ]
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
         own = self._agents.get(agent.pk)
@@ -204,20 +225,32 @@ class MemoryReads:
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
         with self._lock:
-            owners = ((id, own.events) for id, own in self._agents.items() if own.new.session == session)
-            return [(id, event) for id, events in owners for event in events if event.kind == "mark"]
+            owners = (
+                (id, own.events) for id, own in self._agents.items() if own.new.session == session
+            )
+            return [
+                (id, event) for id, events in owners for event in events if event.kind == "mark"
+            ]
 
     def heads(self) -> list[tuple[str, int]]:
         with self._lock:
-            return [(id, agent.head) for id, agent in self._agents.items() if agent.deleted_us is None]
+            return [
+                (id, agent.head) for id, agent in self._agents.items() if agent.deleted_us is None
+            ]
 
     def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
         found = []
         with self._lock:
             for record in self.agents(Wanted(key_prefix=key_prefix)):
                 own = self._agents[record.id]
-                notes = (event for event in own.events[::-1] if (event.kind, event.content) == ("note", name))
-                found.append(NewestNote(record.id, next(notes, None), own.jumps[-1] if own.jumps else 0))
+                notes = (
+                    event
+                    for event in own.events[::-1]
+                    if (event.kind, event.content) == ("note", name)
+                )
+                found.append(
+                    NewestNote(record.id, next(notes, None), own.jumps[-1] if own.jumps else 0)
+                )
         return found
 
     def irregular(self, regular: Collection[str]) -> list[Irregular]:
@@ -232,7 +265,9 @@ class MemoryReads:
     def censuses(self) -> list[AgentCensus]:
         everyone = self.agents(Wanted(deleted=True))
         own = ((one, Piece(one.pk, one.fork_seq + 1, one.head)) for one in everyone)
-        return [AgentCensus(one.id, *found) for one, piece in own for found in self.census(one, [piece])]
+        return [
+            AgentCensus(one.id, *found) for one, piece in own for found in self.census(one, [piece])
+        ]
 
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
         counted: dict[str, Census] = {}
@@ -254,7 +289,13 @@ class MemoryReads:
         return []
 
     def find(
-        self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
+        self,
+        query: Query,
+        *,
+        kinds: Sequence[str],
+        pieces: Sequence[Piece] | None,
+        session: str,
+        limit: int,
     ) -> list[Found]:
         with self._lock:
             found = []

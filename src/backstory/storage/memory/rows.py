@@ -85,7 +85,9 @@ class OwnRows:
 
 def is_wanted(record: AgentRecord, wanted: Wanted, alive: set[str]) -> bool:
     """Whether an agent matches a listing; `alive` are the sessions that have agents."""
-    there = wanted.deleted or (record.session in alive if wanted.roots else record.deleted_us is None)
+    there = wanted.deleted or (
+        record.session in alive if wanted.roots else record.deleted_us is None
+    )
     return (
         there
         and record.id.startswith(wanted.prefix or "")

@@ -55,12 +55,21 @@ def listing(wanted: Wanted, place: int | None = None) -> tuple[str, dict[str, An
     if wanted.session is not None:
         place = place_of(wanted.session)
     asked = {**wanted._asdict(), "low": low, "high": high, "place": place}
-    given = {name: asked[name] for name in CONDITIONS if asked[name] is not None and asked[name] is not False}
+    given = {
+        name: asked[name]
+        for name in CONDITIONS
+        if asked[name] is not None and asked[name] is not False
+    }
     conditions = [CONDITIONS[name] for name in given]
     if place is not None:  # Citus does not infer it for a subquery behind an OR
-        conditions = [one.replace("o.place = a.place", "o.place = %(place)s::bigint") for one in conditions]
+        conditions = [
+            one.replace("o.place = a.place", "o.place = %(place)s::bigint") for one in conditions
+        ]
     if wanted.sessions is not None:
-        given |= {"places": [place_of(id) for id in wanted.sessions], "sessions": list(wanted.sessions)}
+        given |= {
+            "places": [place_of(id) for id in wanted.sessions],
+            "sessions": list(wanted.sessions),
+        }
     if not wanted.deleted and not wanted.roots:
         conditions.append("a.deleted IS NULL")
     if wanted.after is not None:

@@ -61,13 +61,18 @@ APPEND: LiteralString = (
 )
 # Looking for followers takes a tenth of the server's time. So after a look that found none, a connection
 # appends without looking for a moment. A new follower does not rely on notifications until that is over.
-LOOK: LiteralString = f", CASE WHEN {IS_FOLLOWED} THEN pg_catalog.pg_notify('backstory', '') IS NULL END"
+LOOK: LiteralString = (
+    f", CASE WHEN {IS_FOLLOWED} THEN pg_catalog.pg_notify('backstory', '') IS NULL END"
+)
 LOOK_EVERY = 0.25  # seconds, much less than `watch.SETTLED`
 FUNCTION: LiteralString = """
     SELECT before, at FROM backstory.append_one(%s::bigint, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
 
 FORMATS = (*[Format.TEXT] * 10, Format.BINARY)
-STATEMENTS = {b"backstory_append": APPEND.encode(), b"backstory_append_look": (APPEND + LOOK).encode()}
+STATEMENTS = {
+    b"backstory_append": APPEND.encode(),
+    b"backstory_append_look": (APPEND + LOOK).encode(),
+}
 WITHOUT_LOOK, WITH_LOOK = STATEMENTS
 ARE_PREPARED = "SELECT name FROM pg_catalog.pg_prepared_statements WHERE name ^@ 'backstory_append'"
 PATIENCE = 5.0  # seconds to wait for the result of a cancelled statement
@@ -93,7 +98,12 @@ def call_append(db: Connection, values: tuple[Any, ...]) -> Placed | None:
 
 
 def append_directly(
-    db: AppendConnection, agent: AgentRecord, draft: Draft, base: int | None, expected: int | None, now: int
+    db: AppendConnection,
+    agent: AgentRecord,
+    draft: Draft,
+    base: int | None,
+    expected: int | None,
+    now: int,
 ) -> Event | None:
     """Append through the plain statement, and return the event; None as in `call_append`."""
     kind, content, data_json, key = draft
@@ -132,7 +142,9 @@ def _run(db: AppendConnection, given: list[bytes | None]) -> PGresult:
     if looks:
         is_followed = not found.ntuples or found.get_value(0, 2) is not None
         db.looked_at = -math.inf if is_followed else began
-    elif time.monotonic() - db.looked_at > SETTLED:  # behind a lock, say: a new follower may not wait for it
+    elif (
+        time.monotonic() - db.looked_at > SETTLED
+    ):  # behind a lock, say: a new follower may not wait for it
         with suppress(psycopg.Error):  # the event is committed
             db.execute(NOTIFY)
     return found

@@ -9,7 +9,14 @@ INDEXES = """
     SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
     WHERE c.relnamespace = 'backstory'::regnamespace AND i.indisvalid"""
 NEEDED_INDEXES = {
-    *("agents_pkey", "agents_session_name_key", "agents_id", "agents_name", "agents_key", "agents_touched"),
+    *(
+        "agents_pkey",
+        "agents_session_name_key",
+        "agents_id",
+        "agents_name",
+        "agents_key",
+        "agents_touched",
+    ),
     *("agents_title", "agents_birth"),
     *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_notes"),
     *("directory_pkey", "followers_pkey", "sources_pkey"),
@@ -53,5 +60,7 @@ def found_damage(query: Callable[[str], list[Any]]) -> list[str]:
     if not query(FOREIGN_KEY):
         missing.append("the foreign key agents_parent_fkey is missing")
     stray = [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
-    stray += [f"the directory has the agent {id}, which does not exist" for (id,) in query(STRAY_ENTRIES)]
+    stray += [
+        f"the directory has the agent {id}, which does not exist" for (id,) in query(STRAY_ENTRIES)
+    ]
     return stray + missing

@@ -65,7 +65,9 @@ from backstory.storage.protocols import (
 )
 
 TRIES = 1_000  # to create an agent; after each, someone else has created one in the same session
-ENTRY_TRIES = 100  # where only an entry in the directory clashes: it is not without its agent for long
+ENTRY_TRIES = (
+    100  # where only an entry in the directory clashes: it is not without its agent for long
+)
 REFUSED_BY_CITUS = (psycopg.errors.UndefinedTable, psycopg.errors.FeatureNotSupported)
 
 
@@ -108,7 +110,9 @@ class PostgresBackend(PostgresReads):
         for _ in range(TRIES):
             try:
                 return self._created(new, events, now)
-            except Clash as clash:  # another agent was created in this place meanwhile: take the next number
+            except (
+                Clash
+            ) as clash:  # another agent was created in this place meanwhile: take the next number
                 new = self._not_taken(new)
                 entries += clash.is_in("directory_pkey")
             if entries == ENTRY_TRIES:
@@ -134,16 +138,26 @@ class PostgresBackend(PostgresReads):
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         try:
-            with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
+            with (
+                self._connection(to_write=True) as db,
+                transaction(db, on_many_servers=self._is_distributed),
+            ):
                 PostgresRows(db).rename(agent, name)
         except Clash:
             raise NameTaken.of(name) from None
 
-    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
-        with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
+    def describe(
+        self, agent: AgentRecord, change: Callable[[str | None], str | None]
+    ) -> str | None:
+        with (
+            self._connection(to_write=True) as db,
+            transaction(db, on_many_servers=self._is_distributed),
+        ):
             return PostgresRows(db).describe(agent, change)
 
-    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
+    def append(
+        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
+    ) -> list[Event]:
         # Not through `_connection`, whose context managers would take a third of the client's time.
         pool = self._own_pool(to_write=True)
         try:
@@ -167,13 +181,18 @@ class PostgresBackend(PostgresReads):
 
     @contextmanager
     def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
-        with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
+        with (
+            self._connection(to_write=True) as db,
+            transaction(db, on_many_servers=self._is_distributed),
+        ):
             # Its appends call the function: psycopg may have removed the prepared statement (after a DROP, an
             # ALTER or a ROLLBACK), and within a transaction the append could not be retried.
             rows = PostgresRows(db)
             # The server has room for a few thousand such locks, and a batch may be for more agents.
             in_turn = len(agents) == 1 and not self._is_distributed
-            for agent in sorted(agents, key=lambda agent: agent.id):  # in one order, to avoid deadlocks
+            for agent in sorted(
+                agents, key=lambda agent: agent.id
+            ):  # in one order, to avoid deadlocks
                 rows.hold(agent, in_turn=in_turn)
             yield rows
 
@@ -193,12 +212,18 @@ class PostgresBackend(PostgresReads):
 
     @contextmanager
     def intake(self) -> Iterator[PostgresIntake]:
-        with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
+        with (
+            self._connection(to_write=True) as db,
+            transaction(db, on_many_servers=self._is_distributed),
+        ):
             yield PostgresIntake(db)
 
     @contextmanager
     def removal(self) -> Iterator[PostgresRemoval]:
-        with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
+        with (
+            self._connection(to_write=True) as db,
+            transaction(db, on_many_servers=self._is_distributed),
+        ):
             yield PostgresRemoval(db)
 
     def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
@@ -235,7 +260,13 @@ class PostgresBackend(PostgresReads):
                 self._new_to_planner = 0
 
     def find(
-        self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
+        self,
+        query: Query,
+        *,
+        kinds: Sequence[str],
+        pieces: Sequence[Piece] | None,
+        session: str,
+        limit: int,
     ) -> list[Found]:
         with self._connection() as db:
             return postgres_index.find(db, query, kinds, pieces, session, limit)

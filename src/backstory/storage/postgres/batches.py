@@ -26,7 +26,10 @@ def batches(events: BasedDrafts) -> list[BasedDrafts]:
 
 def fit_into_arrays(events: BasedDrafts) -> bool:
     """Whether one call can take the events as arrays."""
-    return len(events) <= BATCH and sum(size_of(d.content, d.data_json) for d, _ in events) <= LARGEST_BATCH
+    return (
+        len(events) <= BATCH
+        and sum(size_of(d.content, d.data_json) for d, _ in events) <= LARGEST_BATCH
+    )
 
 
 def size_of(content: str | None, data_json: str | None) -> int:

@@ -32,7 +32,10 @@ IS_DISTRIBUTED = """
 # The tables, each with the call that distributes it. The others are colocated with the first one.
 TABLES: tuple[tuple[LiteralString, LiteralString], ...] = (
     ("agents", "create_distributed_table('backstory.agents', 'place', colocate_with => 'none')"),
-    ("events", "create_distributed_table('backstory.events', 'place', colocate_with => 'backstory.agents')"),
+    (
+        "events",
+        "create_distributed_table('backstory.events', 'place', colocate_with => 'backstory.agents')",
+    ),
     (
         "directory",
         "create_distributed_table('backstory.directory', 'place', colocate_with => 'backstory.agents')",
@@ -107,9 +110,7 @@ SIZE = """
     FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_dist_partition d ON d.logicalrelid = c.oid
     WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind IN ('r', 'm')
         AND NOT relation_is_a_known_shard(c.oid)"""
-SERVERS = (
-    "SELECT pg_catalog.count(DISTINCT (nodename, nodeport)) FROM citus_shards WHERE table_name = %s::regclass"
-)
+SERVERS = "SELECT pg_catalog.count(DISTINCT (nodename, nodeport)) FROM citus_shards WHERE table_name = %s::regclass"
 # Each shard of the agents, with its server.
 SHARDS = """
     SELECT p.nodename, p.nodeport::int, pg_catalog.shard_name(s.logicalrelid, s.shardid)
@@ -219,11 +220,14 @@ def reachable_agents(db: Connection, wanted: Wanted) -> list[AgentRecord]:
     statement, bindings = asked
     hosts, ports, shards = zip(*db.execute(SHARDS).fetchall(), strict=True)
     commands = [
-        _as_json(db, statement.replace("backstory.agents ", f"{shard} "), bindings) for shard in shards
+        _as_json(db, statement.replace("backstory.agents ", f"{shard} "), bindings)
+        for shard in shards
     ]
     answers = db.execute(ASK_EACH, (list(hosts), list(ports), commands)).fetchall()
     missing = Counter(server for server, is_there, _ in answers if not is_there)
-    found = [AgentRecord(**row) for _, is_there, text in answers if is_there for row in json.loads(text)]
+    found = [
+        AgentRecord(**row) for _, is_there, text in answers if is_there for row in json.loads(text)
+    ]
     if wanted.latest_first:
         found.sort(key=attrgetter("updated_us", "id"), reverse=True)
     else:

@@ -113,7 +113,9 @@ class Connections(ConnectionPool[_Lendable]):
 
     def __init__(self, conninfo: str, *, prepares: bool, patience: float) -> None:
         self._at_hand: deque[_Kept] = deque()
-        self._asking: deque[None] = deque()  # its length is the number of threads waiting for the pool
+        self._asking: deque[None] = (
+            deque()
+        )  # its length is the number of threads waiting for the pool
         super().__init__(
             conninfo,
             connection_class=_Lendable,

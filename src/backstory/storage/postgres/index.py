@@ -139,7 +139,9 @@ IN_PIECES = """AND s.place = %(place)s::bigint AND EXISTS (
     WHERE p.no = s.agent AND s.seq BETWEEN p.low AND p.high)"""
 
 
-def backlog_of(session: str, pieces: Sequence[Piece] | None, *, exists: bool) -> tuple[str, dict[str, Any]]:
+def backlog_of(
+    session: str, pieces: Sequence[Piece] | None, *, exists: bool
+) -> tuple[str, dict[str, Any]]:
     """The statement for what is not indexed yet, of some agents or of all."""
     sql = BACKLOG if exists else BACKLOG_WITHOUT_INDEX
     if pieces is None:
@@ -150,7 +152,12 @@ def backlog_of(session: str, pieces: Sequence[Piece] | None, *, exists: bool) ->
 def backlogs(behind: Sequence[Backlog]) -> dict[str, Any]:
     """The parameters that identify backlogs in a statement."""
     owners, sessions, afters, uptos = (list(column) for column in zip(*behind, strict=True))
-    return {"places": list(map(place_of, sessions)), "nos": owners, "afters": afters, "uptos": uptos}
+    return {
+        "places": list(map(place_of, sessions)),
+        "nos": owners,
+        "afters": afters,
+        "uptos": uptos,
+    }
 
 
 def unindexed_one_by_one(db: Connection, backlog: Sequence[Backlog]) -> list[Unindexed]:
@@ -169,21 +176,27 @@ def _one_by_one(db: Connection, sql: LiteralString, backlog: Sequence[Backlog]) 
     ]
 
 
-def index(db: Connection, texts: Sequence[tuple[Backlog, Texts]], *, one_by_one: bool = False) -> None:
+def index(
+    db: Connection, texts: Sequence[tuple[Backlog, Texts]], *, one_by_one: bool = False
+) -> None:
     """Within a transaction: index the texts that still come next for their agent and still exist. Use
     `one_by_one` if the agents are on many servers."""
     db.execute(ALONE)
     left: list[dict[int, str | None]] = [{} for _ in texts]
     asked = [behind for behind, _ in texts]
     found_left = (
-        _one_by_one(db, LEFT_ONE, asked) if one_by_one else db.execute(LEFT, backlogs(asked)).fetchall()
+        _one_by_one(db, LEFT_ONE, asked)
+        if one_by_one
+        else db.execute(LEFT, backlogs(asked)).fetchall()
     )
     for nth, seq, data in found_left:
         left[nth][seq] = data
     there = []
     for (behind, found), rows in zip(texts, left, strict=True):
         if rows:
-            kept = [(seq, words) for seq, words in found if seq in rows and not is_erased(rows[seq])]
+            kept = [
+                (seq, words) for seq, words in found if seq in rows and not is_erased(rows[seq])
+            ]
             there.append((behind._replace(upto=max(rows)), kept))
     if there:
         moved = _moved(db, [behind for behind, _ in there], one_by_one=one_by_one)
@@ -245,10 +258,16 @@ def vector(words: Sequence[str]) -> tuple[bool, str | None]:
         positions.setdefault(word, []).append(position)
     if sum(len(word.encode()) + 2 for word in positions) > MOST_BYTES:
         return True, None
-    if len(words) > LAST_POSITION or any(len(found) > MOST_POSITIONS for found in positions.values()):
+    if len(words) > LAST_POSITION or any(
+        len(found) > MOST_POSITIONS for found in positions.values()
+    ):
         return True, " ".join(f"'{word}'" for word in positions)
     text = " ".join(f"'{word}':{','.join(map(str, found))}" for word, found in positions.items())
-    return (True, " ".join(f"'{word}'" for word in positions)) if len(text) > MOST_BYTES else (False, text)
+    return (
+        (True, " ".join(f"'{word}'" for word in positions))
+        if len(text) > MOST_BYTES
+        else (False, text)
+    )
 
 
 def side_by_side(phrase: Phrase) -> str:

@@ -25,7 +25,9 @@ MOVE_HEAD = """
     UPDATE backstory.agents SET head = %(head)s, updated_at = greatest(updated_at, %(updated_us)s),
         touched = greatest(updated_at, %(updated_us)s) / 1000000, digest = %(digest)s
     WHERE place = %(place)s::bigint AND no = %(no)s"""
-ANNOUNCE = "SELECT backstory.announce()"  # Citus does not allow a function that may write in RETURNING
+ANNOUNCE = (
+    "SELECT backstory.announce()"  # Citus does not allow a function that may write in RETURNING
+)
 
 
 class PostgresIntake(PostgresRows):

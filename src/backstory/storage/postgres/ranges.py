@@ -15,19 +15,31 @@ MANY = 32  # pieces; fewer are not worth joining
 NEAR = 8  # positions between two pieces, at most
 LONGEST = 8_192  # positions of a joined range, at most: a bit each
 
-Joined = tuple[Any, int, int, bytes | None]  # the owner, the first and the last position, and the bits
+Joined = tuple[
+    Any, int, int, bytes | None
+]  # the owner, the first and the last position, and the bits
 
 
 def within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
     """The parameters that identify pieces in a statement."""
     owners, lows, highs, _ = zip(*pieces, strict=True)
-    return {"place": place_of(session), "nos": _array(owners), "lows": _array(lows), "highs": _array(highs)}
+    return {
+        "place": place_of(session),
+        "nos": _array(owners),
+        "lows": _array(lows),
+        "highs": _array(highs),
+    }
 
 
 def joined_within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
     """The same, with pieces joined where that is worth it."""
     owners, lows, highs, bits = zip(*joined(pieces), strict=True)
-    arrays = {"nos": _array(owners), "lows": _array(lows), "highs": _array(highs), "bits": list(bits)}
+    arrays = {
+        "nos": _array(owners),
+        "lows": _array(lows),
+        "highs": _array(highs),
+        "bits": list(bits),
+    }
     return {"place": place_of(session), **arrays}
 
 

@@ -64,16 +64,22 @@ class PostgresReads(ABC):
     def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
         return self._read(lambda rows: rows.read_columns(agent, pieces))
 
-    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+    def read_said(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[Event]:
         return self._read(lambda rows: rows.read_said(agent, pieces, notes))
 
-    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+    def texts(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[TextAndData]:
         return self._read(lambda rows: rows.texts(agent, pieces, notes))
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return self._read(lambda rows: rows.outline(agent, pieces))
 
-    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+    def data_of(
+        self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]
+    ) -> list[DataRow]:
         return self._read(lambda rows: rows.data_of(agent, pieces, kinds))
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
@@ -100,10 +106,14 @@ class PostgresReads(ABC):
     def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
         return self._read(lambda rows: rows.last_note(agent, pieces, name))
 
-    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+    def keyed(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> list[Event]:
         return self._read(lambda rows: rows.keyed(agent, pieces, keys))
 
-    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+    def places(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> dict[str, int]:
         return self._read(lambda rows: rows.places(agent, pieces, keys))
 
     def known(self, keys: Sequence[str]) -> set[str]:
@@ -112,7 +122,9 @@ class PostgresReads(ABC):
     def sources(
         self, tool: str | None = None, id: str | None = None, prefix: str | None = None
     ) -> list[SourceRecord]:
-        return [SourceRecord(*row) for row in self._query(*postgres_sources.listing(tool, id, prefix))]
+        return [
+            SourceRecord(*row) for row in self._query(*postgres_sources.listing(tool, id, prefix))
+        ]
 
     def found(self, key: str) -> list[tuple[str, int]]:
         return self._read(lambda rows: rows.found(key))

@@ -82,7 +82,10 @@ class PostgresRemoval(PostgresRows):
     def remove(self, agents: Sequence[AgentRecord], now: int) -> None:
         if not agents:
             return
-        session: dict[str, Any] = {"session": agents[0].session, "place": place_of(agents[0].session)}
+        session: dict[str, Any] = {
+            "session": agents[0].session,
+            "place": place_of(agents[0].session),
+        }
         [(last,)] = self.all(LAST_NUMBER, session)
         self._db.execute(REMOVE, {**session, "nos": [agent.pk for agent in agents]})
         ids = {"ids": [agent.id for agent in agents]}

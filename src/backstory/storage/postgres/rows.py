@@ -54,7 +54,9 @@ ENTERED = """
     WHERE place = %(place)s::bigint AND id = %(id)s::uuid"""
 RENAME = f"UPDATE backstory.agents SET name = %(name)s WHERE {IS_AGENT} RETURNING no"
 ABOUT = f"SELECT about FROM backstory.agents WHERE {IS_AGENT} FOR NO KEY UPDATE"
-DESCRIBE = "UPDATE backstory.agents SET about = %(about)s WHERE place = %(place)s::bigint AND no = %(no)s"
+DESCRIBE = (
+    "UPDATE backstory.agents SET about = %(about)s WHERE place = %(place)s::bigint AND no = %(no)s"
+)
 HOLD = f"{HEAD} FOR NO KEY UPDATE"
 HOLD_NEXT = HOLD.replace("FOR", f"AND {TURN.format(shared='', place='%(place)s', no='%(no)s')} FOR")
 
@@ -80,14 +82,17 @@ READ = f"""
 READ_JOINED = READ.replace(
     "pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)",
     "pg_catalog.unnest(%(highs)s::int[]), pg_catalog.unnest(%(bits)s::bytea[])) AS p (no, low, high, bits)",
-).replace("p.high\n", "p.high AND (p.bits IS NULL OR pg_catalog.get_bit(p.bits, seq - p.low) = 1)\n")
+).replace(
+    "p.high\n", "p.high AND (p.bits IS NULL OR pg_catalog.get_bit(p.bits, seq - p.low) = 1)\n"
+)
 READ_COLUMNS, READ_COLUMNS_JOINED = (
     sql.replace(COLUMNS, "seq, kind, content, data") for sql in (READ, READ_JOINED)
 )
 # If the agent was deleted after its pieces were looked up, return nothing, not even what it inherited.
 IS_THERE = f" WHERE EXISTS (SELECT 1 FROM backstory.agents WHERE {IS_AGENT})"
 SAID = (
-    READ.replace("p.high\n", "p.high AND (kind <> 'note' OR content = ANY (%(names)s::text[]))\n") + IS_THERE
+    READ.replace("p.high\n", "p.high AND (kind <> 'note' OR content = ANY (%(names)s::text[]))\n")
+    + IS_THERE
 )
 TEXTS = SAID.replace(COLUMNS, "seq, content, data").replace(
     "p.high AND", "p.high AND kind = ANY (%(kinds)s::text[]) AND"
@@ -103,7 +108,9 @@ OUTLINE = READ.replace(
 DATA_OF = READ.replace(COLUMNS, "seq, kind, data").replace(
     "p.high\n", "p.high AND kind = ANY (%(kinds)s::text[])\n"
 )
-LAST_NOTE = NAMED_NOTES.replace("OFFSET 0", "ORDER BY seq DESC LIMIT 1") + " ORDER BY e.seq DESC LIMIT 1"
+LAST_NOTE = (
+    NAMED_NOTES.replace("OFFSET 0", "ORDER BY seq DESC LIMIT 1") + " ORDER BY e.seq DESC LIMIT 1"
+)
 # Each key is looked up in its index. If the inner query had the range of positions, the planner would read
 # all of it, and compare each key there.
 KEYED = f"""
@@ -188,10 +195,14 @@ class PostgresRows:
             rows = self.all(READ_COLUMNS_JOINED, joined_within(agent.session, pieces))
         return columns_in(sorted(rows, key=itemgetter(0)))
 
-    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+    def read_said(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[Event]:
         return self._events(SAID, agent, pieces, names=list(notes), **of(agent))
 
-    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+    def texts(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[TextAndData]:
         if not pieces:
             return []
         more = {"kinds": sorted(kinds.SPOKEN | {"note"}), "names": list(notes)}
@@ -203,9 +214,13 @@ class PostgresRows:
             return []
         # Created by the driver, so that there is no second list of plain rows.
         with self._db.cursor(binary=True, row_factory=lambda _: outline_row) as rows:
-            return sorted(rows.execute(OUTLINE, within(agent.session, pieces)).fetchall(), key=itemgetter(0))
+            return sorted(
+                rows.execute(OUTLINE, within(agent.session, pieces)).fetchall(), key=itemgetter(0)
+            )
 
-    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+    def data_of(
+        self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]
+    ) -> list[DataRow]:
         if not pieces:
             return []
         bindings = within(agent.session, pieces) | {"kinds": list(kinds)}
@@ -220,10 +235,14 @@ class PostgresRows:
     def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
         return next(iter(self._events(LAST_NOTE, agent, pieces, name=name)), None)
 
-    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+    def keyed(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> list[Event]:
         return self._events(KEYED, agent, pieces, keys=list(set(keys)))
 
-    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+    def places(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> dict[str, int]:
         bindings = {**within(agent.session, pieces), "keys": list(set(keys))} if pieces else {}
         return dict(self.all(PLACES, bindings)) if pieces else {}
 
@@ -249,13 +268,28 @@ class PostgresRows:
         return self._create(new, (), now)
 
     def _create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        bindings = {**new._asdict(), "agent_key": new.key, "place": place_of(new.session), "now": now}
+        bindings = {
+            **new._asdict(),
+            "agent_key": new.key,
+            "place": place_of(new.session),
+            "now": now,
+        }
         try:
             [(no, at, parent)] = self.all(CREATE, {**bindings, **_columns(events)})
         except psycopg.errors.ForeignKeyViolation as error:
             raise parent_lost(new) from error
         return AgentRecord(
-            *(no, new.id, new.session, new.name, parent, new.fork_seq, new.born_seq, new.spawned, at),
+            *(
+                no,
+                new.id,
+                new.session,
+                new.name,
+                parent,
+                new.fork_seq,
+                new.born_seq,
+                new.spawned,
+                at,
+            ),
             *(new.fork_seq + len(events), at, new.key, new.about, new.deleted_us),
         )
 
@@ -269,12 +303,16 @@ class PostgresRows:
             return None if about is None else str(about)
         raise lost(agent)
 
-    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+    def describe(
+        self, agent: AgentRecord, change: Callable[[str | None], str | None]
+    ) -> str | None:
         about = change(self._about(agent))
         self._db.execute(DESCRIBE, {**of(agent), "about": about})
         return about
 
-    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
+    def append(
+        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
+    ) -> list[Event]:
         if len(events) == 1:
             placed = self._append_event(agent, *events[0], expected, now)
         else:
@@ -316,7 +354,9 @@ class PostgresRows:
         [(before, at)] = self.all(APPEND_MANY, bindings)
         return None if before is None else (before, at)
 
-    def _events(self, sql: str, agent: AgentRecord, pieces: Sequence[Piece], **more: Any) -> list[Event]:
+    def _events(
+        self, sql: str, agent: AgentRecord, pieces: Sequence[Piece], **more: Any
+    ) -> list[Event]:
         if not pieces:
             return []
         rows = self.all(sql, {**within(agent.session, pieces), **more})

@@ -81,8 +81,12 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     """,
     VERSION_2,
 )
-META = "CREATE TABLE backstory.meta (version integer NOT NULL); INSERT INTO backstory.meta VALUES (0)"
-ONE_MIGRATES = "SELECT pg_catalog.pg_advisory_xact_lock(4849321)"  # only one process migrates; others wait
+META = (
+    "CREATE TABLE backstory.meta (version integer NOT NULL); INSERT INTO backstory.meta VALUES (0)"
+)
+ONE_MIGRATES = (
+    "SELECT pg_catalog.pg_advisory_xact_lock(4849321)"  # only one process migrates; others wait
+)
 OWNER = """
     SELECT r.rolname, r.rolsuper OR pg_catalog.pg_has_role(r.oid, 'MEMBER')
         OR r.oid = (SELECT datdba FROM pg_catalog.pg_database
@@ -101,7 +105,9 @@ class Clash(StorageError):
     def is_in(self, index: str) -> bool:
         """Whether it is in an index. On several servers, numbers follow the names of indexes."""
         cause = self.__cause__
-        return isinstance(cause, psycopg.Error) and (cause.diag.constraint_name or "").startswith(index)
+        return isinstance(cause, psycopg.Error) and (cause.diag.constraint_name or "").startswith(
+            index
+        )
 
 
 def conninfo(url: str, *, read_only: bool = False) -> str:
@@ -178,12 +184,16 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
             remedy=f"upgrade it to {OLDEST_SERVER} or newer",
         )
     if db.info.parameter_status("server_encoding") != "UTF8":
-        raise CannotOpen(f"the database at {url!r} is not in UTF-8", remedy="create one with ENCODING 'UTF8'")
+        raise CannotOpen(
+            f"the database at {url!r} is not in UTF-8", remedy="create one with ENCODING 'UTF8'"
+        )
     version = _version(db, url)
     if version == len(MIGRATIONS):
         return
     if read_only and version is None:
-        raise CannotOpen(f"no store at {url!r}", remedy="open it without read_only=True to create one")
+        raise CannotOpen(
+            f"no store at {url!r}", remedy="open it without read_only=True to create one"
+        )
     if read_only:
         raise ReadOnly(
             f"the store at {url!r} has version {version} of the store format and has to be migrated",
@@ -264,9 +274,13 @@ def translation(error: Exception, url: str, otherwise: type[StorageError]) -> St
         case psycopg.errors.UniqueViolation():
             return Clash(f"{url!r}: {said}", remedy=Remedy("{} shows what is wrong", "verify"))
         case psycopg.errors.ReadOnlySqlTransaction():
-            return ReadOnly(f"{url!r} cannot be written ({said})", remedy="connect to the primary server")
+            return ReadOnly(
+                f"{url!r} cannot be written ({said})", remedy="connect to the primary server"
+            )
         case psycopg.errors.InsufficientPrivilege():
-            return ReadOnly(f"{url!r}: {said}", remedy="ask the owner of the database for permission")
+            return ReadOnly(
+                f"{url!r}: {said}", remedy="ask the owner of the database for permission"
+            )
     if otherwise is CannotOpen:
         return CannotOpen(
             f"cannot open {url!r} ({said})",

@@ -24,7 +24,9 @@ from backstory.storage.postgres.server import Connection
 
 POLL = 0.25  # seconds between two reads while notifications are not reliable
 KEEP_ALIVE = 30.0  # seconds between two statements while nothing happens
-SETTLED = 2.0  # seconds until every writer that looked before our row was there has a transaction id
+SETTLED = (
+    2.0  # seconds until every writer that looked before our row was there has a transaction id
+)
 
 REGISTER = """
     WITH gone AS (DELETE FROM backstory.followers WHERE until < pg_catalog.clock_timestamp())
@@ -35,8 +37,12 @@ NOTIFY = "SELECT pg_catalog.pg_notify('backstory', '')"
 # A transaction that looked for followers before our row was there does not notify us. It already has a
 # transaction id, or gets one within a moment. So we wait for that moment, note the next id, and wait until no
 # transaction with a smaller id is running.
-NEXT_TRANSACTION = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
-OLDEST_TRANSACTION = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::bigint"
+NEXT_TRANSACTION = (
+    "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
+)
+OLDEST_TRANSACTION = (
+    "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::bigint"
+)
 
 # Errors that mean there are no notifications: on a standby, or for a user who may not write.
 UNAVAILABLE = (
@@ -69,7 +75,9 @@ class PostgresWatch:
         self._pid = os.getpid()
         self._heard = False  # whether notifications come through
         self._is_last = False  # whether there will be no more of them
-        self._before = 0  # the first transaction id that must have seen our row; 0: all older ones are over
+        self._before = (
+            0  # the first transaction id that must have seen our row; 0: all older ones are over
+        )
         self._refresh_at = self._settled_at = 0.0
         with self._translated():
             self._listen()
@@ -93,7 +101,9 @@ class PostgresWatch:
         is_reliable = self._heard and not self._before
         if self._is_notified(db):
             return True
-        if self._select(db, until(deadline, until(self._refresh_at, KEEP_ALIVE) if is_reliable else POLL)):
+        if self._select(
+            db, until(deadline, until(self._refresh_at, KEEP_ALIVE) if is_reliable else POLL)
+        ):
             return self._is_notified(db)
         if is_reliable and time.monotonic() < self._refresh_at:
             return False

@@ -96,11 +96,15 @@ class SqliteBackend(SqliteReads):
         with self._write() as db:
             SqliteRows(db).rename(agent, name)
 
-    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+    def describe(
+        self, agent: AgentRecord, change: Callable[[str | None], str | None]
+    ) -> str | None:
         with self._write() as db:
             return SqliteRows(db).describe(agent, change)
 
-    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
+    def append(
+        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
+    ) -> list[Event]:
         # Not `with self._write()`: most writes are appends, and a generator around each takes its time.
         self._check_writable()
         with self._writing, self._translated:
@@ -182,7 +186,13 @@ class SqliteBackend(SqliteReads):
             self._unmerged = 0
 
     def find(
-        self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
+        self,
+        query: Query,
+        *,
+        kinds: Sequence[str],
+        pieces: Sequence[Piece] | None,
+        session: str,
+        limit: int,
     ) -> list[Found]:
         with self._connection() as db:
             return sqlite_index.find(db, query, kinds, pieces, limit)
@@ -224,7 +234,9 @@ class SqliteBackend(SqliteReads):
 
     def _begin(self, db: apsw.Connection) -> None:
         if identity(self.url) != self._file:
-            raise StorageError(f"{self.url!r} was moved or deleted while it was open", remedy="open it again")
+            raise StorageError(
+                f"{self.url!r} was moved or deleted while it was open", remedy="open it again"
+            )
         db.execute("BEGIN IMMEDIATE")
 
     def _commit(self, db: apsw.Connection) -> None:

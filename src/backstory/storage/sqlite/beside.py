@@ -11,7 +11,9 @@ import time
 from backstory.storage.sqlite.file import identity
 
 SECOND = 1_000_000_000  # nanoseconds
-QUIET = SECOND // 10  # after this, another change has another time, where times have parts of a second
+QUIET = (
+    SECOND // 10
+)  # after this, another change has another time, where times have parts of a second
 
 
 class FilesBeside:
@@ -21,7 +23,9 @@ class FilesBeside:
     def __init__(self, path: str) -> None:
         self._folder = os.path.dirname(path)
         self._known = {beside: identity(beside) for beside in (f"{path}-wal", f"{path}-shm")}
-        self._time: int | None = None  # the folder's, when the files were the same and it had been quiet
+        self._time: int | None = (
+            None  # the folder's, when the files were the same and it had been quiet
+        )
 
     def forget(self) -> None:
         """They may be gone from now on."""
@@ -29,7 +33,9 @@ class FilesBeside:
 
     def replaced(self) -> str | None:
         """The path of one that was removed or replaced since the store was opened."""
-        changed = _changed_ns(self._folder)  # before the files are: what changes after it is seen next time
+        changed = _changed_ns(
+            self._folder
+        )  # before the files are: what changes after it is seen next time
         if changed is not None and changed == self._time:
             return None
         for path, known in self._known.items():

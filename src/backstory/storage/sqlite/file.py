@@ -169,12 +169,14 @@ def prepared(path: str) -> apsw.Connection:
     """A connection to a store of this version in WAL mode; creates or migrates it if needed."""
     if os.path.isdir(path):
         raise CannotOpen(
-            f"{path!r} is a directory", remedy=f"give the path of a file in it, such as {path}/history.db"
+            f"{path!r} is a directory",
+            remedy=f"give the path of a file in it, such as {path}/history.db",
         )
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise CannotOpen(
-            f"cannot create {path!r}: the directory {folder!r} does not exist", remedy="create it first"
+            f"cannot create {path!r}: the directory {folder!r} does not exist",
+            remedy="create it first",
         )
     make_private(path)
     db = connected(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
@@ -204,7 +206,9 @@ def readable(path: str) -> tuple[apsw.Connection, Place]:
     log = f"{path}-wal"
     has_log = os.path.exists(log) and os.path.getsize(log) > 0
     shared = Place(path, apsw.SQLITE_OPEN_READONLY)
-    alone = Place(f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    alone = Place(
+        f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
     try:
         return _checked(shared, path), shared
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
@@ -260,12 +264,18 @@ def _migrate(db: apsw.Connection, path: str) -> None:
 
 def _chain(db: apsw.Connection) -> None:
     """Add digests to the events of an older store. A parent has a smaller number than its children."""
-    for no, parent, fork_seq in db.execute("SELECT no, parent, fork_seq FROM agents ORDER BY no").fetchall():
-        inherited = db.execute("SELECT digest FROM events WHERE id = (? << 32) + ?", (parent, fork_seq))
+    for no, parent, fork_seq in db.execute(
+        "SELECT no, parent, fork_seq FROM agents ORDER BY no"
+    ).fetchall():
+        inherited = db.execute(
+            "SELECT digest FROM events WHERE id = (? << 32) + ?", (parent, fork_seq)
+        )
         previous = next((found for (found,) in inherited), START)
         links = []
         for id, kind, content, data, created_at, base in db.execute(OWN_EVENTS, (no, no)):
-            previous = digest_of(previous, id & 0xFFFFFFFF, kind, created_at, base, None, content, data)
+            previous = digest_of(
+                previous, id & 0xFFFFFFFF, kind, created_at, base, None, content, data
+            )
             links.append((previous, id))
         db.executemany("UPDATE events SET digest = ? WHERE id = ?", links)
 
@@ -323,7 +333,9 @@ class Translated:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
+    ) -> None:
         if isinstance(error, apsw.Error):
             raise translation(error, self._path) from error
 
@@ -345,13 +357,15 @@ def translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
             return CannotOpen(f"{path!r} is not an SQLite database ({error})", remedy=ANOTHER_PATH)
         case apsw.CantOpenError():
             return CannotOpen(
-                f"cannot open {path!r} ({error})", remedy="check the path and your permissions on it"
+                f"cannot open {path!r} ({error})",
+                remedy="check the path and your permissions on it",
             )
         case apsw.ReadOnlyError():
             return ReadOnly(f"{path!r} cannot be written ({error})", remedy=GET_PERMISSION)
         case apsw.CorruptError():
             return Corrupt(
-                f"{path!r} is damaged ({error})", remedy="restore a backup, or try sqlite3's .recover"
+                f"{path!r} is damaged ({error})",
+                remedy="restore a backup, or try sqlite3's .recover",
             )
         case apsw.FullError():
             return StorageError(f"{path!r}: {error}; nothing was written", remedy="free some space")

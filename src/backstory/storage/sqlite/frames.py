@@ -146,7 +146,9 @@ class Unpacker:
         except Corrupt as error:
             db = self._db()
             holder = db.execute(HOLDER, (frame,)).fetchone() if db is not None else None
-            raise _damaged(f"event {holder[1]} of agent {holder[0]!r}") if holder else error from error
+            raise (
+                _damaged(f"event {holder[1]} of agent {holder[0]!r}") if holder else error
+            ) from error
 
     def _both(self, frame: bytes) -> TextAndData:
         # A statement asks for the content and then for the data of the same row.

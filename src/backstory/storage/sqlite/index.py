@@ -117,9 +117,13 @@ def unindexed(db: apsw.Connection, behind: Sequence[Backlog]) -> list[Unindexed]
 
 def index(db: apsw.Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
     """Within a write transaction: index the texts that still come next for their agent and still exist."""
-    known: list[Any] = db.execute(UPTO, (json.dumps([behind.owner for behind, _ in texts]),)).fetchall()
+    known: list[Any] = db.execute(
+        UPTO, (json.dumps([behind.owner for behind, _ in texts]),)
+    ).fetchall()
     upto = dict(known)
-    next_ones = [(behind, found) for behind, found in texts if upto.get(behind.owner) == behind.after]
+    next_ones = [
+        (behind, found) for behind, found in texts if upto.get(behind.owner) == behind.after
+    ]
     left: list[dict[int, str | None]] = [{} for _ in next_ones]
     for place, seq, data in db.execute(LEFT, (_ranges([behind for behind, _ in next_ones]),)):
         left[place][seq] = data
@@ -169,7 +173,11 @@ def end_at(db: apsw.Connection, no: int, last: int) -> None:
 
 
 def find(
-    db: apsw.Connection, query: Query, kinds: Sequence[str], pieces: Sequence[Piece] | None, limit: int
+    db: apsw.Connection,
+    query: Query,
+    kinds: Sequence[str],
+    pieces: Sequence[Piece] | None,
+    limit: int,
 ) -> list[Found]:
     """The best matches, everywhere or in some pieces."""
     bindings: dict[str, Any] = {

@@ -60,11 +60,15 @@ class SqliteReads(ABC):
         with self._rows() as rows:
             return rows.read_columns(agent, pieces)
 
-    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+    def read_said(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[Event]:
         with self._rows() as rows:
             return rows.read_said(agent, pieces, notes)
 
-    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+    def texts(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[TextAndData]:
         with self._rows() as rows:
             return rows.texts(agent, pieces, notes)
 
@@ -72,7 +76,9 @@ class SqliteReads(ABC):
         with self._rows() as rows:
             return rows.outline(agent, pieces)
 
-    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+    def data_of(
+        self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]
+    ) -> list[DataRow]:
         with self._rows() as rows:
             return rows.data_of(agent, pieces, kinds)
 
@@ -88,11 +94,15 @@ class SqliteReads(ABC):
         with self._rows() as rows:
             return rows.last_note(agent, pieces, name)
 
-    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+    def keyed(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> list[Event]:
         with self._rows() as rows:
             return rows.keyed(agent, pieces, keys)
 
-    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+    def places(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> dict[str, int]:
         with self._rows() as rows:
             return rows.places(agent, pieces, keys)
 

@@ -146,9 +146,13 @@ KEYED = f"""
     WHERE e.key = k.value AND e.agent = CAST(p.key AS INTEGER) >> 32
         AND e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
 PLACES = KEYED.replace(COLUMNS, "e.key, e.id & 4294967295")
-FOUND = "SELECT a.id, e.seq FROM events e JOIN agents a ON a.no = e.agent WHERE e.key = ? ORDER BY e.id"
+FOUND = (
+    "SELECT a.id, e.seq FROM events e JOIN agents a ON a.no = e.agent WHERE e.key = ? ORDER BY e.id"
+)
 
-WHOLE = f"e.id & 4294967295, e.kind, {CONTENT_LEFT}, {DATA_LEFT}, e.created_at, e.key, e.base, e.digest"
+WHOLE = (
+    f"e.id & 4294967295, e.kind, {CONTENT_LEFT}, {DATA_LEFT}, e.created_at, e.key, e.base, e.digest"
+)
 STORED = f"SELECT {WHOLE} FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT ?"
 
 
@@ -161,7 +165,9 @@ class SqliteRows:
 
     def agents(self, wanted: Wanted) -> list[AgentRecord]:
         sql, bindings = _listing(wanted, common=self._is_common(wanted))
-        return [AgentRecord(*row)._replace(spawned=bool(row[7])) for row in self._all(sql, bindings)]
+        return [
+            AgentRecord(*row)._replace(spawned=bool(row[7])) for row in self._all(sql, bindings)
+        ]
 
     def _is_common(self, wanted: Wanted) -> bool:
         """Whether a page is wanted of agents with a key prefix that very many agents have."""
@@ -178,7 +184,9 @@ class SqliteRows:
         def steps_from(no: int, at: int | None) -> list[Any]:
             return self._all(WALK, {"no": agent.pk, "start": no, "at": at})
 
-        return walked(agent, at, steps_from, lambda no, at: self._all(JUMPS, {"start": no, "at": at}))
+        return walked(
+            agent, at, steps_from, lambda no, at: self._all(JUMPS, {"start": no, "at": at})
+        )
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         steps = self._all(LINEAGE, {"no": agent.pk})
@@ -196,16 +204,22 @@ class SqliteRows:
     def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
         return columns_in(self._all(READ_COLUMNS, (ranges_of(pieces),)))
 
-    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+    def read_said(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[Event]:
         return self._events(SAID, ranges_of(pieces), json.dumps(notes), agent.pk)
 
-    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+    def texts(
+        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
+    ) -> list[TextAndData]:
         return self._all(TEXTS, (ranges_of(pieces), json.dumps(notes), agent.pk))
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return outline_rows(self._db.execute(OUTLINE, (ranges_of(pieces),)))
 
-    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+    def data_of(
+        self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]
+    ) -> list[DataRow]:
         return self._all(DATA_OF, (ranges_of(pieces), json.dumps(kinds)))
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
@@ -220,10 +234,14 @@ class SqliteRows:
         found = self._events(LAST_NOTE, name, ranges_of(pieces))
         return found[0] if found else None
 
-    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+    def keyed(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> list[Event]:
         return self._events(KEYED, json.dumps(keys), ranges_of(pieces))
 
-    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+    def places(
+        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
+    ) -> dict[str, int]:
         return dict(self._all(PLACES, (json.dumps(keys), ranges_of(pieces))))
 
     def found(self, key: str) -> list[tuple[str, int]]:
@@ -256,7 +274,9 @@ class SqliteRows:
         except apsw.ConstraintError as error:
             raise NameTaken.of(name) from error
 
-    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
+    def append(
+        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
+    ) -> list[Event]:
         known = self._known
         end = None if known is None else known.of(self._db, agent.pk)
         head, newest, previous = end or self._newest(agent)
@@ -270,7 +290,10 @@ class SqliteRows:
             known.written(agent.pk, (head + len(events), now, rows.digest))
         placed = enumerate(events, head + 1)
         with pause_gc(len(events)):
-            return [Event((seq, kind, said, data, now, key)) for seq, ((kind, said, data, key), _) in placed]
+            return [
+                Event((seq, kind, said, data, now, key))
+                for seq, ((kind, said, data, key), _) in placed
+            ]
 
     def touch(self, agent: AgentRecord, before: int, now: int) -> None:
         """Record the second of the last write, which changes far less often than there are writes."""
@@ -282,7 +305,9 @@ class SqliteRows:
             return None if about is None else str(about)
         raise lost(agent)
 
-    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+    def describe(
+        self, agent: AgentRecord, change: Callable[[str | None], str | None]
+    ) -> str | None:
         about = change(self._about(agent))
         self._db.execute(DESCRIBE, (about, agent.pk))
         return about
@@ -321,12 +346,15 @@ class _NewRows:
 def _listing(wanted: Wanted, *, common: bool = False) -> tuple[str, dict[str, Any]]:
     """The statement for a listing, with only the conditions that apply, because `… IS NULL OR …` misleads the
     planner. If a key prefix is `common`, agents are read in order, because most of them match."""
-    asked = wanted._asdict() | {"sessions": None if wanted.sessions is None else json.dumps(wanted.sessions)}
+    asked = wanted._asdict() | {
+        "sessions": None if wanted.sessions is None else json.dumps(wanted.sessions)
+    }
     given = {name: asked[name] for name in CONDITIONS if asked[name] not in (None, False)}
     conditions = [CONDITIONS[name] for name in given]
     if common:
         conditions = [
-            one.replace("a.key >=", "+a.key >=").replace("a.key <", "+a.key <") for one in conditions
+            one.replace("a.key >=", "+a.key >=").replace("a.key <", "+a.key <")
+            for one in conditions
         ]
     if not wanted.deleted and not wanted.roots:
         conditions.append("a.deleted IS NULL")
@@ -353,5 +381,8 @@ def ranges_of(pieces: Sequence[Piece]) -> str:
 
 def ids_of(pieces: Sequence[Piece]) -> str:
     """The ranges of event ids in these pieces, as a JSON array, for statements that need their order."""
-    ranges = (f"[{(piece.owner << 32) + piece.low},{(piece.owner << 32) + piece.high}]" for piece in pieces)
+    ranges = (
+        f"[{(piece.owner << 32) + piece.low},{(piece.owner << 32) + piece.high}]"
+        for piece in pieces
+    )
     return f"[{','.join(ranges)}]"

@@ -21,7 +21,9 @@ KNOWN = """
     WHERE EXISTS (SELECT 1 FROM events e INDEXED BY event_keys WHERE e.key = k.value)"""
 
 
-def listed(db: apsw.Connection, tool: str | None, id: str | None, prefix: str | None) -> list[SourceRecord]:
+def listed(
+    db: apsw.Connection, tool: str | None, id: str | None, prefix: str | None
+) -> list[SourceRecord]:
     """The matching sources."""
     asked = {"tool": tool, "id": id, "prefix": prefix}
     given = {name: value for name, value in asked.items() if value is not None}

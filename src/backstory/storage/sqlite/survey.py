@@ -59,7 +59,9 @@ class SqliteSurvey:
         ]
 
     def irregular(self, regular: Collection[str]) -> list[Irregular]:
-        return [Irregular(*row) for row in self._db.execute(IRREGULAR, (json.dumps(list(regular)),))]
+        return [
+            Irregular(*row) for row in self._db.execute(IRREGULAR, (json.dumps(list(regular)),))
+        ]
 
     def censuses(self) -> list[AgentCensus]:
         return [AgentCensus(*row) for row in self._db.execute(CENSUSES)]

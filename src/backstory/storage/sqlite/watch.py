@@ -45,13 +45,18 @@ class SqliteWatch(SignalWatch):
         if stamp == self._stamp and time.monotonic() < self._asked + POLL:
             return False
         with self._asking:
-            before, self._version = self._version, self._version if self.closed else self._data_version()
+            before, self._version = (
+                self._version,
+                self._version if self.closed else self._data_version(),
+            )
         self._stamp = stamp
         return before != self._version
 
     def _open(self) -> None:
         self._pid = os.getpid()
-        self._db = apsw.Connection(self._place, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        self._db = apsw.Connection(
+            self._place, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        )
         self._db.set_busy_timeout(PATIENCE)
         self._stamp = self._wal_stamp()
         self._version = self._data_version()

@@ -38,7 +38,9 @@ def fits(head: Head) -> bool:
         return str(first.get("schema_version", "")).startswith("ATIF") and isinstance(
             first.get("steps"), list
         )
-    return {"schema_version", "steps"} <= head.keys or ("schema_version" in head.keys and "ATIF" in head.text)
+    return {"schema_version", "steps"} <= head.keys or (
+        "schema_version" in head.keys and "ATIF" in head.text
+    )
 
 
 # ------------------------------------------------------------------ steps
@@ -69,11 +71,18 @@ def _answer(step: Data, agent: Data, text: str, id: str, time: int | None) -> It
     given = step.get("tool_calls")
     calls = [call for call in given if isinstance(call, dict)] if isinstance(given, list) else []
     blocks = (
-        [Block("thinking", as_text(step.get("reasoning_content")))] if step.get("reasoning_content") else []
+        [Block("thinking", as_text(step.get("reasoning_content")))]
+        if step.get("reasoning_content")
+        else []
     )
     blocks += [Block("text", text)] if text else []
     blocks += [
-        Block("call", id=c.get("tool_call_id"), name=c.get("function_name"), arguments=c.get("arguments"))
+        Block(
+            "call",
+            id=c.get("tool_call_id"),
+            name=c.get("function_name"),
+            arguments=c.get("arguments"),
+        )
         for c in calls
     ]
     extra: Data = {} if model is None else {"model": model}
@@ -82,7 +91,9 @@ def _answer(step: Data, agent: Data, text: str, id: str, time: int | None) -> It
     # Which field the reasoning came in is not kept; chat completions have one for it.
     family = family_of(model) if family_of(model) != "anthropic" else None
     for part in parts_of(family or "openai", blocks, model, id):
-        yield Entry(f"{id}.{part.block}", part.kind, part.content, (part.data or {}) | extra or None, time)
+        yield Entry(
+            f"{id}.{part.block}", part.kind, part.content, (part.data or {}) | extra or None, time
+        )
         extra = {}
 
 
@@ -148,11 +159,15 @@ def _is_trajectory(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("steps"), list)
 
 
-def _threads(document: Data, session: str, id: str | None, origin: Origin | None) -> Iterator[Thread]:
+def _threads(
+    document: Data, session: str, id: str | None, origin: Origin | None
+) -> Iterator[Thread]:
     """A trajectory, and those of the sub-agents inside of it."""
     agent = document["agent"] if isinstance(document.get("agent"), dict) else {}
     names = {"agent": "name", "model": "model_name", "version": "version"}
-    about = {ours: agent[theirs] for ours, theirs in names.items() if isinstance(agent.get(theirs), str)}
+    about = {
+        ours: agent[theirs] for ours, theirs in names.items() if isinstance(agent.get(theirs), str)
+    }
     about |= provenance_in(document.get("extra"))
     own = session if id is None else f"{session}/{id}"
 
@@ -165,7 +180,9 @@ def _threads(document: Data, session: str, id: str | None, origin: Origin | None
         found = [child.get(key) for key in ("trajectory_id", "session_id")]
         ref = next((calls[one] for one in found if isinstance(one, str) and one in calls), None)
         name = f"{id}/" if id is not None else ""
-        name += next((one for one in found[:1] if isinstance(one, str) and one), f"sub-agent {number}")
+        name += next(
+            (one for one in found[:1] if isinstance(one, str) and one), f"sub-agent {number}"
+        )
         below = Origin(session, id, ref.call if ref else None, spawned=True)
         yield from _threads(child, session, name, below)
 
@@ -201,7 +218,9 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     callers = {path: _caller(names[path], called, ids[path]) for path in ids}
     told: set[str] = set()
     while ids:
-        ready = [path for path in ids if (ref := callers[path]) is None or ref.session in told] or list(ids)
+        ready = [
+            path for path in ids if (ref := callers[path]) is None or ref.session in told
+        ] or list(ids)
         for path in ready:
             told.add(ids[path])
             yield _session(waiting[path], ids.pop(path), callers[path])
@@ -210,11 +229,15 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
 def _beginning(steps: list[Any]) -> tuple[int, str]:
     """When a trajectory began, and a digest of how."""
     first = steps[0] if steps and isinstance(steps[0], dict) else {}
-    said = as_text([first.get(key) for key in ("source", "message", "timestamp")]).encode("utf-8", "replace")
+    said = as_text([first.get(key) for key in ("source", "message", "timestamp")]).encode(
+        "utf-8", "replace"
+    )
     return microseconds(first.get("timestamp")) or 0, blake2b(said, digest_size=6).hexdigest()
 
 
-def _told_apart(ids: dict[str, str], begun: dict[str, tuple[int, str]]) -> Iterator[tuple[str, str]]:
+def _told_apart(
+    ids: dict[str, str], begun: dict[str, tuple[int, str]]
+) -> Iterator[tuple[str, str]]:
     """The ids of trajectories. Files that share an id and begin differently are not copies, but parts of one
     session. The earliest has the id, or without times the one with the shortest name: the others have numbers
     in theirs. They get the id with a digest of their beginnings."""
@@ -226,7 +249,9 @@ def _told_apart(ids: dict[str, str], begun: dict[str, tuple[int, str]]) -> Itera
 
 
 def _caller(names: set[str], called: dict[str, Ref], id: str) -> Ref | None:
-    return next((called[name] for name in sorted(names & called.keys()) if called[name].session != id), None)
+    return next(
+        (called[name] for name in sorted(names & called.keys()) if called[name].session != id), None
+    )
 
 
 def _session(source: Source, id: str, ref: Ref | None) -> Session:

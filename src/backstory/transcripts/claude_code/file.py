@@ -34,7 +34,9 @@ class File:
         self.main = Index()
         self.side = Index()
         self.about: dict[str, Any] = dict(state["about"]) if state else {}
-        self.links: dict[str, str] = {}  # an agent, or the run of a workflow -> the call that began it
+        self.links: dict[
+            str, str
+        ] = {}  # an agent, or the run of a workflow -> the call that began it
         self.prompts: dict[str, list[str]] = {}  # what sub-agents were told -> the calls
         self.forked_from: str | None = None
         self.has_copies = False
@@ -128,7 +130,11 @@ class File:
                 self._count(record)
 
     def _title(self, title: Any, by: str) -> None:
-        if isinstance(title, str) and title and (by == "custom" or self.about.get("titled_by") != "custom"):
+        if (
+            isinstance(title, str)
+            and title
+            and (by == "custom" or self.about.get("titled_by") != "custom")
+        ):
             self.about |= {"title": title, "titled_by": by}
 
     def _count(self, record: Record) -> None:
@@ -143,7 +149,11 @@ class File:
 
     def described(self, tree: Tree) -> dict[str, Any]:
         """What is kept beside the thread: title, folder, version."""
-        return {key: value for key, value in self.about.items() if key != "titled_by"} if tree.rows else {}
+        return (
+            {key: value for key, value in self.about.items() if key != "titled_by"}
+            if tree.rows
+            else {}
+        )
 
     def tree(self) -> Tree:
         """The tree of the file's own thread."""

@@ -65,7 +65,9 @@ class Index:
         self.rows: list[Row] = []
         self.calls: dict[str, int] = {}  # a call's id -> its row
         self.mended: Counter[str] = Counter()
-        self.kept: dict[str, tuple[str | None, list[str]]] = {}  # a boundary -> its anchor, the keys it keeps
+        self.kept: dict[
+            str, tuple[str | None, list[str]]
+        ] = {}  # a boundary -> its anchor, the keys it keeps
         self._logical: dict[str, str] = {}
         # Where a key leads: a row's number, a root's (negative), or a parent that is not resolved yet.
         self._leads: dict[str, int | tuple[str, int | None]] = {}

@@ -21,7 +21,14 @@ from backstory.transcripts.words import Words
 Record = dict[str, Any]
 
 # What a record is to the tree.
-ANSWER, RESULTS, PROMPT, META, QUEUED, SPOKE = "answer", "results", "prompt", "meta", "queued", "spoke"
+ANSWER, RESULTS, PROMPT, META, QUEUED, SPOKE = (
+    "answer",
+    "results",
+    "prompt",
+    "meta",
+    "queued",
+    "spoke",
+)
 BOUNDARY, SUMMARY, PASSED = "boundary", "summary", "passed"  # PASSED: contracted to its parent
 ECHOES = frozenset({META, SPOKE})
 
@@ -169,7 +176,9 @@ def _calls_in(blocks: Sequence[Any]) -> list[Data]:
     return [
         block
         for block in blocks
-        if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("id"), str)
+        if isinstance(block, dict)
+        and block.get("type") == "tool_use"
+        and isinstance(block.get("id"), str)
     ]
 
 

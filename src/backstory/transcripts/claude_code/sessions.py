@@ -41,9 +41,15 @@ def _is_record(record: Any) -> bool:
     ) or (
         isinstance(record, dict)
         and (
-            (record.get("type") in records.BOOKKEEPING and ("messageId" in record or "leafUuid" in record))
+            (
+                record.get("type") in records.BOOKKEEPING
+                and ("messageId" in record or "leafUuid" in record)
+            )
             # Without ids, as others write them out.
-            or (record.get("type") in records.SPEAKERS and isinstance(records.content_of(record), str | list))
+            or (
+                record.get("type") in records.SPEAKERS
+                and isinstance(records.content_of(record), str | list)
+            )
         )
     )
 
@@ -51,9 +57,17 @@ def _is_record(record: Any) -> bool:
 def _agent(head: Sequence[Any]) -> str | None:
     """The agent that a file belongs to, if its first record says so."""
     for record in head:
-        if isinstance(record, dict) and records.kind_of(record) is not None and "isSidechain" in record:
+        if (
+            isinstance(record, dict)
+            and records.kind_of(record) is not None
+            and "isSidechain" in record
+        ):
             agent = record.get("agentId")
-            return agent if record["isSidechain"] is True and isinstance(agent, str) and agent else None
+            return (
+                agent
+                if record["isSidechain"] is True and isinstance(agent, str) and agent
+                else None
+            )
     return None
 
 
@@ -91,7 +105,11 @@ class Start(NamedTuple):
 def _start(head: Sequence[Any]) -> Start:
     found = [record for record in head if isinstance(record, dict)]
     keys = [key for record in found if isinstance(key := record.get("uuid"), str)]
-    forks = (fork.get("sessionId") for record in found if isinstance(fork := record.get("forkedFrom"), dict))
+    forks = (
+        fork.get("sessionId")
+        for record in found
+        if isinstance(fork := record.get("forkedFrom"), dict)
+    )
     times = (time for record in found if isinstance(time := record.get("timestamp"), str))
     fork = next((session for session in forks if isinstance(session, str)), None)
     return Start(keys[:FIRST_KEYS], fork, next(times, ""))
@@ -124,10 +142,16 @@ def _families(sources: Iterable[Source], starts: dict[str, Start]) -> list[list[
     by_name = {source.stem: starts[source.path] for source in sources}
     for source in sources:
         way = [source.stem]
-        while (above := by_name[way[-1]].forked_from) in by_name and above is not None and above not in way:
+        while (
+            (above := by_name[way[-1]].forked_from) in by_name
+            and above is not None
+            and above not in way
+        ):
             way.append(above)
         found.setdefault(next(iter(by_name[way[-1]].keys), source.path), []).append(source)
-    return sorted(found.values(), key=lambda family: min(starts[source.path].time for source in family))
+    return sorted(
+        found.values(), key=lambda family: min(starts[source.path].time for source in family)
+    )
 
 
 class _Further:
@@ -136,7 +160,9 @@ class _Further:
 
     def __init__(self, starts: dict[str, Start]) -> None:
         self._starts = starts
-        self._holders: dict[str, list[Source]] = {key: [] for start in starts.values() for key in start.keys}
+        self._holders: dict[str, list[Source]] = {
+            key: [] for start in starts.values() for key in start.keys
+        }
 
     def take(self, file: File) -> None:
         """Note which of the first records a file has."""
@@ -150,7 +176,9 @@ class _Further:
         return [File(source, Report(), is_told=True) for source in found.values()]
 
 
-def _family(family: list[Source], agents: dict[str, list[Agent]], further: _Further) -> Iterator[Session]:
+def _family(
+    family: list[Source], agents: dict[str, list[Agent]], further: _Further
+) -> Iterator[Session]:
     origins = further.origins(family)
     reports = {source.stem: Report() for source in family}
     copies = _copies(File(source, reports[source.stem]) for source in family)
@@ -187,7 +215,9 @@ def _parent(file: File, files: list[File]) -> File | None:
         if other.source.stem == file.source.stem or other.forked_from == file.source.stem:
             continue
         named = file.forked_from == other.source.stem
-        if not named and not (file.forked_from is None and _goes_on(other, file) < _goes_on(file, other)):
+        if not named and not (
+            file.forked_from is None and _goes_on(other, file) < _goes_on(file, other)
+        ):
             continue
         shared = sum(row.key in other.main for row in file.main.rows)
         if shared and (named or best is None or shared > best[0]):
@@ -245,7 +275,11 @@ def _with_copies(thread: Thread, tree: Tree, copies: list[File]) -> Iterator[Thr
 
 def _last_time(file: File) -> str:
     """When the last record of a file was written."""
-    return str(file.source.fetch(file.main.rows[-1].place).get("timestamp") or "") if file.main.rows else ""
+    return (
+        str(file.source.fetch(file.main.rows[-1].place).get("timestamp") or "")
+        if file.main.rows
+        else ""
+    )
 
 
 def _fork(file: File, tree: Tree, parent: File | None) -> Origin | None:
@@ -270,7 +304,9 @@ def _is_own(unit: str, tree: Tree, parent: File | None) -> bool:
     return all(_is_own(child, tree, parent) for child in tree.forest.children.get(unit, ()))
 
 
-def _agent_thread(session: str, file: File, files: list[File], report: Report) -> tuple[Thread, Tree]:
+def _agent_thread(
+    session: str, file: File, files: list[File], report: Report
+) -> tuple[Thread, Tree]:
     assert file.agent is not None
     meta = file.source.sibling(f"{file.source.stem}.meta.json", report)
     meta = meta if isinstance(meta, dict) else {}

@@ -69,7 +69,9 @@ def resume(source: Source, tail: Tail) -> Session:
         raise ReadWhole
     tree = file.tree()
     mark = partial(checkpoint, file, tree, tail.session, tail.thread)
-    thread = Thread(tail.session, tail.thread, tree.steps, None, file.described(tree), mark, tail.read)
+    thread = Thread(
+        tail.session, tail.thread, tree.steps, None, file.described(tree), mark, tail.read
+    )
     ties = frozenset(index.beginnings())
     return Session(NAME, tail.session, [thread], source.path, report, ties)
 

@@ -38,7 +38,9 @@ class Tree:
             return anchor  # where the boundary is the last line, what it names is still to come
         number = self.index.lead(boundary)
         summaries = (
-            row.key for row in self.index.rows if row.kind == records.SUMMARY and row.above == number
+            row.key
+            for row in self.index.rows
+            if row.kind == records.SUMMARY and row.above == number
         )
         return next(summaries, boundary)
 

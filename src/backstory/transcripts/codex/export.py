@@ -46,7 +46,9 @@ def _record(time: str, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
 def _records(line: Line, message: Message) -> list[dict[str, Any]]:
     time = stamp(message.event.created_at)
     form = message.form if isinstance(message.form, list) else [message.form]
-    items = [_record(time, "response_item", {"type": "message", **item}) for item in map(_item, form)]
+    items = [
+        _record(time, "response_item", {"type": "message", **item}) for item in map(_item, form)
+    ]
     if message.role == "model":  # Codex shows people the events, not the items
         said = {"type": "agent_message", "message": message.event.content or ""}
         return [*items, _record(time, "event_msg", said)] if said["message"] else items

@@ -79,7 +79,9 @@ def kind_of(item: Item) -> Kind:
             return Kind(prompt=_is_letter(item))
         case "message", "developer" | "system":
             # A developer's text that is none of the tool's own stays when the turn goes.
-            return Kind(notice=_begins(item, "<") or _begins(item, "Approved command prefix saved:"))
+            return Kind(
+                notice=_begins(item, "<") or _begins(item, "Approved command prefix saved:")
+            )
     return Kind()
 
 
@@ -142,7 +144,9 @@ def digest(item: Item) -> bytes:
     return blake2b(json_of(said), digest_size=16).digest()
 
 
-def entry(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:
+def entry(
+    item: Item, before: list[Item], id: str, time: int | None, model: str | None
+) -> Entry | None:
     """The entry of an item; `before`: the silent items that led to it. None: it says nothing."""
     match item.get("type", "message"):
         case "message":
@@ -177,7 +181,9 @@ def _message(item: Item, before: list[Item], id: str, time: int | None, model: s
     text = text_in(content)
     if not plain:
         try:
-            [(_, said, native)] = load({"input": [_stripped(item)]}, "openai-responses", model=model)
+            [(_, said, native)] = load(
+                {"input": [_stripped(item)]}, "openai-responses", model=model
+            )
             text, data = said or "", data | (native or {})
         except (Invalid, ValueError):
             pass
@@ -203,13 +209,16 @@ def _call(item: Item, before: list[Item], id: str, time: int | None, model: str 
     if found is not None and found.kind == "tool_call":
         return found
     call = item.get("call_id") or item.get("id")
-    name = item.get("name") or {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}.get(
-        item["type"]
-    )
+    name = item.get("name") or {
+        "local_shell_call": "local_shell",
+        "tool_search_call": "tool_search",
+    }.get(item["type"])
     given = item.get("arguments") if "arguments" in item else item.get("input", item.get("action"))
     if item["type"] == "custom_tool_call":
         given = {"input": as_text(given)}
-    return Entry(id, "tool_call", None, call_data(call, name, given, id) | (_tag(model) or {}), time)
+    return Entry(
+        id, "tool_call", None, call_data(call, name, given, id) | (_tag(model) or {}), time
+    )
 
 
 def _bare(item: Item) -> Item:
@@ -239,12 +248,18 @@ def _loaded(items: list[Item], id: str, time: int | None, model: str | None) -> 
     return Entry(id, kind, content, (data or {}) | (_tag(model) or {}) or None, time)
 
 
-def usual_answer(items: list[Item], model: str | None) -> list[tuple[str, str | None, Data | None]] | None:
+def usual_answer(
+    items: list[Item], model: str | None
+) -> list[tuple[str, str | None, Data | None]] | None:
     """What the wire would load, but many times faster: reasoning, if any, then a message or a call. None: use
     the wire."""
     *before, last = items
     found = _usual_call(last) if "call_id" in last else _usual_message(last)
-    if found is None or any(item.get("type") != "reasoning" for item in before) or not _is_clean(items):
+    if (
+        found is None
+        or any(item.get("type") != "reasoning" for item in before)
+        or not _is_clean(items)
+    ):
         return None
     kind, content, data = found
     if before or not _is_bare_call(last):
@@ -305,8 +320,12 @@ def _output(item: Item, id: str, time: int | None) -> Entry:
     output = item.get("output", item.get("tools"))
     error = isinstance(output, dict) and output.get("success") is False
     call = named(item.get("call_id"), id)
-    if item["type"] == "function_call_output" and item.get("call_id") is None:  # no call asked for it
-        return Entry(id, "user", text_in(output), {"meta": as_text(item.get("name")) or "tool"}, time)
+    if (
+        item["type"] == "function_call_output" and item.get("call_id") is None
+    ):  # no call asked for it
+        return Entry(
+            id, "user", text_in(output), {"meta": as_text(item.get("name")) or "tool"}, time
+        )
     if isinstance(output, str):
         return Entry(id, "tool_result", output, result_data(call, id), time)
     if isinstance(output, list) and not all(_is_text(part) for part in output):

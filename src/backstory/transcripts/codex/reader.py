@@ -68,7 +68,12 @@ class Reader:
     """The steps of one rollout, record by record."""
 
     def __init__(
-        self, thread: str, about: dict[str, Any], parent: Parent | None = None, *, has_children: bool = False
+        self,
+        thread: str,
+        about: dict[str, Any],
+        parent: Parent | None = None,
+        *,
+        has_children: bool = False,
     ) -> None:
         self.thread = thread
         self._has_children = has_children  # then `trail` is wanted
@@ -144,7 +149,9 @@ class Reader:
             own = f"{number}.{part}" if part else str(number)
             yield from self._record(record, own, number)
         if self._silent and not self.inherits:  # of a copy, what it leads to may still come
-            yield from self._unit(self._silent.pop(), self._last_own, self._last_time, self._last_line)
+            yield from self._unit(
+                self._silent.pop(), self._last_own, self._last_time, self._last_line
+            )
         # An answer at the end of a file may go on, or its usage may still come.
         yield from (unit._replace(settled=False) for unit in self._held)
         self._held = []
@@ -160,7 +167,9 @@ class Reader:
             self._named.clear()
         elif time < self._latest:
             return f"{name}~{own}"
-        self._named[name] = count = self._named.get(name, 0) + 1  # all of a fork's copies have one time
+        self._named[name] = count = (
+            self._named.get(name, 0) + 1
+        )  # all of a fork's copies have one time
         return name if count == 1 else f"{name}~{count}"
 
     def _record(self, record: dict[str, Any], own: str, line: int) -> Iterator[Step]:
@@ -179,15 +188,23 @@ class Reader:
                 yield from self._compaction(payload, own, time, line)
             case "event_msg" if isinstance(payload, dict):
                 said = items.mirrored(payload) if self.is_mirror else None
-                yield from (self._event(payload, time) if said is None else self._item(said, own, time, line))
+                yield from (
+                    self._event(payload, time)
+                    if said is None
+                    else self._item(said, own, time, line)
+                )
             case "turn_context" if isinstance(payload, dict):
                 self._turn(payload)
             case "session_meta" if isinstance(payload, dict):
                 yield from self._meta(payload, time, line)
             case type_ if type_ in BARE and payload is None:
                 yield from self._item(record, own, time, line)
-            case type_ if type_ not in TYPES and "record_type" not in record and not is_bare_start(record):
-                self.unknown[f"{type_} ({NAME} {self.about.get('version', '')})".replace(" )", ")")] += 1
+            case type_ if (
+                type_ not in TYPES and "record_type" not in record and not is_bare_start(record)
+            ):
+                self.unknown[
+                    f"{type_} ({NAME} {self.about.get('version', '')})".replace(" )", ")")
+                ] += 1
 
     def _meta(self, payload: Data, time: int | None, line: int) -> Iterator[Step]:
         if not self._first_meta:
@@ -202,7 +219,9 @@ class Reader:
         elif text.strip():
             unit = f"{self.thread[-12:]}:instructions"
             yield _instructions(unit, text, time, line)
-            self._remember(unit, unit, items.Kind(), {"type": "message", "role": "system", "content": text})
+            self._remember(
+                unit, unit, items.Kind(), {"type": "message", "role": "system", "content": text}
+            )
         if self.beyond is not None:
             self.history.append(Past(self.beyond, self.beyond, items.Kind(), b"", None, None))
 
@@ -247,7 +266,12 @@ class Reader:
         return self.history[-1].unit if self.history else None
 
     def _remember(
-        self, unit: str, entry: str, kind: items.Kind, item: items.Item, likeness: bytes | None = None
+        self,
+        unit: str,
+        entry: str,
+        kind: items.Kind,
+        item: items.Item,
+        likeness: bytes | None = None,
     ) -> None:
         role = item.get("role")
         said = text_in(item.get("content")) if role in ("user", "developer", "system") else None
@@ -258,7 +282,9 @@ class Reader:
         for unit in self._held:
             if usage:
                 [entry] = unit.entries
-                unit = unit._replace(entries=(entry._replace(data=(entry.data or {}) | {"usage": usage}),))
+                unit = unit._replace(
+                    entries=(entry._replace(data=(entry.data or {}) | {"usage": usage}),)
+                )
                 usage = None
             yield unit
         self._held = []
@@ -349,7 +375,11 @@ class Reader:
                 break
             kept.insert(0, _again(place))
         text = payload.get("message")
-        summary = {"type": "message", "role": "user", "content": text if isinstance(text, str) else ""}
+        summary = {
+            "type": "message",
+            "role": "user",
+            "content": text if isinstance(text, str) else "",
+        }
         return [*(_again(place) for place in old[:first] if place.said is not None), *kept, summary]
 
     # -------------------------------------------------------------- what a fork's file begins with

@@ -33,12 +33,18 @@ from backstory.transcripts.words import Words
 def fits(head: Head) -> bool:
     """A record with a payload, or (2025) a first line with an id and a time and bare items behind it."""
     first = head.records[0] if head.records else None
-    if head.keys >= {"timestamp", "type", "payload"} or (isinstance(first, dict) and _is_name(first)):
+    if head.keys >= {"timestamp", "type", "payload"} or (
+        isinstance(first, dict) and _is_name(first)
+    ):
         return True
     if isinstance(first, dict) and is_bare_start(first):
-        return any(isinstance(record, dict) and record.get("type") in BARE for record in head.records[1:])
+        return any(
+            isinstance(record, dict) and record.get("type") in BARE for record in head.records[1:]
+        )
     return any(
-        isinstance(record, dict) and record.get("type") in TYPES and isinstance(record.get("payload"), dict)
+        isinstance(record, dict)
+        and record.get("type") in TYPES
+        and isinstance(record.get("payload"), dict)
         for record in head.records
     )
 
@@ -111,8 +117,12 @@ class _File:
         self.base = meta.get("history_base") if isinstance(meta.get("history_base"), dict) else None
         # A rollout goes on from a rollout; the thread that it was forked from may have several.
         before = _text(self.base.get("thread_id")) if self.base else None
-        self.forked_from = before if before not in (None, self.id) else _text(meta.get("forked_from_id"))
-        others = [id for other in metas[1:] if (id := _text(other.get("id"))) not in (None, self.thread)]
+        self.forked_from = (
+            before if before not in (None, self.id) else _text(meta.get("forked_from_id"))
+        )
+        others = [
+            id for other in metas[1:] if (id := _text(other.get("id"))) not in (None, self.thread)
+        ]
         if self.forked_from is None and others:
             self.forked_from = others[0]
         self.spawned_from = _spawner(meta)
@@ -162,7 +172,11 @@ class _Family:
         while waiting:
             file = self._files[waiting[-1]]
             above = [one for one in (file.forked_from, file.spawned_from) if one in self._files]
-            above = [one for one in above if one is not None and one not in self._told and one not in waiting]
+            above = [
+                one
+                for one in above
+                if one is not None and one not in self._told and one not in waiting
+            ]
             if above:
                 waiting.extend(above)
                 continue
@@ -195,7 +209,9 @@ class _Family:
         alone = reported(file.report, lambda met: read(met, None)) if is_copy else None
         if file.base is not None:
             alone = reported(file.report, lambda met: chain(self._inherited(file), read(met)))
-        thread = Thread(file.id, None, steps, origin, about, lambda: next(iter(marks), None), alone=alone)
+        thread = Thread(
+            file.id, None, steps, origin, about, lambda: next(iter(marks), None), alone=alone
+        )
         # Until a copy says something of its own, its rest may still come: where it ends is not known.
         settled = not (is_copy and file.only_copies)
         return Session(NAME, file.id, [thread], file.source.path, file.report, settled=settled)
@@ -212,7 +228,9 @@ class _Family:
         end = file.base.get("end_ordinal_exclusive") if file.base else None
         for _ in reader.read(other.source.lines(Report()), end if isinstance(end, int) else None):
             pass
-        if file.base is not None:  # of a parent that is still being copied here, the rest comes later
+        if (
+            file.base is not None
+        ):  # of a parent that is still being copied here, the rest comes later
             return Parent(reader.history, []) if reader.is_complete or end is None else None
         return Parent(reader.history[:1] if _is_instructions(reader.history) else [], reader.trail)
 
@@ -225,7 +243,9 @@ class _Family:
         yield from self._inherited(other, seen)
         reader = Reader(other.id, {}, self._parent(other, seen))
         end = file.base.get("end_ordinal_exclusive")
-        for step in reader.read(other.source.lines(Report()), end if isinstance(end, int) else None):
+        for step in reader.read(
+            other.source.lines(Report()), end if isinstance(end, int) else None
+        ):
             yield step._replace(inherited=False, settled=True) if isinstance(step, Unit) else step
 
     def _origin(self, file: _File, parent: Parent | None) -> Origin | None:
@@ -240,7 +260,11 @@ class _Family:
                 if not reader.inherits:
                     break
             at = (
-                reader.fork_at if not reader.inherits else reader.history[-1].unit if reader.history else None
+                reader.fork_at
+                if not reader.inherits
+                else reader.history[-1].unit
+                if reader.history
+                else None
             )
             file.only_copies = reader.inherits
             if file.spawned_from and file.base is None and not _is_at_call(reader, call):
@@ -255,9 +279,17 @@ class _Family:
             if not isinstance(payload, dict):
                 continue
             match payload:
-                case {"type": "collab_agent_spawn_end", "new_thread_id": file.id, "call_id": str(call)}:
+                case {
+                    "type": "collab_agent_spawn_end",
+                    "new_thread_id": file.id,
+                    "call_id": str(call),
+                }:
                     return call
-                case {"type": "sub_agent_activity", "agent_thread_id": file.id, "event_id": str(call)}:
+                case {
+                    "type": "sub_agent_activity",
+                    "agent_thread_id": file.id,
+                    "event_id": str(call),
+                }:
                     return call
                 case {"type": "function_call_output", "call_id": str(call)}:
                     return call
@@ -277,7 +309,11 @@ def _checkpoints(source: Source, reader: Reader) -> list[Checkpoint]:
     point = reader.point()
     if point is None or PROVENANCE in reader.about:
         return []
-    return [Checkpoint(source.path, point.place, point.lines, source.reach, reader.thread, None, point.state)]
+    return [
+        Checkpoint(
+            source.path, point.place, point.lines, source.reach, reader.thread, None, point.state
+        )
+    ]
 
 
 def resume(source: Source, tail: Tail) -> Session:
@@ -305,7 +341,9 @@ def resume(source: Source, tail: Tail) -> Session:
     return Session(NAME, tail.session, [thread], source.path, report)
 
 
-def _newly_named(lines: Iterable[SourceLine], read: int, about: dict[str, Any]) -> Iterator[SourceLine]:
+def _newly_named(
+    lines: Iterable[SourceLine], read: int, about: dict[str, Any]
+) -> Iterator[SourceLine]:
     """The lines; the thread's name in those that were read before is forgotten: the index may know better."""
     is_new = False
     for line in lines:

@@ -28,7 +28,11 @@ def said_in(entries: Iterable[Entry], *, is_kept: bool = False) -> list[Said]:
         kind, content = entry.kind, entry.content
         if kind in TOOLS:  # a result may have been shortened
             found.append(Said(kind, hash((kind, (entry.data or {}).get("id"))), entry.id))
-        elif content and kind != "clear" and not (is_kept and kind == "assistant" and not entry.copy_of):
+        elif (
+            content
+            and kind != "clear"
+            and not (is_kept and kind == "assistant" and not entry.copy_of)
+        ):
             found.append(Said(kind, hash((kind, "".join(content.split()))), entry.id))
     return found
 

@@ -51,7 +51,9 @@ def speaks(message: Data) -> bool:
         case "user":
             said = [part for part in _content(message) if "functionResponse" not in part]
             text = _words(said).strip()
-            return (bool(text) and _meta_of(text) is None) or any(set(part) != {"text"} for part in said)
+            return (bool(text) and _meta_of(text) is None) or any(
+                set(part) != {"text"} for part in said
+            )
         case "gemini":
             blocks = _blocks(message, calls_of(message))
             return any(block.kind != "text" or block.text for block in blocks)
@@ -85,12 +87,16 @@ def message_entries(message: Data, id: str, told: Container[str] = ()) -> Iterat
         case "gemini":
             yield from _answer(message, id, time)
         case type_ if type_ not in UNSEEN:
-            yield Entry(id, "user", _words(_content(message)), {"meta": as_text(type_) or "tool"}, time)
+            yield Entry(
+                id, "user", _words(_content(message)), {"meta": as_text(type_) or "tool"}, time
+            )
 
 
 def _words(parts: list[Data]) -> str:
     return "".join(
-        part["text"] for part in parts if isinstance(part.get("text"), str) and not part.get("thought")
+        part["text"]
+        for part in parts
+        if isinstance(part.get("text"), str) and not part.get("thought")
     )
 
 
@@ -104,7 +110,9 @@ def _prompt(message: Data, id: str, time: int | None, told: Container[str]) -> I
     said = [part for part in parts if "functionResponse" not in part]
     for number, part in enumerate(parts):
         response = part.get("functionResponse")
-        if isinstance(response, dict) and (not _is_id(response.get("id")) or response["id"] not in told):
+        if isinstance(response, dict) and (
+            not _is_id(response.get("id")) or response["id"] not in told
+        ):
             yield results.of_part(response, f"{id}/{number}", time)
     if not said and parts:
         return
@@ -113,7 +121,9 @@ def _prompt(message: Data, id: str, time: int | None, told: Container[str]) -> I
     data: Data = {} if meta is None else {"meta": meta}
     if any(set(part) != {"text"} for part in said):
         try:
-            [(_, words, native)] = load({"contents": [{"role": "user", "parts": shallow(said)}]}, "gemini")
+            [(_, words, native)] = load(
+                {"contents": [{"role": "user", "parts": shallow(said)}]}, "gemini"
+            )
             text, data = words or "", data | (native or {})
         except (Invalid, ValueError):
             pass
@@ -128,7 +138,11 @@ def _answer(message: Data, id: str, time: int | None) -> Iterator[Entry]:
     extra: Data = {} if model is None else {"model": model}
     usage = usage_of(message.get("tokens"), USAGE)
     extra |= {"usage": usage} if usage else {}
-    times = {call.get("id"): microseconds(call.get("timestamp")) for call in calls if _is_id(call.get("id"))}
+    times = {
+        call.get("id"): microseconds(call.get("timestamp"))
+        for call in calls
+        if _is_id(call.get("id"))
+    }
     for part in parts:
         yield _part(part, id, time, times, extra)
         extra = {}
@@ -141,7 +155,9 @@ def _is_id(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _part(part: Part, id: str, time: int | None, times: dict[Any, int | None], extra: Data) -> Entry:
+def _part(
+    part: Part, id: str, time: int | None, times: dict[Any, int | None], extra: Data
+) -> Entry:
     data = (part.data or {}) | extra | {"answer": id}
     if part.kind != "tool_call":
         return Entry(id, part.kind, part.content, data, time)
@@ -155,7 +171,9 @@ def _blocks(message: Data, calls: list[Data]) -> list[Block]:
     if not any(block.kind == "thinking" for block in blocks):
         thoughts = message.get("thoughts")
         blocks[:0] = [
-            _thought(t) for t in (thoughts if isinstance(thoughts, list) else ()) if isinstance(t, dict)
+            _thought(t)
+            for t in (thoughts if isinstance(thoughts, list) else ())
+            if isinstance(t, dict)
         ]
     told = {block.id for block in blocks if block.kind == "call"}
     for number, call in enumerate(calls):
@@ -170,7 +188,12 @@ def _block(part: Data, calls: list[Data]) -> Block | None:
     call = part.get("functionCall")
     if isinstance(call, dict):
         same = next(
-            (c for c in calls if c.get("name") == call.get("name") and c.get("args") == call.get("args")), {}
+            (
+                c
+                for c in calls
+                if c.get("name") == call.get("name") and c.get("args") == call.get("args")
+            ),
+            {},
         )
         id = call.get("id") or same.get("id")
         return Block("call", id=id, name=call.get("name"), arguments=call.get("args"), seal=seal)

@@ -30,7 +30,9 @@ def _own(parts: list[Any], call: Any) -> list[Any]:
         return parts
     own, kept = False, []
     for part, id in zip(parts, ids, strict=True):
-        own = id == call if id is not None else own  # what has no id belongs to the response before it
+        own = (
+            id == call if id is not None else own
+        )  # what has no id belongs to the response before it
         kept += [part] if own else []
     return kept
 

@@ -78,7 +78,9 @@ class Node:
         self.kept_by: Node | None = None  # the compaction that this message stands in
         self.words = 0  # equal for messages that say the same
         self.speaks = True  # a history without it would lack something
-        self.told: frozenset[str] = frozenset()  # calls whose results stand in an earlier message, too
+        self.told: frozenset[str] = (
+            frozenset()
+        )  # calls whose results stand in an earlier message, too
 
 
 class File:
@@ -91,7 +93,9 @@ class File:
         self.nodes: dict[str, Node] = {}
         self.live: list[Node] = []
         self._by_message: dict[str, Node] = {}  # the live ones
-        self._answered: dict[str, Node] = {}  # a call -> the message that it and its result stand in
+        self._answered: dict[
+            str, Node
+        ] = {}  # a call -> the message that it and its result stand in
         self.links: dict[str, str] = {}  # a sub-agent's session -> the call
         self._at: str | None = None
         for line, _, record, place in source.lines(self.report) if not self._is_document() else ():
@@ -179,7 +183,9 @@ class File:
         ]
         self._drop_announced(messages, given)
         seen = [node.message for node in self.live if node.speaks]
-        if messages and given == seen[: len(given)] != seen:  # a prompt was broken off, and taken back
+        if (
+            messages and given == seen[: len(given)] != seen
+        ):  # a prompt was broken off, and taken back
             self._rewind(seen[len(given)])
         elif seen != given[: len(seen)]:
             self._compact(messages, place, line)
@@ -275,7 +281,9 @@ class File:
             entries = [e._replace(copy_of=o.id) for e, o in zip(entries, old, strict=True)]
         elif node.kept_by is not None:
             entries = [_kept(entry, copies.get(entry.id)) for entry in entries]
-        open_ = any(call.get("status") in RUNNING and not call.get("result") for call in calls_of(message))
+        open_ = any(
+            call.get("status") in RUNNING and not call.get("result") for call in calls_of(message)
+        )
         return Unit(node.id, node.after, tuple(entries), node.line, settled=not (is_last and open_))
 
     def _fetch(self, spot: Spot) -> Data:

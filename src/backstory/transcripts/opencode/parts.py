@@ -36,15 +36,24 @@ def is_summary(message: Message) -> bool:
     """Whether a message is the finished summary of a compaction."""
     info = message.info
     done = bool(info.get("finish")) or isinstance(_time(info).get("completed"), int | float)
-    return info.get("role") == "assistant" and info.get("summary") is True and done and not info.get("error")
+    return (
+        info.get("role") == "assistant"
+        and info.get("summary") is True
+        and done
+        and not info.get("error")
+    )
 
 
 def is_settled(message: Message) -> bool:
     """Whether nothing of a message can still come."""
     if message.info.get("role") != "assistant":
         return message.info.get("running") is not True
-    done = isinstance(_time(message.info).get("completed"), int | float) or bool(message.info.get("error"))
-    return done and all(_state(part).get("status") in FINISHED for part in message.parts if _is_tool(part))
+    done = isinstance(_time(message.info).get("completed"), int | float) or bool(
+        message.info.get("error")
+    )
+    return done and all(
+        _state(part).get("status") in FINISHED for part in message.parts if _is_tool(part)
+    )
 
 
 def _time(value: Data) -> Data:
@@ -81,7 +90,9 @@ def unknown(message: Message) -> Iterator[str]:
 
 def words(message: Message) -> str:
     """All that a message says in words."""
-    return "".join(as_text(part.get("text")) for part in message.parts if part.get("type") == "text")
+    return "".join(
+        as_text(part.get("text")) for part in message.parts if part.get("type") == "text"
+    )
 
 
 def entries(message: Message) -> Iterator[Entry]:
@@ -132,7 +143,11 @@ def _block(part: Data) -> Data | None:
     if part.get("type") == "subtask":
         return {"type": "text", "text": as_text(part.get("prompt"))}
     url = as_text(part.get("url"))
-    return media_block(part.get("mime"), url.partition(";base64,")[2]) if url.startswith("data:") else None
+    return (
+        media_block(part.get("mime"), url.partition(";base64,")[2])
+        if url.startswith("data:")
+        else None
+    )
 
 
 # ------------------------------------------------------------------ answers
@@ -148,7 +163,11 @@ def _answers(message: Message) -> Iterator[Entry]:
     family = family_of(info.get("providerID"), model)
     for number, step in enumerate(_steps(message.parts)):
         blocks = [_answer_block(part) for part in step]
-        parts = parts_of(family, blocks, model, message.id) if step else [Part("assistant", "", None, 0)]
+        parts = (
+            parts_of(family, blocks, model, message.id)
+            if step
+            else [Part("assistant", "", None, 0)]
+        )
         for one in parts:
             yield _said(one, step, message, number, extra)
             extra = {}
@@ -190,12 +209,18 @@ def _answer_block(part: Data) -> Block:
         case "tool":
             given = _state(part).get("input")
             return Block(
-                "call", id=part.get("callID"), name=part.get("tool"), arguments=given, seal=_seal(part)
+                "call",
+                id=part.get("callID"),
+                name=part.get("tool"),
+                arguments=given,
+                seal=_seal(part),
             )
         case "reasoning":
             return Block("thinking", as_text(part.get("text")), seal=_seal(part))
         case _:
-            return Block("text", as_text(part.get("text")), seal=_seal(part) if "metadata" in part else None)
+            return Block(
+                "text", as_text(part.get("text")), seal=_seal(part) if "metadata" in part else None
+            )
 
 
 def _seal(part: Data) -> Any:
@@ -238,6 +263,10 @@ def _result(part: Data, message: Message) -> Entry:
     id = as_text(part.get("id"))
     data = result_data(part.get("callID"), id, error=error)
     files = state.get("attachments")
-    media = [_block(file) for file in (files if isinstance(files, list) else ()) if isinstance(file, dict)]
+    media = [
+        _block(file)
+        for file in (files if isinstance(files, list) else ())
+        if isinstance(file, dict)
+    ]
     text, data = result_with(text, data, media)
     return Entry(f"{id}/result", "tool_result", text, data, time)

@@ -49,7 +49,12 @@ def _user(row: Data) -> tuple[Data, list[Data]]:
 
 
 def _file(file: Data) -> Data:
-    return {"type": "file", "mime": file.get("mime"), "url": file.get("uri"), "filename": file.get("name")}
+    return {
+        "type": "file",
+        "mime": file.get("mime"),
+        "url": file.get("uri"),
+        "filename": file.get("name"),
+    }
 
 
 def _synthetic(row: Data) -> tuple[Data, list[Data]]:
@@ -71,7 +76,9 @@ def _compaction(row: Data) -> tuple[Data, list[Data]]:
     """The summary, and the newest messages, which stand in the row as one text."""
     texts = [as_text(row.get(name)) for name in ("summary", "recent")]
     words = "\n\n".join(text for text in texts if text)
-    return {"role": "assistant", "summary": True, "finish": "stop"}, [{"type": "text", "text": words}]
+    return {"role": "assistant", "summary": True, "finish": "stop"}, [
+        {"type": "text", "text": words}
+    ]
 
 
 def _assistant(row: Data) -> tuple[Data, list[Data]]:

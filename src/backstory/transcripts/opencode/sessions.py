@@ -36,7 +36,9 @@ def fits(head: Head) -> bool:
     if isinstance(first, dict):
         info = first.get("info")
         return isinstance(info, dict) and "id" in info and isinstance(first.get("messages"), list)
-    return {"info", "messages"} <= head.keys or ("info" in head.keys and '"ses_' in head.text[:2000])
+    return {"info", "messages"} <= head.keys or (
+        "info" in head.keys and '"ses_' in head.text[:2000]
+    )
 
 
 class Info(NamedTuple):
@@ -91,7 +93,9 @@ def _from_folder(source: Source, report: Report) -> Iterator[Info]:
             found = []
             for name, data in source.files(f"message/{id}", met):
                 if isinstance(data, dict):
-                    message = as_text(data.get("id")) or name.rsplit("/", 1)[-1].removesuffix(".json")
+                    message = as_text(data.get("id")) or name.rsplit("/", 1)[-1].removesuffix(
+                        ".json"
+                    )
                     places = (f"part/{message}", f"part/{id}/{message}")
                     inside = [part for place in places for _, part in source.files(place, met)]
                     found.append(_message(data | {"id": message}, inside))
@@ -102,12 +106,16 @@ def _from_folder(source: Source, report: Report) -> Iterator[Info]:
 
 def _from_database(source: Source, tables: Any, report: Report) -> Iterator[Info]:
     columns = tables.get("session", ())
-    names = [name for name in ("parent_id", "directory", "title", "version", "revert") if name in columns]
+    names = [
+        name for name in ("parent_id", "directory", "title", "version", "revert") if name in columns
+    ]
     query = f"select {', '.join(('id', *names))} from session order by id"
     for id, *values in list(source.rows(query)):
         data: Data = dict(zip(names, values, strict=True))
         data["parentID"] = data.pop("parent_id", None)
-        data["revert"] = decoded(data["revert"], source.path, report) if data.get("revert") else None
+        data["revert"] = (
+            decoded(data["revert"], source.path, report) if data.get("revert") else None
+        )
         newer = "seq" in tables.get(rows.TABLE, ())
 
         def messages(met: Report, id: str = id, newer: bool = newer) -> list[Message]:
@@ -192,7 +200,9 @@ def _units(message: Message, at: str | None, before: list[Message], revert: Data
         yield Unit(message.id, at, (clear, *_said(message), *_kept(message, before)))
         return
     cut = revert.get("partID")
-    kept = [part for part in message.parts if not isinstance(cut, str) or as_text(part.get("id")) < cut]
+    kept = [
+        part for part in message.parts if not isinstance(cut, str) or as_text(part.get("id")) < cut
+    ]
     if kept or not message.parts:
         yield Unit(message.id, at, tuple(parts.entries(message._replace(parts=kept))))
         at = message.id
@@ -220,7 +230,9 @@ def _kept(summary: Message, before: list[Message]) -> Iterator[Entry]:
 def _said(message: Message) -> Iterator[Entry]:
     """What a message says; an earlier summary is one of those that a compaction may keep."""
     if parts.is_summary(message):
-        yield Entry(message.id, "user", parts.words(message), {"compaction": True}, parts.created(message))
+        yield Entry(
+            message.id, "user", parts.words(message), {"compaction": True}, parts.created(message)
+        )
     else:
         yield from parts.entries(message)
 
@@ -267,10 +279,14 @@ def _session(
         origin = Origin(parent, call=call, spawned=True)
     names = {"title": "title", "cwd": "directory", "version": "version"}
     about = {
-        ours: info.data[theirs] for ours, theirs in names.items() if isinstance(info.data.get(theirs), str)
+        ours: info.data[theirs]
+        for ours, theirs in names.items()
+        if isinstance(info.data.get(theirs), str)
     }
     steps = reported(report, lambda met: _steps(info, met))
-    return Session(NAME, info.id, [Thread(info.id, None, steps, origin, about)], source.path, report)
+    return Session(
+        NAME, info.id, [Thread(info.id, None, steps, origin, about)], source.path, report
+    )
 
 
 def _call(parent: Info, child: str) -> str | None:
@@ -279,7 +295,10 @@ def _call(parent: Info, child: str) -> str | None:
         for part in message.parts:
             state = part.get("state")
             metadata = state.get("metadata") if isinstance(state, dict) else None
-            if isinstance(metadata, dict) and child in (metadata.get("sessionId"), metadata.get("sessionID")):
+            if isinstance(metadata, dict) and child in (
+                metadata.get("sessionId"),
+                metadata.get("sessionID"),
+            ):
                 return as_text(part.get("callID")) or None
     return None
 

@@ -26,7 +26,13 @@ def written(found: Reference) -> tuple[str, Path]:
     line = Line(found, "anthropic", TOOL)
     mark = line.provenance()
     began = stamp(line.began)
-    header = {"type": "session", "version": VERSION, "id": line.session, "timestamp": began, "cwd": line.cwd}
+    header = {
+        "type": "session",
+        "version": VERSION,
+        "id": line.session,
+        "timestamp": began,
+        "cwd": line.cwd,
+    }
     records: list[dict[str, Any]] = [header | {"backstory": mark}]
     named = {"id": _id(line, "name"), "parentId": None, "timestamp": began}
     records.append({"type": "session_info", **named, "name": line.title})
@@ -103,7 +109,11 @@ def _answer(message: Message) -> dict[str, Any]:
 def _block(block: dict[str, Any]) -> dict[str, Any]:
     match block:
         case {"type": "thinking", "thinking": text}:
-            return {"type": "thinking", "thinking": text, "thinkingSignature": block.get("signature", "")}
+            return {
+                "type": "thinking",
+                "thinking": text,
+                "thinkingSignature": block.get("signature", ""),
+            }
         case {"type": "redacted_thinking", "data": data}:
             return {"type": "thinking", "thinking": "", "thinkingSignature": data, "redacted": True}
         case {"type": "tool_use", "id": id, "name": name, "input": given}:

@@ -18,7 +18,14 @@ NAME = "pi"
 MAIN = "main"
 # Entries that say nothing to the model. What hangs on them hangs on what they hang on.
 SILENT = Words(
-    {"model_change", "thinking_level_change", "active_tools_change", "custom", "label", "session_info"}
+    {
+        "model_change",
+        "thinking_level_change",
+        "active_tools_change",
+        "custom",
+        "label",
+        "session_info",
+    }
     | {"title", "title_change", "credential_pin", "ttsr_injection"}  # omp
     | {"mode_change", "mcp_tool_selection", "service_tier_change", "workflow_change"}
 )
@@ -51,14 +58,18 @@ class File:
         self.about: Data = dict(tail.state["about"]) if tail else {}
         self.places: dict[str, tuple[Any, int]] = {}  # a speaking entry -> where it is, its line
         self.parents: dict[str, str | None] = {}  # every entry's
-        self.labels: dict[str, list[tuple[str, Any, int | None]]] = {}  # behind which entry which label comes
+        self.labels: dict[
+            str, list[tuple[str, Any, int | None]]
+        ] = {}  # behind which entry which label comes
         self.last: str | None = None  # the entry above the next one in the file
         self.leaf: str | None = None  # the entry behind which the tool would go on
         # The ids by index, the header among them; those before a checkpoint are not known.
         self.order: list[str | None] = [None] * tail.state["order"] if tail else []
         self._read = tail.read if tail else 0  # lines that were told before
         self.is_tail = tail is not None
-        self._hanging: dict[str, str] = {}  # entries whose parent was not known yet -> what stands above them
+        self._hanging: dict[
+            str, str
+        ] = {}  # entries whose parent was not known yet -> what stands above them
         for line, _, record, place in source.lines(self.report):
             if isinstance(record, dict):
                 self._take(record, place, line)
@@ -69,7 +80,9 @@ class File:
         type_ = record.get("type")
         if type_ == "session" or record.get("kind") == "header":
             self.header = self.header or record
-            self.about |= texts_of(record, {"cwd": "cwd", "model": "modelId"}) | provenance_in(record)
+            self.about |= texts_of(record, {"cwd": "cwd", "model": "modelId"}) | provenance_in(
+                record
+            )
             self.order.append(None)
         elif type_ == "title":
             self.about |= texts_of(record, {"title": "title"})
@@ -120,10 +133,14 @@ class File:
                 self._end_at(record.get("leafId"), line)
             case "fact", "name":
                 self.about |= texts_of(record, {"title": "name"})
-            case "fact", "label" if isinstance(record.get("targetId"), str) and self.last is not None:
+            case "fact", "label" if (
+                isinstance(record.get("targetId"), str) and self.last is not None
+            ):
                 if self.is_tail and line > self._read and record["targetId"] not in self.parents:
                     raise ReadWhole
-                self.labels.setdefault(self.last, []).append((record["targetId"], record.get("label"), None))
+                self.labels.setdefault(self.last, []).append(
+                    (record["targetId"], record.get("label"), None)
+                )
             case (("lane" | "record" | "fact"), _):
                 pass
             case kind, _:
@@ -150,7 +167,11 @@ class File:
             case "model_change":
                 self.about |= texts_of(record, {"model": "modelId"})
             case "label" if isinstance(record.get("targetId"), str):
-                found = (record["targetId"], record.get("label"), microseconds(record.get("timestamp")))
+                found = (
+                    record["targetId"],
+                    record.get("label"),
+                    microseconds(record.get("timestamp")),
+                )
                 self.labels.setdefault(id, []).append(found)
 
     def mend(self) -> None:
@@ -183,6 +204,10 @@ class File:
         id, index = record.get("firstKeptEntryId"), record.get("firstKeptEntryIndex")
         if isinstance(id, str):
             return id
-        if isinstance(index, int) and 0 <= index < len(self.order) and self.header.get("version", 1) == 1:
+        if (
+            isinstance(index, int)
+            and 0 <= index < len(self.order)
+            and self.header.get("version", 1) == 1
+        ):
             return self.order[index]
         return None

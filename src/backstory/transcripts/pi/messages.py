@@ -15,7 +15,12 @@ from backstory.transcripts.entries import (
 )
 from backstory.transcripts.transcript import Entry
 
-USAGE = {"input": "input", "output": "output", "cache_read": "cacheRead", "cache_write": "cacheWrite"}
+USAGE = {
+    "input": "input",
+    "output": "output",
+    "cache_read": "cacheRead",
+    "cache_write": "cacheWrite",
+}
 
 
 def texts_of(record: Data, names: dict[str, str]) -> Data:
@@ -66,7 +71,9 @@ def message_entries(id: str, message: Data, time: int | None) -> Iterator[Entry]
 def _answer(id: str, message: Data, time: int | None) -> list[Entry]:
     model = message.get("model") if isinstance(message.get("model"), str) else None
     content = message.get("content")
-    blocks = [_block(b) for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+    blocks = (
+        [_block(b) for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+    )
     if isinstance(content, str):
         blocks = [Block("text", content)]
     parts = parts_of(family_of(message.get("api"), message.get("provider")), blocks, model, id)
@@ -77,7 +84,9 @@ def _answer(id: str, message: Data, time: int | None) -> list[Entry]:
         usage["cost"] = cost["total"]
     extra |= {"usage": usage} if usage else {}
     extra |= (
-        texts_of(message, {"stopped": "stopReason", "failure": "errorMessage"}) if _failed(message) else {}
+        texts_of(message, {"stopped": "stopReason", "failure": "errorMessage"})
+        if _failed(message)
+        else {}
     )
     entries = answer_entries(parts, id, [time] * max(1, len(blocks)), extra)
     response = message.get("responseId")
@@ -105,7 +114,9 @@ def _block(block: Data) -> Block:
         case "toolCall":
             seal = block.get("thoughtSignature")
             given = block.get("arguments")
-            return Block("call", id=block.get("id"), name=block.get("name"), arguments=given, seal=seal)
+            return Block(
+                "call", id=block.get("id"), name=block.get("name"), arguments=given, seal=seal
+            )
         case _:
             return Block("text", text_in(block))
 

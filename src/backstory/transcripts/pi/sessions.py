@@ -35,15 +35,21 @@ class Tree:
         self.file = file
         self.copied = copied  # entries that the parent session has too
         order = {id: number for number, id in enumerate(file.parents)}
-        nodes = [Node(id, file.unit_of(file.parents[id]), order[id], order[id]) for id in file.places]
+        nodes = [
+            Node(id, file.unit_of(file.parents[id]), order[id], order[id]) for id in file.places
+        ]
         self.forest = Forest(nodes)
         self.leaf = file.unit_of(file.leaf)
-        file.report.mended.update({"circle of parents": self.forest.mended} if self.forest.mended else {})
+        file.report.mended.update(
+            {"circle of parents": self.forest.mended} if self.forest.mended else {}
+        )
         self._order = order
 
     def steps(self) -> Iterator[Step]:
         """The units in the order of the file, labels where they were given, then a move to the live one."""
-        labels = {self._order[id]: found for id, found in self.file.labels.items() if id in self._order}
+        labels = {
+            self._order[id]: found for id, found in self.file.labels.items() if id in self._order
+        }
         told: str | None = None
         for node in self.forest.ordered():
             yield from self._labels(labels, node.first)
@@ -56,7 +62,9 @@ class Tree:
         if told != self.leaf:
             yield Move(self.leaf)
 
-    def _labels(self, labels: dict[int, list[tuple[str, Any, int | None]]], before: float) -> Iterator[Step]:
+    def _labels(
+        self, labels: dict[int, list[tuple[str, Any, int | None]]], before: float
+    ) -> Iterator[Step]:
         for at in [at for at in labels if at < before]:
             for target, name, time in labels.pop(at):
                 unit = self.file.unit_of(target)
@@ -71,10 +79,15 @@ class Tree:
                 yield Entry(id, "user", as_text(record.get("summary")), {"compaction": True}, time)
                 yield from self._kept(id, record)
             case "branch_summary":
-                yield Entry(id, "user", as_text(record.get("summary")), {"meta": "branch summary"}, time)
+                yield Entry(
+                    id, "user", as_text(record.get("summary")), {"meta": "branch summary"}, time
+                )
             case "custom_message":
                 yield said(
-                    id, record.get("content"), {"meta": as_text(record.get("customType")) or "tool"}, time
+                    id,
+                    record.get("content"),
+                    {"meta": as_text(record.get("customType")) or "tool"},
+                    time,
                 )
             case "session_init":
                 text = as_text(record.get("systemPrompt"))
@@ -101,7 +114,9 @@ class Tree:
     def _again(self, kept: str, id: str) -> Iterator[Entry]:
         """An entry once more, behind a compaction."""
         old = self._fetch(kept)
-        for entry in self._entries(kept, old) if old.get("type", "compaction") != "compaction" else ():
+        for entry in (
+            self._entries(kept, old) if old.get("type", "compaction") != "compaction" else ()
+        ):
             yield entry._replace(id=f"{entry.id}@{id}", copy_of=entry.id)
 
     def _fetch(self, id: str) -> Data:
@@ -127,7 +142,9 @@ class Tree:
             elif self.file.is_tail:
                 raise ReadWhole
             else:
-                time = microseconds(message.get("timestamp")) or microseconds(record.get("timestamp"))
+                time = microseconds(message.get("timestamp")) or microseconds(
+                    record.get("timestamp")
+                )
                 yield from message_entries(f"{id}/{number}", message, time)
 
 
@@ -139,7 +156,11 @@ def checkpoint(file: File, tree: Tree) -> Checkpoint | None:
     """The last entry behind which the file refers to nothing before it, but for what that entry continues."""
     ids = list(file.parents)
     numbers = {id: number for number, id in enumerate(ids)}
-    if tree.leaf is None or PROVENANCE in file.about or len(ids) != len([id for id in file.order if id]):
+    if (
+        tree.leaf is None
+        or PROVENANCE in file.about
+        or len(ids) != len([id for id in file.order if id])
+    ):
         return None
     above = [numbers.get(file.parents[id] or "", -1) for id in ids]
     least = [min(number, one) for number, one in enumerate(above)]
@@ -211,7 +232,11 @@ def _parent_id(header: Data) -> str | None:
     """The session that a file was forked from: the id stands in the name of its file."""
     if isinstance(header.get("parentSessionId"), str):
         return str(header["parentSessionId"])
-    path = header.get("parentSession") or header.get("branchedFrom") or header.get("legacyParentSessionPath")
+    path = (
+        header.get("parentSession")
+        or header.get("branchedFrom")
+        or header.get("legacyParentSessionPath")
+    )
     if not isinstance(path, str) or not path:
         return None
     name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".jsonl")
@@ -226,7 +251,9 @@ def _session(file: File, files: dict[str, File]) -> Session:
     origin = None
     if above is not None and above != file.id:
         origin = Origin(above, at=_fork_at(tree) if copied else None)
-    thread = Thread(file.id, None, tree.steps, origin, dict(file.about), partial(checkpoint, file, tree))
+    thread = Thread(
+        file.id, None, tree.steps, origin, dict(file.about), partial(checkpoint, file, tree)
+    )
     return Session(NAME, file.id, [thread] if file.places else [], file.source.path, file.report)
 
 

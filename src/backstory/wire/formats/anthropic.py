@@ -97,10 +97,13 @@ def as_blocks(form: Form) -> list[Any]:
     return [{"type": "text", "text": form}] if isinstance(form, str) else form
 
 
-def body(system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
+def body(
+    system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]
+) -> dict[str, Any]:
     """The request's system text and messages."""
     messages = [
-        {"role": WIRE_ROLES[role], "content": content} for role, content in merged(roles, forms, as_blocks)
+        {"role": WIRE_ROLES[role], "content": content}
+        for role, content in merged(roles, forms, as_blocks)
     ]
     if not system:
         return {"messages": messages}
@@ -174,14 +177,21 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
         case "tool_use":
             arguments = field(block, "input", dict, path)
             more = unread_keys(block, USE)
-            return [Call(name_in(block, "id", path), name_in(block, "name", path), arguments, more=more)]
+            return [
+                Call(name_in(block, "id", path), name_in(block, "name", path), arguments, more=more)
+            ]
         case "tool_result":
             content = block.get("content")
             found = [] if content in (None, "") else read("result", content, f"{path}.content")
             is_error = optional(block, "is_error", bool, path)
-            return [Result(name_in(block, "tool_use_id", path), found + unread(block, RESULT), is_error)]
+            return [
+                Result(name_in(block, "tool_use_id", path), found + unread(block, RESULT), is_error)
+            ]
         case "thinking":
-            is_text, is_signed = isinstance(block.get("thinking"), str), is_said(block.get("signature"))
+            is_text, is_signed = (
+                isinstance(block.get("thinking"), str),
+                is_said(block.get("signature")),
+            )
             return [Other("thinking", complete=is_text, signed=is_signed)]
         case "redacted_thinking":
             return [Other("redacted_thinking", complete=is_said(block.get("data")))]
@@ -225,7 +235,11 @@ def _read_media(kind: str, block: dict[str, Any]) -> list[Part]:
             if not all(map(_is_inside, content)):
                 return [Other(kind, complete=False, media=kind)]
             inner = [item for item in content if item["type"] == "image"]
-            images = [part for item in inner for part in (_read_source("image", item), *_refused_type(item))]
+            images = [
+                part
+                for item in inner
+                for part in (_read_source("image", item), *_refused_type(item))
+            ]
             whole = _read_source(kind, block)
             if not images or not isinstance(whole, Media) or whole.text:
                 return [whole, *images]
@@ -268,7 +282,9 @@ def _refused_type(block: dict[str, Any]) -> list[Part]:
     """An image's type that the service refuses: "media_type: Input should be 'image/jpeg', 'image/png',
     'image/gif' or 'image/webp'" (claude-code#8184)."""
     match block:
-        case {"type": "image", "source": {"type": "base64", "media_type": str(type_)}} if type_ not in IMAGES:
+        case {"type": "image", "source": {"type": "base64", "media_type": str(type_)}} if (
+            type_ not in IMAGES
+        ):
             return [Other(f"the media type {type_!r}", complete=False)]
     return []
 
@@ -276,7 +292,9 @@ def _refused_type(block: dict[str, Any]) -> list[Part]:
 def _read_search(block: dict[str, Any]) -> Part:
     title = block.get("title")
     return media(
-        "text/plain", text=_texts(block.get("content")), name=title if isinstance(title, str) else None
+        "text/plain",
+        text=_texts(block.get("content")),
+        name=title if isinstance(title, str) else None,
     )
 
 
@@ -291,7 +309,9 @@ def _texts(content: Any) -> str:
 def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
     """Without empty text: "text content blocks must be non-empty" (claude-code#59812). Blank text beside
     something else is taken: [" ", "real"] was accepted (LibreChat agents PR#124)."""
-    return without_empty_text(form, lambda block: block.get("type") == "text" and block.get("text") == "")
+    return without_empty_text(
+        form, lambda block: block.get("type") == "text" and block.get("text") == ""
+    )
 
 
 def refuses(role: str, parts: list[Part]) -> bool:
@@ -319,7 +339,9 @@ def has_more_behind_a_call(parts: list[Part]) -> bool:
 def answered(response: Mapping[str, Any]) -> Answered:
     """An answer's content, model and usage."""
     usage = response.get("usage")
-    return Answered(field(dict(response), "content", list, "response"), response.get("model"), counts(usage))
+    return Answered(
+        field(dict(response), "content", list, "response"), response.get("model"), counts(usage)
+    )
 
 
 def counts(usage: Any) -> dict[str, int] | None:
@@ -345,7 +367,9 @@ ANTHROPIC = Format(
     step=step,
     result=result,
     body=body,
-    thinks=lambda block: isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking"),
+    thinks=lambda block: (
+        isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
+    ),
     mended=mended,
     refuses=refuses,
     takes_unsigned=takes_unsigned,

@@ -58,10 +58,13 @@ def result(id: str, _name: str, content: Any, error: bool, _kind: str) -> list[d
     return [{"toolResult": found | {"status": "error"} if error else found}]
 
 
-def body(system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]) -> dict[str, Any]:
+def body(
+    system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
+) -> dict[str, Any]:
     """The request's system text, messages, and stubs for the tools in them."""
     messages = [
-        {"role": WIRE_ROLES[role], "content": content} for role, content in merged(roles, forms, list)
+        {"role": WIRE_ROLES[role], "content": content}
+        for role, content in merged(roles, forms, list)
     ]
     stubs = [_stub(name) for name in names]
     # "The toolConfig field must be defined when using toolUse and toolResult content blocks."
@@ -105,7 +108,9 @@ def _user_units(content: list[Any], path: str) -> Iterator[Unit]:
 
 def read(role: str, form: Form, path: str) -> list[Part]:
     """The parts of a content."""
-    return [part for where, block in objects(form, path) for part in _read_block(role, block, where)]
+    return [
+        part for where, block in objects(form, path) for part in _read_block(role, block, where)
+    ]
 
 
 def _read_block(role: str, block: dict[str, Any], path: str) -> list[Part]:
@@ -125,7 +130,9 @@ def _read_block(role: str, block: dict[str, Any], path: str) -> list[Part]:
         case "toolUse":
             return [_read_call(expect(value, dict, f"{path}.toolUse"), f"{path}.toolUse")]
         case "toolResult":
-            return [_read_result(role, expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult")]
+            return [
+                _read_result(role, expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult")
+            ]
         case "reasoningContent":
             return [_read_reasoning(value)]
         case _:
@@ -225,14 +232,17 @@ def finished(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     taken: set[str] = set()
     whys: list[str] = []
     messages = [
-        message | {"content": _finished(message["content"], taken, whys)} for message in body["messages"]
+        message | {"content": _finished(message["content"], taken, whys)}
+        for message in body["messages"]
     ]
     return (body | {"messages": messages} if whys else body), list(dict.fromkeys(whys))
 
 
 def _finished(content: list[Any], taken: set[str], whys: list[str]) -> list[Any]:
     found = [_renamed_document(block, taken, whys) for block in content]
-    has_words = any(isinstance(block.get("text"), str) and not is_blank(block["text"]) for block in found)
+    has_words = any(
+        isinstance(block.get("text"), str) and not is_blank(block["text"]) for block in found
+    )
     if any("document" in block for block in found) and not has_words:
         whys.append(f"a document needs words beside it: they are {BESIDE_DOCUMENT!r}")
         found.append({"text": BESIDE_DOCUMENT})
@@ -243,7 +253,11 @@ def _renamed_document(block: dict[str, Any], taken: set[str], whys: list[str]) -
     if "toolResult" in block:
         inside = block["toolResult"]
         content = [_renamed_document(part, taken, whys) for part in inside.get("content") or ()]
-        return block if content == inside.get("content") else {"toolResult": inside | {"content": content}}
+        return (
+            block
+            if content == inside.get("content")
+            else {"toolResult": inside | {"content": content}}
+        )
     document = block.get("document")
     if not isinstance(document, dict):
         return block
@@ -268,7 +282,10 @@ def answered(response: Mapping[str, Any]) -> Answered:
     """An answer's content and usage. The service does not say which model it was."""
     output = field(dict(response), "output", dict, "response")
     content = field(
-        field(output, "message", dict, "response.output"), "content", list, "response.output.message"
+        field(output, "message", dict, "response.output"),
+        "content",
+        list,
+        "response.output.message",
     )
     return Answered(list(map(_as_request, content)), None, _counts(response.get("usage")))
 
@@ -284,7 +301,9 @@ def _as_request(block: Any) -> Any:
 def _counts(usage: Any) -> dict[str, int] | None:
     if not isinstance(usage, dict):
         return None
-    return summed(usage, ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"), "outputTokens")
+    return summed(
+        usage, ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"), "outputTokens"
+    )
 
 
 BEDROCK = Format(

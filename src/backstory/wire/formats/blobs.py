@@ -17,13 +17,18 @@ from backstory.wire.turns import Media, Other, Part
 
 BLOBS = ("bytes", "redactedContent")
 PDF_START = "JVBERi"  # %PDF, in base64
-DOCUMENTS = ("input", "json")  # these hold what a tool was given and gave: a "bytes" in there is a word
+DOCUMENTS = (
+    "input",
+    "json",
+)  # these hold what a tool was given and gave: a "bytes" in there is a word
 # What the service takes, by its own name for it: botocore's model of Converse.
 FORMATS = {
     "image": frozenset({"png", "jpeg", "gif", "webp"}),
     "document": frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"}),
     "video": frozenset({"mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"}),
-    "audio": frozenset({"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "mka", "x-aac", "m4a"})
+    "audio": frozenset(
+        {"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "mka", "x-aac", "m4a"}
+    )
     | {"mpeg", "mpga", "pcm", "webm"},
 }
 
@@ -31,7 +36,11 @@ FORMATS = {
 def write_media(found: Media, in_result: bool) -> dict[str, Any] | None:
     """A block of media by its data: the service fetches nothing. A tool's result holds no sound."""
     format = _format(found)
-    if format is None or (found.data is None and found.text is None) or (in_result and found.kind == "audio"):
+    if (
+        format is None
+        or (found.data is None and found.text is None)
+        or (in_result and found.kind == "audio")
+    ):
         return None
     block: dict[str, Any] = {"format": format, "source": {"bytes": standard(found)}}
     if found.kind == "document":
@@ -109,4 +118,8 @@ def _with_blobs(form: Any, types: tuple[type, ...], change: Any) -> Any:
 def _with_blob(key: str, value: Any, types: tuple[type, ...], change: Any) -> Any:
     if key in DOCUMENTS:
         return value
-    return change(value) if key in BLOBS and isinstance(value, types) else _with_blobs(value, types, change)
+    return (
+        change(value)
+        if key in BLOBS and isinstance(value, types)
+        else _with_blobs(value, types, change)
+    )

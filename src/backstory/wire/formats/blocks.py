@@ -17,7 +17,9 @@ def cited(text: str, block: dict[str, Any]) -> list[Part]:
     return [Text(text), Other("citations")] if block.get("citations") else [Text(text)]
 
 
-def without_empty_text(form: Any, is_empty: Callable[[dict[str, Any]], bool]) -> tuple[Any, list[str]]:
+def without_empty_text(
+    form: Any, is_empty: Callable[[dict[str, Any]], bool]
+) -> tuple[Any, list[str]]:
     """A list of blocks without its empty texts, and what to say about that."""
     if not isinstance(form, list) or not any(map(is_empty, form)):
         return form, []

@@ -75,11 +75,16 @@ def result(id: str, name: str, content: Any, error: bool, _kind: str) -> list[di
     """A response. `output` and `error` are the keys that the service knows."""
     named = {"id": id} if id else {}  # a call that went out with an id wants it back
     return [
-        {"functionResponse": named | {"name": name, "response": {"error" if error else "output": content}}}
+        {
+            "functionResponse": named
+            | {"name": name, "response": {"error" if error else "output": content}}
+        }
     ]
 
 
-def body(system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
+def body(
+    system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]
+) -> dict[str, Any]:
     """The request's system instruction and contents."""
     contents = [{"role": role, "parts": parts} for role, parts in merged(roles, forms, _together)]
     if not system:
@@ -111,8 +116,21 @@ _SNAKE = {
     name: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
     for name in (
         *("systemInstruction", "functionCall", "functionResponse", "thoughtSignature"),
-        *("inlineData", "fileData", "mimeType", "fileUri", "displayName", "modelVersion", "usageMetadata"),
-        *("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"),
+        *(
+            "inlineData",
+            "fileData",
+            "mimeType",
+            "fileUri",
+            "displayName",
+            "modelVersion",
+            "usageMetadata",
+        ),
+        *(
+            "promptTokenCount",
+            "candidatesTokenCount",
+            "thoughtsTokenCount",
+            "cachedContentTokenCount",
+        ),
     )
 }
 
@@ -137,7 +155,9 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
             raise wrong(f"{path}.parts", "missing, expected an array")
         inside = f"{path}.parts"
         parts = (
-            content["parts"] if isinstance(content["parts"], dict) else expect(content["parts"], list, inside)
+            content["parts"]
+            if isinstance(content["parts"], dict)
+            else expect(content["parts"], list, inside)
         )
         if role == "model":
             yield Unit("step", parts, read("step", parts, inside), inside)
@@ -162,7 +182,9 @@ def _user_units(parts: Form, path: str) -> Iterator[Unit]:
 
 def read(_role: str, form: Form, path: str) -> list[Part]:
     """The parts of a content's parts."""
-    return [found for where, part in objects(_as_list(form), path) for found in _read_part(part, where)]
+    return [
+        found for where, part in objects(_as_list(form), path) for found in _read_part(part, where)
+    ]
 
 
 def _read_part(part: dict[str, Any], path: str) -> list[Part]:
@@ -170,7 +192,9 @@ def _read_part(part: dict[str, Any], path: str) -> list[Part]:
     if len(part) == 1:
         return found
     read = {other.what for other in found if isinstance(other, Other)}
-    beside = [Other(key) for key, value in part.items() if value and key not in DATA and key not in read]
+    beside = [
+        Other(key) for key, value in part.items() if value and key not in DATA and key not in read
+    ]
     # A part has just one: "required oneof field 'data' must have one initialized field" (gemini-cli#5575).
     given = [key for key in ONE_OF if part.get(key) is not None]
     beside += [Other(key, complete=False) for key in given[1:] if part[key]]
@@ -185,7 +209,10 @@ def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     answer = spelled(part, "functionResponse")
     sealed = _seal(spelled(part, "thoughtSignature"))
     if call is not None:
-        return [_read_call(expect(call, dict, f"{path}.functionCall"), f"{path}.functionCall"), *sealed]
+        return [
+            _read_call(expect(call, dict, f"{path}.functionCall"), f"{path}.functionCall"),
+            *sealed,
+        ]
     if answer is not None:
         return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path), *sealed]
     if part.get("thought"):
@@ -209,7 +236,11 @@ def _is_thought(part: dict[str, Any], *, is_sealed: bool) -> bool:
         return isinstance(part["text"], str)
     if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
         found = _read_media(part)
-        return is_sound(found) if isinstance(found, Media) else isinstance(found, Other) and found.complete
+        return (
+            is_sound(found)
+            if isinstance(found, Media)
+            else isinstance(found, Other) and found.complete
+        )
     runs = [part[key] for key in RUN if part.get(key) is not None]
     return all(isinstance(run, dict) for run in runs) if runs else is_sealed
 
@@ -250,7 +281,9 @@ FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
     arguments = optional(call, "args", dict, path)
-    return Call(_id(call, path), name_in(call, "name", path), arguments, more=unread_keys(call, CALL))
+    return Call(
+        _id(call, path), name_in(call, "name", path), arguments, more=unread_keys(call, CALL)
+    )
 
 
 def _id(value: dict[str, Any], path: str) -> str | None:
@@ -293,7 +326,11 @@ def _read_media(part: dict[str, Any]) -> Part:
             known = type_of(media(type_, url=url))
             if OWN_FILE.match(url):
                 return Other("a file in Gemini's store", media=media(known).kind)
-            return media(known, url=url, name=_name(file)) if known else Other("fileData", media="document")
+            return (
+                media(known, url=url, name=_name(file))
+                if known
+                else Other("fileData", media="document")
+            )
     elif blob is None and file is None:
         return Other(next(iter(part), "part"))
     return Other("inlineData" if blob is not None else "fileData", complete=False, media="document")
@@ -314,13 +351,19 @@ def renamed(form: Form, id: str) -> Form:
 def answered(response: Mapping[str, Any]) -> Answered:
     """The first candidate's parts, and the model and usage."""
     candidates = response.get("candidates") or [{}]
-    first = expect(expect(candidates, list, "response.candidates")[0], dict, "response.candidates[0]")
+    first = expect(
+        expect(candidates, list, "response.candidates")[0], dict, "response.candidates[0]"
+    )
     content = optional(first, "content", dict, "response.candidates[0]")
-    parts = expect(_as_list(content.get("parts") or []), list, "response.candidates[0].content.parts")
+    parts = expect(
+        _as_list(content.get("parts") or []), list, "response.candidates[0].content.parts"
+    )
     model = spelled(response, "modelVersion")
     found = [part for part in parts if part]  # a stream may end with a part that has nothing in it
     return Answered(
-        found, model if isinstance(model, str) else None, _counts(spelled(response, "usageMetadata"))
+        found,
+        model if isinstance(model, str) else None,
+        _counts(spelled(response, "usageMetadata")),
     )
 
 

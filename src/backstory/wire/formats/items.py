@@ -31,7 +31,9 @@ OUTPUTS = frozenset(CALLS.values())
 REFERENCE = Other("item_reference")  # an item that is in the service's store
 _CALL_OF = {output: call for call, output in CALLS.items()} | {FUNCTION_OUTPUT: ""}
 # What the service ran itself.
-RUN = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call", "x_search_call"})
+RUN = frozenset(
+    {"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call", "x_search_call"}
+)
 # Fields of a call that are not what the tool was given.
 _FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller", "created_by"})
 # Parts that only other formats have: here they are a mistake, and refused.
@@ -52,7 +54,9 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
             return [called._replace(more=_beside(item))]
         case "custom_tool_call":
             given = {"input": field(item, "input", str, path)}
-            called = Call(id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM)
+            called = Call(
+                id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM
+            )
             return [called._replace(more=_beside(item))]
         case "reasoning":
             return [Other("reasoning", complete=_is_whole_reasoning(item))]

@@ -46,9 +46,13 @@ ROLES = {
     "tool": "result",
     "function": "result",
 }
-LEGACY = "function"  # calls and results as they were before tools: one at a time, known by their names
+LEGACY = (
+    "function"  # calls and results as they were before tools: one at a time, known by their names
+)
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-READ = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "name", "tool_call_id"})
+READ = frozenset(
+    {"role", "content", "tool_calls", "function_call", "refusal", "name", "tool_call_id"}
+)
 CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
 
 
@@ -74,9 +78,15 @@ def write_media(found: Media, in_result: bool) -> dict[str, Any] | str | None:
     if found.data is None:
         return None
     if found.kind == "document" and found.type == PDF:
-        return {"type": "file", "file": {"filename": file_name(found), "file_data": data_url(found)}}
+        return {
+            "type": "file",
+            "file": {"filename": file_name(found), "file_data": data_url(found)},
+        }
     if found.kind == "audio" and found.type in SOUNDS:
-        return {"type": "input_audio", "input_audio": {"data": found.data, "format": SOUNDS[found.type]}}
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": found.data, "format": SOUNDS[found.type]},
+        }
     return None
 
 
@@ -110,7 +120,9 @@ def result(id: str, name: str, content: Any, _error: bool, kind: str) -> dict[st
     return {"role": "tool", "tool_call_id": id, "content": content}
 
 
-def body(system: list[Form], _roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
+def body(
+    system: list[Form], _roles: list[str], forms: list[Form], _names: Iterable[str]
+) -> dict[str, Any]:
     """The request's messages."""
     return {"messages": system + forms if system else forms}
 
@@ -128,7 +140,9 @@ def joined(forms: list[Form]) -> Form | None:
             return None
         # "empty array. Expected an array with minimum length 1", so that is not what the whole says.
         content = (
-            whole.get("content") if is_worded(whole) or form.get("content") == [] else form.get("content")
+            whole.get("content")
+            if is_worded(whole) or form.get("content") == []
+            else form.get("content")
         )
         calls.extend(form.get("tool_calls") or ())
         whole = {**form, **whole, "content": content}
@@ -171,7 +185,9 @@ def read(role: str, message: Form, path: str) -> list[Part]:
         return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
     if role == "result":
         id, name = id_in(message, "tool_call_id", path), message.get("name")
-        if name is not None and not id:  # Mistral's servers know a result by the name of its tool, too
+        if (
+            name is not None and not id
+        ):  # Mistral's servers know a result by the name of its tool, too
             name = expect(name, str, f"{path}.name")
         return [Result(id, [*parts, *_more(message)], None, None if id else name)]
     return [*_speaker(message), *parts, *_more(message)]
@@ -197,7 +213,9 @@ def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
     if message.get("tool_calls") is not None:
         for where, call in items(message, "tool_calls", path):
             parts.append(_read_call(call, where))
-            parts.extend(Other(key) for key, value in call.items() if value and key not in CALL_KEYS)
+            parts.extend(
+                Other(key) for key, value in call.items() if value and key not in CALL_KEYS
+            )
     return parts
 
 
@@ -205,15 +223,21 @@ def _read_call(call: dict[str, Any], path: str) -> Call:
     id = id_in(call, "id", path)
     if text_or_none(call.get("type"), f"{path}.type") == "custom":
         custom, inside = field(call, "custom", dict, path), f"{path}.custom"
-        return Call(id, name_in(custom, "name", inside), {"input": field(custom, "input", str, inside)})
+        return Call(
+            id, name_in(custom, "name", inside), {"input": field(custom, "input", str, inside)}
+        )
     return _read_function(id, field(call, "function", dict, path), f"{path}.function", "")
 
 
 def _read_function(id: str | None, function: dict[str, Any], path: str, kind: str) -> Call:
     arguments, name = function.get("arguments"), name_in(function, "name", path)
-    if isinstance(arguments, dict):  # servers that speak OpenAI's language send and take objects too
+    if isinstance(
+        arguments, dict
+    ):  # servers that speak OpenAI's language send and take objects too
         return Call(id, name, arguments, kind=kind)
-    return call_of(id, name, "" if arguments is None else expect(arguments, str, f"{path}.arguments"), kind)
+    return call_of(
+        id, name, "" if arguments is None else expect(arguments, str, f"{path}.arguments"), kind
+    )
 
 
 def answered(response: Mapping[str, Any]) -> Answered:
@@ -222,11 +246,15 @@ def answered(response: Mapping[str, Any]) -> Answered:
     first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
     message = field(first, "message", dict, "response.choices[0]")
     form = {
-        key: value for key, value in message.items() if _is_kept(key, value) and not _is_empty(key, value)
+        key: value
+        for key, value in message.items()
+        if _is_kept(key, value) and not _is_empty(key, value)
     }
     if "audio" in form:
         form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
-    if isinstance(form.get("content"), dict):  # Cloudflare parses an answer for which there is a schema
+    if isinstance(
+        form.get("content"), dict
+    ):  # Cloudflare parses an answer for which there is a schema
         form["content"] = compact(form["content"])
     if isinstance(form.get("tool_calls"), list):
         form["tool_calls"] = list(map(_with_arguments, form["tool_calls"]))
@@ -246,7 +274,9 @@ WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
 
 def _is_kept(key: str, value: Any) -> bool:
     """Servers add fields to their answers that they refuse in requests; what they want back is known."""
-    if key == "annotations":  # OpenRouter has read a file, and reads it anew without them ("PDF Inputs")
+    if (
+        key == "annotations"
+    ):  # OpenRouter has read a file, and reads it anew without them ("PDF Inputs")
         return isinstance(value, list) and any(_is_file(note) for note in value)
     return key in READ or key in WANTED_BACK or "reasoning" in key or "thinking" in key
 
@@ -294,7 +324,9 @@ def _is_empty(key: str, value: Any) -> bool:
     if key == "content":
         return value is None
     if key in ("function_call", "audio"):
-        return not isinstance(value, dict) or not value.get("name" if key == "function_call" else "id")
+        return not isinstance(value, dict) or not value.get(
+            "name" if key == "function_call" else "id"
+        )
     return value in (None, "", [], {})
 
 
@@ -310,7 +342,9 @@ def renamed(form: Form, id: str) -> Form:
 
 OPENAI = Format(
     name="openai",
-    ids=re.compile(r".{1,40}", re.DOTALL),  # "string too long. Expected … maximum length 40" (vercel/ai#5171)
+    ids=re.compile(
+        r".{1,40}", re.DOTALL
+    ),  # "string too long. Expected … maximum length 40" (vercel/ai#5171)
     names=PLAIN_NAME,
     alternates=False,
     system_on_top=False,

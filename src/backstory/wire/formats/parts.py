@@ -8,7 +8,9 @@ from backstory.wire.media import PDF, from_url, is_base64, type_of_suffix, web_u
 from backstory.wire.turns import Media, Other, Part, Text
 
 # Parts that only other formats have: here they are a mistake, and refused.
-FOREIGN = frozenset({"input_text", "output_text", "input_image", "input_file", "tool_use", "tool_result"})
+FOREIGN = frozenset(
+    {"input_text", "output_text", "input_image", "input_file", "tool_use", "tool_result"}
+)
 # What is read of a part of text, and of a link.
 TEXT = frozenset({"text", "refusal"})
 NAMED = ("file_name", "document_name")  # Perplexity's word for a file's name, and Mistral's
@@ -48,7 +50,9 @@ def _read_link(type_: str, part: dict[str, Any]) -> Part:
             if found.url is None or not is_base64(url):
                 return found
             # Perplexity takes a file's bare base64 for its URL, and Zhipu an image's.
-            return found._replace(type=type_of_suffix((name or "").rpartition(".")[2]), data=url, url=None)
+            return found._replace(
+                type=type_of_suffix((name or "").rpartition(".")[2]), data=url, url=None
+            )
         case _:
             return Other(type_, complete=False, media=kind)
 
@@ -77,7 +81,11 @@ def bare(found: Media, data: str) -> Media:
     """A file's data that came without its type: the name says it."""
     type_ = type_of_suffix((found.name or "").rpartition(".")[2]) or PDF
     # OpenRouter takes an address here ("PDF inputs" in its guide).
-    return found._replace(type=type_) if web_url(found) else found._replace(type=type_, data=data, url=None)
+    return (
+        found._replace(type=type_)
+        if web_url(found)
+        else found._replace(type=type_, data=data, url=None)
+    )
 
 
 def read_sound(sound: Any) -> Part:
@@ -88,7 +96,9 @@ def read_sound(sound: Any) -> Part:
             return found if found.data or web_url(found) else found._replace(data=data, url=None)
         case {"data": str(data), "format": str(format)}:
             # Alibaba's servers take a URL here, too, with data in it or not ("Qwen-Omni" in its guide).
-            found = from_url(data, "audio")._replace(type=type_of_suffix(format) or f"audio/{format}")
+            found = from_url(data, "audio")._replace(
+                type=type_of_suffix(format) or f"audio/{format}"
+            )
             return found if found.data or web_url(found) else found._replace(data=data, url=None)
         case _:
             return Other("input_audio", complete=False, media="audio")

@@ -38,7 +38,9 @@ from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Text
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "step"}
 # Items that say all there is to say without their ids.
-FREE = frozenset({"message", "reasoning", "compaction", "function_call", "custom_tool_call", *OUTPUTS})
+FREE = frozenset(
+    {"message", "reasoning", "compaction", "function_call", "custom_tool_call", *OUTPUTS}
+)
 # What a request continues that is in the service's store, and the field that names it.
 CONTINUED = ("previous_response_id", "conversation")
 
@@ -61,7 +63,11 @@ def write_media(found: Media, _in_result: bool) -> dict[str, Any] | str | None:
     url = web_url(found)
     if found.kind == "image":
         url = url or (data_url(found) if found.data and found.type in IMAGES else None)
-        return {"type": "input_image", "image_url": url, "detail": found.detail or "auto"} if url else None
+        return (
+            {"type": "input_image", "image_url": url, "detail": found.detail or "auto"}
+            if url
+            else None
+        )
     if found.kind != "document":
         return None
     if url is not None:
@@ -87,7 +93,9 @@ def result(id: str, _name: str, content: Any, error: bool, kind: str) -> list[di
     return [output(id, content, error, kind)]
 
 
-def body(system: list[Form], _roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
+def body(
+    system: list[Form], _roles: list[str], forms: list[Form], _names: Iterable[str]
+) -> dict[str, Any]:
     """The request's instructions and input. A system message that was an input item stays one."""
     instructions = [form for form in system if isinstance(form, str)]
     placed = [item for form in system if not isinstance(form, str) for item in form]
@@ -111,7 +119,9 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
         text = expect(body["instructions"], str, "instructions")
         yield Unit("system", None, [Text(text)], "instructions")
     continued = {key: body[key] for key in CONTINUED if body.get(key)} or None
-    if continued and body.get("store") is False:  # what it continues is in the store, though it is not itself
+    if (
+        continued and body.get("store") is False
+    ):  # what it continues is in the store, though it is not itself
         continued["store"] = False
     is_first = True
     for unit in _referred(_units(body)):
@@ -143,7 +153,9 @@ def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
     if isinstance(body.get("input"), str):
         yield Unit("user", body["input"], [Text(body["input"])], "input")
         return
-    if body.get("input") is None and body.get("prompt"):  # a template in the service's store says it all
+    if body.get("input") is None and body.get(
+        "prompt"
+    ):  # a template in the service's store says it all
         return
     step = Run()
     for path, item in items(dict(body), "input"):
@@ -196,7 +208,9 @@ class Run:
 
     def is_over_before(self, item: dict[str, Any]) -> bool:
         """Reasoning or a message behind a message that made no call: the model was asked again."""
-        return self._spoke and not self._called and ("role" in item or item.get("type") == "reasoning")
+        return (
+            self._spoke and not self._called and ("role" in item or item.get("type") == "reasoning")
+        )
 
     def unit(self) -> Unit:
         """The step that they are."""
@@ -239,14 +253,20 @@ def refuses(role: str, parts: list[Part]) -> bool:
     empty array."""
     if role == "result":
         return not parts
-    return role == "step" and bool(parts) and isinstance(parts[-1], Other) and parts[-1].what == "reasoning"
+    return (
+        role == "step"
+        and bool(parts)
+        and isinstance(parts[-1], Other)
+        and parts[-1].what == "reasoning"
+    )
 
 
 def joined(forms: list[Form]) -> Form | None:
     """Items of one answer. Reasoning at the end of an event's items is without its required following item,
     too, if another event's reasoning follows it."""
     is_torn = any(
-        _is_reasoning(form, -1) and _is_reasoning(following, 0) for form, following in pairwise(forms)
+        _is_reasoning(form, -1) and _is_reasoning(following, 0)
+        for form, following in pairwise(forms)
     )
     return None if is_torn else concatenated(forms)
 
@@ -305,7 +325,9 @@ def _unstored(form: list[Any]) -> tuple[list[Any], list[str]]:
 
 
 def _is_free(item: dict[str, Any]) -> bool:
-    return (item.get("type") in FREE and not is_run(item)) or ("role" in item and "type" not in item)
+    return (item.get("type") in FREE and not is_run(item)) or (
+        "role" in item and "type" not in item
+    )
 
 
 def _is_whole(item: dict[str, Any]) -> bool:
@@ -333,7 +355,12 @@ def _in_order(form: list[Any]) -> list[Any]:
     first, last = calls[0], calls[-1]
     between = form[first:last]
     messages = [item for item in between if "role" in item]
-    return [*form[:first], *messages, *(item for item in between if "role" not in item), *form[last:]]
+    return [
+        *form[:first],
+        *messages,
+        *(item for item in between if "role" not in item),
+        *form[last:],
+    ]
 
 
 def renamed(form: Form, id: str) -> Form:
@@ -352,7 +379,9 @@ def answered(response: Mapping[str, Any]) -> Answered:
 
 RESPONSES = Format(
     name="openai-responses",
-    ids=re.compile(r".{1,64}", re.DOTALL),  # "string too long. Expected … maximum length 64" (fastllm#45)
+    ids=re.compile(
+        r".{1,64}", re.DOTALL
+    ),  # "string too long. Expected … maximum length 64" (fastllm#45)
     names=PLAIN_NAME,
     alternates=False,
     system_in_place=True,

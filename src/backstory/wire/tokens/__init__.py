@@ -73,7 +73,10 @@ class Tokens(int):
 
 
 def count_tokens(
-    messages: Iterable[Readable], model: str | None = None, *, tools: Sequence[Mapping[str, Any]] = ()
+    messages: Iterable[Readable],
+    model: str | None = None,
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> Tokens:
     """The tokens that a model reads when it is given these messages, and these tools.
 
@@ -81,7 +84,9 @@ def count_tokens(
     """
     name = model or DEFAULT
     family = family_of(name)
-    counted = Counter(family, counter(family.vocabulary or NEWEST), model is not None and is_measured(name))
+    counted = Counter(
+        family, counter(family.vocabulary or NEWEST), model is not None and is_measured(name)
+    )
     found = list(rows(messages, lambda rule, at, why: None))
     parts = list(counted.parts(found))
     if parts:
@@ -102,7 +107,9 @@ def _how(parts: list[Part], counted: "Counter", model: str | None) -> str:
     guessed = dict.fromkeys(part.what for part in parts if not part.exact and part.what != "frame")
     if not counted.is_exact:
         return f"estimated with {family.vocabulary}: no exact count for {model!r} is known"
-    return f"counted with {family.vocabulary}" + (f"; estimated: {', '.join(guessed)}" if guessed else "")
+    return f"counted with {family.vocabulary}" + (
+        f"; estimated: {', '.join(guessed)}" if guessed else ""
+    )
 
 
 class Counter:
@@ -136,12 +143,18 @@ class Counter:
         if kind == "tool_call":
             call = tool_call(data)
             names[str(call.id)] = str(call.name)
-            tokens = self.family.call + self._size(str(call.name)) + self._size(_arguments(call.arguments))
+            tokens = (
+                self.family.call
+                + self._size(str(call.name))
+                + self._size(_arguments(call.arguments))
+            )
             yield Part(at, kind, "call", tokens, False)
         elif kind == "tool_result":
             result = tool_result(text, data)
             said = result.output if isinstance(result.output, str) else ""
-            tokens = self.family.result + self._size(names.get(str(result.id), "")) + self._size(said)
+            tokens = (
+                self.family.result + self._size(names.get(str(result.id), "")) + self._size(said)
+            )
             yield Part(at, kind, "result", tokens, False)
         elif form is None and is_blank(text):
             yield Part(at, kind, "text", 0, False)  # left out of the request

@@ -15,18 +15,31 @@ class Extra(NamedTuple):
     """One thing that is not the event's text: what it is, and what is known of it."""
 
     what: str  # image, audio, video, document, reasoning, server tool
-    data: str | None = None  # base64, or what is sealed; None where only an address or an id is known
+    data: str | None = (
+        None  # base64, or what is sealed; None where only an address or an id is known
+    )
     text: str = ""  # words in it: of a text document, of reasoning that can be read
     detail: str = ""  # how closely an image is looked at, where the format can say
 
 
 # The event itself has the text, the calls and the results.
 _SPOKEN = frozenset(
-    {"message", "text", "input_text", "output_text", "refusal", "tool_use", "tool_result", "function_call"}
+    {
+        "message",
+        "text",
+        "input_text",
+        "output_text",
+        "refusal",
+        "tool_use",
+        "tool_result",
+        "function_call",
+    }
     | {"function_call_output", "custom_tool_call", "custom_tool_call_output", "function"}
 )
 # Gemini and Bedrock go by keys: code that was run, tools of the service, what a search found.
-_RUN = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse", "searchResult"})
+_RUN = frozenset(
+    {"executableCode", "codeExecutionResult", "toolCall", "toolResponse", "searchResult"}
+)
 _OWN = frozenset({"media_type", "data", "url", "text"})  # fields of our own form
 _NESTED = ("content", "output", "parts", "toolResult", "functionResponse", "function_response")
 
@@ -40,7 +53,9 @@ def extras(form: Any) -> Iterator[Extra]:
         found = _extra(form)
         if found is not None:
             yield found
-        if found is None or found.what == "reasoning":  # which may stand beside the text of a message
+        if (
+            found is None or found.what == "reasoning"
+        ):  # which may stand beside the text of a message
             for key in _NESTED:
                 yield from extras(form.get(key))
 
@@ -58,7 +73,9 @@ def _extra(part: dict[str, Any]) -> Extra | None:
 
 def _own(part: dict[str, Any]) -> Extra | None:
     match part:
-        case {"type": "image" | "document" | "audio" | "video" as what, **rest} if "source" not in rest:
+        case {"type": "image" | "document" | "audio" | "video" as what, **rest} if (
+            "source" not in rest
+        ):
             if not _OWN.isdisjoint(rest):
                 return Extra(what, _text(rest.get("data")), _text(rest.get("text")) or "")
     return None
@@ -83,7 +100,9 @@ def _openai(part: dict[str, Any]) -> Extra | None:
         case {"type": "input_audio", "input_audio": {"data": str(data)}}:
             return Extra("audio", data)
         case {"type": "reasoning"}:
-            return Extra("reasoning", _text(part.get("encrypted_content")), _words(part.get("summary")))
+            return Extra(
+                "reasoning", _text(part.get("encrypted_content")), _words(part.get("summary"))
+            )
         case {"reasoning_content": str(text)} | {"reasoning": str(text)}:
             return Extra("reasoning", None, text)
     return None

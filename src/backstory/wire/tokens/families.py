@@ -121,9 +121,13 @@ GEMINI = Family(
     audio=32,
     seal=(0, math.inf),
 )
-NOVA = Family("nova", opening=0, message=1, call=25, result=25, tools=(500, 3), image=_flat(1800), page=2000)
+NOVA = Family(
+    "nova", opening=0, message=1, call=25, result=25, tools=(500, 3), image=_flat(1800), page=2000
+)
 MISTRAL = Family("mistral", ratio=1.1, opening=0, message=3, tools=(8, 1.4))
-GROK = Family("grok", opening=0, call=17, result=16, tools=(122, 1.3), image=_flat(250), seal=(0, 6.2))
+GROK = Family(
+    "grok", opening=0, call=17, result=16, tools=(122, 1.3), image=_flat(250), seal=(0, 6.2)
+)
 DEEPSEEK = Family("deepseek", opening=1, message=3, call=25, result=20, tools=(188, 1.8))
 OTHER = Family("other")
 

@@ -21,7 +21,9 @@ _STREAM = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
 _LITERAL = re.compile(rb"\(((?:[^()\\]|\\.)*)\)", re.DOTALL)
 _HEXADECIMAL = re.compile(rb"<([0-9A-Fa-f]+)>")
 STREAMS = 500  # of a PDF that are looked into
-_NO_SIZE_MARKERS = frozenset({0xC4, 0xC8, 0xCC})  # Huffman tables and the like, among the frame headers
+_NO_SIZE_MARKERS = frozenset(
+    {0xC4, 0xC8, 0xCC}
+)  # Huffman tables and the like, among the frame headers
 
 
 class Size(NamedTuple):
@@ -126,7 +128,9 @@ def _unpacked(stream: bytes) -> bytes:
 
 def _letters(page: bytes) -> int:
     """Texts to show stand in parentheses, a letter to a byte, or in hexadecimal, one to two bytes."""
-    return sum(map(len, _LITERAL.findall(page))) + sum(len(text) // 4 for text in _HEXADECIMAL.findall(page))
+    return sum(map(len, _LITERAL.findall(page))) + sum(
+        len(text) // 4 for text in _HEXADECIMAL.findall(page)
+    )
 
 
 def words(data: str) -> str:
