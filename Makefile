@@ -15,7 +15,7 @@ ONE_LINE := awk -v tty=$$([ -t 2 ] && echo 1) '/^(Collecting|Downloading|Buildin
 	{ if (tty) { printf "\r\033[K  %d  %.60s", ++n, $$0; fflush() } next } /ERROR|error:/ { print "\n" $$0 } \
 	END { if (tty) print "" }'
 
-.PHONY: help chat web test test-all test-adapters test-newest coverage corpus soak check format bench bench-adapters bench-peers clean
+.PHONY: help chat web test test-all test-adapters test-newest coverage mutate corpus soak check format bench bench-adapters bench-peers clean
 .DEFAULT_GOAL := help
 
 # A target is listed if "##" and a sentence follow it.
@@ -123,6 +123,34 @@ coverage: $(READY)  ## Check that the tests cover every line and branch of the p
 		-k "not postgres and not sqlite" --cov=backstory.log --cov=backstory.wire --cov-branch --cov-report=
 	$(BIN)/coverage report --include='src/backstory/log/*' --skip-covered --show-missing --fail-under=100
 	$(BIN)/coverage report --include='src/backstory/wire/*' --skip-covered --show-missing --fail-under=99
+
+# The tests of each floor, and its source if that is not its folder. The modules of PostgreSQL are left out, because
+# the mutants run without its server. For the adapters, after `make test-adapters`:
+#     BACKSTORY_TEST_ADAPTERS=all make mutate FLOOR=adapters VENV=.venv-adapters
+TESTS_log := tests/log
+TESTS_wire := tests/wire
+TESTS_storage := tests/storage
+TESTS_interface := $(wildcard tests/storage/*contract*) \
+	$(filter-out %_architecture.py %_docs.py %_mcp.py %_style.py,$(wildcard tests/test_*.py))
+TESTS_maintenance := tests/maintenance
+TESTS_present := tests/present tests/cli
+TESTS_transcripts := tests/transcripts
+TESTS_runtime := tests/runtime
+TESTS_adapters := tests/adapters
+TESTS_chat := tests/chat
+TESTS_web := tests/web
+TESTS_mcp := tests/test_mcp.py
+TESTS_cli := tests/cli
+SOURCE_storage := src/backstory/storage/*.py src/backstory/storage/sqlite
+SOURCE_interface := $(filter-out %/mcp.py,$(wildcard src/backstory/*.py src/backstory/aio))
+SOURCE_mcp := src/backstory/mcp.py
+FLOORS := $(sort $(patsubst TESTS_%,%,$(filter TESTS_%,$(.VARIABLES))))
+COUNT ?= $(if $(filter log wire,$(FLOOR)),200,$(if $(filter storage transcripts maintenance,$(FLOOR)),100,60))
+
+mutate: $(READY)  ## Change the source of a FLOOR in COUNT places, one by one, and see whether its tests notice
+	@$(if $(filter $(FLOORS),$(FLOOR)),,echo "Choose a floor, such as FLOOR=log: $(FLOORS)"; exit 2)
+	$(BIN)/python -m tools.mutate $(or $(SOURCE_$(FLOOR)),src/backstory/$(FLOOR)) --count $(COUNT) $(ARGS) \
+		--tests $(TESTS_$(FLOOR)) -k "not postgres"
 
 corpus: $(READY)  ## Check requests and imports against recordings, if you have them
 	$(BIN)/python -m tests.wire.corpus
