@@ -19,9 +19,10 @@ LAYERS = [
     {"log"},
     {"wire"},
     {"storage"},
-    {"identity", "arguments", "comparison", "attachments"},
-    {"agent"},
-    {"batches", "intake", "listings", "maintenance", "references"},
+    {"identity", "arguments", "comparison"},  # goes with the rewrite
+    {"reading", "agent", "intake", "attachments"},
+    {"batches"},  # goes with the rewrite
+    {"references", "listings", "maintenance"},
     {"present"},
     {"transcripts"},
     {"store"},
