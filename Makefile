@@ -25,7 +25,7 @@ help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'Options go into ARGS:    make chat ARGS="--model claude-... --new"'
-	@echo '                         make test ARGS="tests/core -k rewind"'
+	@echo '                         make test ARGS="tests/log -k rewind"'
 	@echo "Another Python:          make test PYTHON=python3.13 VENV=.venv-3.13"
 	@echo "Everything is installed into .venv and .venv-chat in this folder."
 
@@ -116,10 +116,10 @@ test-oldest-%: $(OLDEST)/%/.ready
 	BACKSTORY_TEST_ADAPTERS=$* $(OLDEST)/$*/bin/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 \
 		tests/adapters/test_$**.py tests/adapters/test_pages.py
 
-# All of core/ is reached, line by line and branch by branch; of wire/ all but a few branches.
+# All of log/ is reached, line by line and branch by branch; of wire/ all but a few branches.
 coverage: $(READY)  ## Check that the tests cover every line and branch of the pure modules
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal tests/core tests/wire \
-		tests/storage/test_contract*.py tests/exporters tests/test_attachments.py \
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal tests/log tests/wire \
+		tests/storage/test_contract*.py tests/transcripts/test_round_trip.py tests/test_attachments.py \
 		-k "not postgres and not sqlite" --cov=backstory.log --cov=backstory.wire --cov-branch --cov-report=
 	$(BIN)/coverage report --include='src/backstory/log/*' --skip-covered --show-missing --fail-under=100
 	$(BIN)/coverage report --include='src/backstory/wire/*' --skip-covered --show-missing --fail-under=99

@@ -94,7 +94,7 @@ def openai_agents(folder: str) -> list[Row]:
     name = "SQLiteSession"
     restored = rows("10,000 items restored", name, *each(lambda its: its.get_items()), 0.6, 7)
     limited = rows("limit=20 of 10,000 items", name, *each(lambda its: its.get_items(20)), 1.5, 60)
-    appended = rows("a turn appended", name, *each(lambda its: its.add_items(turn(1))), 0.8, 60)
+    appended = rows("a turn appended", name, *each(lambda its: its.add_items(turn(1))), 1.5, 60)
     return [*appended, *restored, *limited]
 
 
@@ -161,7 +161,7 @@ def claude(folder: str) -> list[Row]:
             file.flush()
             os.fsync(file.fileno())
 
-    return rows("500 lines of 2 KB in one append", "a file with fsync", ours, floor, 3, 7)
+    return rows("500 lines of 2 KB in one append", "a file with fsync", ours, floor, 6, 7)
 
 
 # --- LangGraph ---

@@ -120,7 +120,7 @@ def together(new_address: Callable[[], str], sizes: Sizes) -> list[Row]:
             for place, (what, address) in enumerate((("ours", ours), ("bare", bare))):
                 best[place] = max(best[place], appenders.rate(what, address, count, sizes.seconds))
         mine, floor = (1000 / rate for rate in best)
-        rows.append(Row(f"an append, {count} processes at once", "bare psycopg", mine, floor, 1.25))
+        rows.append(Row(f"an append, {count} processes at once", "bare psycopg", mine, floor, 1.6))
     return [*rows, jumps(new_address(), sizes)]
 
 

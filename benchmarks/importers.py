@@ -12,12 +12,11 @@ import orjson
 
 import backstory
 from backstory import transcripts
-from backstory.log.gc_pause import made_in_pauses
 from backstory.transcripts.run import Run
 from benchmarks.measure import Row, by_turns
 
-LIMIT = 6.0
 MEGABYTES = 40
+SLOWEST = 30  # MB of Claude Code's lines that an import must take in a second, on one core
 
 
 def importers_table(folder: str) -> list[Row]:
@@ -27,11 +26,13 @@ def importers_table(folder: str) -> list[Row]:
         for record in session(MEGABYTES * 1_000_000):
             file.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n")
     ours, floor = by_turns(lambda: read(path), lambda: parse(path), 5)
-    whole, parsed = by_turns(lambda: take_in(path), lambda: parse(path), 3)
+    imported, parsed = by_turns(lambda: take_in(path), lambda: parse(path), 3)
     what = f"{MEGABYTES} MB of Claude Code"
+    allowed = MEGABYTES / SLOWEST * 1000
     return [
-        Row(f"{what}, read as units", "orjson.loads of its lines", ours, floor, LIMIT),
-        Row(f"{what}, imported into SQLite", "orjson.loads of its lines", whole, parsed, LIMIT),
+        Row(f"{what}, read as units", "orjson.loads of its lines", ours, floor, None),
+        Row(f"{what}, imported into SQLite", "orjson.loads of its lines", imported, parsed, None),
+        Row(f"{what}, imported into SQLite", f"{SLOWEST} MB/s", imported, allowed, 1.0),
         size_row(path, what),
     ]
 
@@ -65,7 +66,7 @@ def take_in(path: str) -> None:
         tempfile.TemporaryDirectory() as folder,
         backstory.open(os.path.join(folder, "new.db")) as store,
     ):
-        for _ in made_in_pauses(Run(store, [path], settle=0).sessions()):
+        for _ in Run(store, [path], settle=0).sessions():
             pass
 
 

@@ -8,8 +8,8 @@ import apsw
 import psycopg
 
 import backstory
-from backstory.log.chain import START, digest, inner
-from backstory.storage.ids import new_id, place_of
+from backstory.log.digests import START, build_tail, digest_texts, link
+from backstory.storage.ids import find_place, new_id
 from benchmarks.engine import text_of
 
 BEGIN = 1_790_000_000_000_000  # microseconds: when the first agent was made
@@ -56,7 +56,7 @@ def fill(address: str, texts: Iterable[str]) -> None:
     with psycopg.connect(address) as server:
         with server.cursor().copy(POSTGRES_EVENTS) as copy:
             for event in events:
-                copy.write_row((place_of(agent.id), agent.pk, *event))
+                copy.write_row((find_place(agent.id), agent.pk, *event))
         seq, _, _, at, last = event
         server.execute(POSTGRES_HEAD, (seq, at, at, last))
     with psycopg.connect(address, autocommit=True) as server:
@@ -67,7 +67,8 @@ def _chained(texts: Iterable[str], at: int) -> Iterator[Event]:
     previous = START
     for seq, text in enumerate(texts, 1):
         kind = "assistant" if seq % 2 else "user"
-        previous = digest(previous, seq, kind, at, None, None, inner(text, None))
+        tail = build_tail(kind, None, None, digest_texts(text, None))
+        previous = link(previous, seq, at, tail)
         yield seq, kind, text, at, previous
 
 
@@ -107,7 +108,7 @@ def _populate_postgres(address: str, agents: int, events: int) -> None:
             with db.cursor().copy(POSTGRES_EVENTS) as copy:
                 for made in many:
                     for event in made.events:
-                        copy.write_row((place_of(made.id), 1, *event))
+                        copy.write_row((find_place(made.id), 1, *event))
     with psycopg.connect(address, autocommit=True) as db:
         db.execute("VACUUM ANALYZE")
 
@@ -115,7 +116,7 @@ def _populate_postgres(address: str, agents: int, events: int) -> None:
 def _agent_row(made: Made) -> tuple[Any, ...]:
     id, born, second, last = made.id, made.born, made.born // SECOND, made.events[-1][-1]
     return (
-        place_of(id),
+        find_place(id),
         id,
         1,
         id,

@@ -18,8 +18,8 @@ import apsw
 import psycopg
 
 import backstory
+from backstory.log import digests
 from backstory.storage.postgres.watch import PostgresWatch
-from backstory.storage.sqlite import rows as sqlite_rows
 from backstory.storage.sqlite.watch import SqliteWatch
 from benchmarks import places
 from benchmarks.engine import batch, text_of
@@ -122,8 +122,10 @@ class Scale:
         long, short = store.start("long"), store.start("short")
         long.extend(batch(size))
         short.extend(batch(FEW))
-        ours, floor = by_turns(lambda: long.tail(20), lambda: short.tail(20), 100)
-        return Row(f"tail(20) of {size:,} messages", f"of {FEW}", ours, floor, 1.5)
+        ours, floor = by_turns(
+            lambda: long.messages(limit=20), lambda: short.messages(limit=20), 100
+        )
+        return Row(f"messages(limit=20) of {size:,} messages", f"of {FEW}", ours, floor, 1.5)
 
     def sessions(self, size: int) -> list[Row]:
         (many, many_db), (few, few_db) = self._opened(), self._opened()
@@ -194,14 +196,14 @@ def hash_rows(rows: Any) -> None:
 def unchained() -> Iterator[None]:
     """SQLite's appends without digests."""
     nothing: Any = lambda *_: b""  # noqa: E731
-    with patch.object(sqlite_rows, "digest_of", nothing):
+    with patch.object(digests, "link", nothing):
         yield
 
 
 @contextmanager
 def counted(asked: list[int]) -> Iterator[None]:
     """Count what the watches ask of their databases."""
-    version, refresh = SqliteWatch._data_version, PostgresWatch._refresh
+    version, refresh = SqliteWatch._read_version, PostgresWatch._refresh
 
     def asks_sqlite(self: SqliteWatch) -> int:
         asked[0] += 1
@@ -212,7 +214,7 @@ def counted(asked: list[int]) -> Iterator[None]:
         refresh(self, db)
 
     with (
-        patch.object(SqliteWatch, "_data_version", asks_sqlite),
+        patch.object(SqliteWatch, "_read_version", asks_sqlite),
         patch.object(PostgresWatch, "_refresh", asks_postgres),
     ):
         yield

@@ -1,4 +1,4 @@
-"""Damage done to a store behind its back, by SQL: whatever it is, `verify` has to find it."""
+"""Damages a store by SQL. `verify` has to find all of it."""
 
 from contextlib import closing, contextmanager
 
@@ -16,7 +16,7 @@ CHANGES = {
     "kind": "kind = CASE kind WHEN 'user' THEN 'assistant' ELSE 'user' END",
     "key": "key = coalesce(key, '') || 'x'",
 }
-SAID = "kind, content, data, created_at, key, base, digest"
+COLUMNS = "kind, content, data, created_at, key, base, digest"
 EVENTS = (*CHANGES, "digest", "removed", "added", "exchanged")
 AGENTS = ("agent removed", "fork moved")
 
@@ -33,17 +33,19 @@ def statements(damage, *, events, agents, where, zeros, place):
             return [f"DELETE FROM {events} WHERE {event('seq')}"]
         case "added":
             behind = place.replace("seq", "seq + 1")
-            other_key = SAID.replace("key", "key || 'x'")  # a key is there only once, by an index
+            other_key = COLUMNS.replace(
+                "key", "key || 'x'"
+            )  # a key is there only once, by an index
             row = f"SELECT {behind}, {other_key} FROM {events} WHERE {event('head')}"
-            return [f"INSERT INTO {events} ({place}, {SAID}) {row}"]
+            return [f"INSERT INTO {events} ({place}, {COLUMNS}) {row}"]
         case "exchanged":
-            told = "kind, content, data, digest"
-            other = f"(SELECT {told} FROM {events} WHERE {event('other')})"
+            columns = "kind, content, data, digest"
+            other = f"(SELECT {columns} FROM {events} WHERE {event('other')})"
             return [
-                f"CREATE TEMP TABLE kept AS SELECT {told} FROM {events} WHERE {event('seq')}",
-                f"UPDATE {events} SET ({told}) = {other} WHERE {event('seq')}",
-                f"UPDATE {events} SET ({told}) = (SELECT {told} FROM kept) WHERE {event('other')}",
-                "DROP TABLE kept",
+                f"CREATE TEMP TABLE saved AS SELECT {columns} FROM {events} WHERE {event('seq')}",
+                f"UPDATE {events} SET ({columns}) = {other} WHERE {event('seq')}",
+                f"UPDATE {events} SET ({columns}) = (SELECT {columns} FROM saved) WHERE {event('other')}",
+                "DROP TABLE saved",
             ]
         case "agent removed":
             return [f"DELETE FROM {agents} WHERE {agent}"]

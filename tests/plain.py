@@ -1,4 +1,4 @@
-"""The law once more, as plainly as it can be written: every context a whole list of its own.
+"""The rules of the log, written as plainly as possible: every context is a list of its own.
 
 Quadratic and independent of `backstory.log.replay`, which is tested against it.
 """
@@ -13,12 +13,12 @@ def contexts(events):
         n = event.seq
         before = found[n - 1]
         target = (event.data or {}).get("target_message_id")
-        whole = isinstance(target, int) and not isinstance(target, bool)
+        is_position = isinstance(target, int) and not isinstance(target, bool)
         if event.kind in MESSAGES or event.kind in ("mark", "note"):
             found[n] = [*before, event]
         elif event.kind == "clear":
             found[n] = []
-        elif _goes_back(event, before, target if whole else -1):
+        elif _is_valid_move(event, before, target if is_position else -1):
             found[n] = [*found[target], event]
         else:
             found[n] = before
@@ -40,7 +40,7 @@ def moves(events):
     return found
 
 
-def _goes_back(event, before, target):
+def _is_valid_move(event, before, target):
     if event.kind == "rewind":
         return any(e.seq == target and e.kind == "mark" for e in before)
     return event.kind == "jump" and 0 <= target < event.seq
@@ -59,5 +59,5 @@ def spoken(context):
 
 
 def said(context):
-    """What a model would be given of a context: what was erased is left out."""
+    """Return the messages of a context that a model would be given, without erased ones."""
     return [(event.kind, event.content) for event in spoken(context) if not is_erased(event)]

@@ -50,7 +50,7 @@ def test_the_face_with_await(url):
             assert (child.name, child.parent, child.fork_seq) == ("child", agent.id, 3)
             assert [a.name for a in await store.agents()] == ["main", "child"]
             assert await store.agent("child") == child
-            assert child.snapshot.fork_seq == 3
+            assert child.fork_seq == 3
             assert (await agent.explain(5)).status == "rewound"
             assert await store.verify() == []
 
@@ -109,10 +109,10 @@ def test_what_happened_elsewhere_is_taken_in_with_await(url):
                 assert await intake.commit() == 1
                 assert await intake.seen(["k", "l"]) == {"k"}
                 assert await intake.places(child, ["k"]) == {"k": 1}
-                assert await intake.cursor(("tool", "1")) == {"n": 1}
+                assert (await intake.source("tool", "1")).cursor == {"n": 1}
                 await intake.extend(child, [("user", "b")])
             assert [e.content for e in (await child.context()).messages] == ["a", "b"]
-            assert (await store.source("tool", "1")).agent == agent.id
+            assert (await store.intake().source("tool", "1")).agent == agent.id
             assert (await store.agent("t")) == agent
 
     asyncio.run(main())

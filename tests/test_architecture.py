@@ -19,9 +19,7 @@ LAYERS = [
     {"log"},
     {"wire"},
     {"storage"},
-    {"identity", "arguments", "comparison"},  # goes with the rewrite
-    {"reading", "agent", "intake", "attachments"},
-    {"batches"},  # goes with the rewrite
+    {"reading", "comparing", "agent", "intake", "attachments"},
     {"references", "listings", "maintenance"},
     {"present"},
     {"transcripts"},

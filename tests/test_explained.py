@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backstory
+from backstory.present.history import find_live_ranges
 
 steps = st.lists(
     st.tuples(
@@ -41,7 +42,7 @@ def test_explained_is_explain_for_each_event_of_a_part(moves, after, at):
     with backstory.open(":memory:") as store:
         agent = told(store.start(), moves)
         at, after = min(at, agent.head), min(after, agent.head)
-        found = agent.explained(after=min(after, at), at=at)
+        found = agent.explain(after=min(after, at), at=at)
         assert [event for event, _ in found] == agent.events(after=min(after, at), until=at)
         assert [why for _, why in found] == [agent.explain(event.seq, at=at) for event, _ in found]
 
@@ -53,8 +54,8 @@ def test_the_live_ranges_hold_the_context(moves):
         agent = told(store.start(), moves)
         live = [
             event
-            for low, high in agent.live_ranges()
-            for event, why in agent.explained(after=low - 1, until=high)
+            for low, high in find_live_ranges(agent, agent.head)
+            for event, why in agent.explain(after=low - 1, until=high)
             if why.live
         ]
         assert live == agent.context().messages
@@ -67,19 +68,19 @@ def test_explained_on_every_store(store):
     agent.rewind("x")
     child = agent.fork(at=4)
     child.user("own")
-    assert [(event.seq, why.status, why.by) for event, why in agent.explained(after=4)] == [
+    assert [(event.seq, why.status, why.by) for event, why in agent.explain(after=4)] == [
         (5, "rewound", 7),
         (6, "rewound", 7),
         (7, "live", None),
     ]
-    assert [(event.content, why.status) for event, why in child.explained(after=3, until=5)] == [
+    assert [(event.content, why.status) for event, why in child.explain(after=3, until=5)] == [
         ("2", "live"),
         ("own", "live"),
     ]
-    assert [why.status for _, why in agent.explained(at=4)] == ["live"] * 4
-    assert agent.live_ranges() == [(1, 1), (7, 7)]
+    assert [why.status for _, why in agent.explain(at=4)] == ["live"] * 4
+    assert find_live_ranges(agent, agent.head) == [(1, 1), (7, 7)]
     with pytest.raises(backstory.PositionNotFound):
-        agent.explained(until=99)
+        agent.explain(until=99)
 
 
 @pytest.mark.parametrize("move", ["clear", "rewind", "jump", "undo"])
@@ -109,11 +110,3 @@ def test_a_preview_says_what_the_move_then_does(move, moves):
 def test_a_preview_of_nothing_known(agent):
     with pytest.raises(backstory.Invalid, match="'dance' is not a move"):
         agent.preview("dance")
-
-
-def test_the_position_of_a_moment(agent):
-    first = agent.user("one")
-    agent.mark("x")
-    assert agent.position() == 2
-    assert agent.position("x") == 2
-    assert agent.position(first.created_at) in (1, 2)

@@ -1,4 +1,4 @@
-"""Following an agent or a store: in order, no gap, no double, whoever writes."""
+"""Following an agent or a store gives every event once and in order, whoever writes."""
 
 import math
 import os
@@ -14,10 +14,9 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.postgres import append as postgres_append
-from backstory.storage.postgres import watch as postgres_watch
+from backstory.storage.postgres.watch import WatchState
 from backstory.storage.sqlite import watch as sqlite_watch
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, wait_until
 from tests.threads import in_threads
 
 WRITER = """
@@ -32,8 +31,10 @@ with backstory.open(url) as store:
 """
 
 APPEND_LATE = """
-    SELECT before FROM backstory.append_one(
-        backstory.place_of(%s), 1, %s, NULL, 5, 'user', 'late', NULL, NULL, NULL)"""
+    SELECT before FROM backstory.append_many(
+        backstory.place_of(%s), 1, %s, NULL, 5, '{user}', '{late}', '{NULL}', '{NULL}', '{NULL}')"""
+
+WAITING_APPENDS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 def process(url, agent, count):
@@ -60,7 +61,7 @@ def test_a_follower_begins_behind_a_position_a_label_or_a_moment(agent):
     agent.extend([("user", "a"), ("mark", None, {"label": "here"}), ("user", "b")])
     assert contents(agent.follow(after=0, timeout=0)) == ["a", None, "b"]
     assert contents(agent.follow(after="here", timeout=0)) == ["b"]
-    assert contents(agent.follow(after=agent.event(1).created_at, timeout=0)) == []
+    assert contents(agent.follow(after=agent.events([1])[0].created_at, timeout=0)) == []
     with pytest.raises(backstory.PositionNotFound):
         agent.follow(after=4)
 
@@ -190,7 +191,7 @@ def test_other_processes_are_followed_without_gap_or_double(durable_url):
 
 
 def test_two_stores_of_one_process_on_one_file_tell_each_other_at_once(new_url, monkeypatch):
-    monkeypatch.setattr(sqlite_watch, "GLANCE", PATIENCE)  # nobody looks at the file
+    monkeypatch.setattr(sqlite_watch, "LOG_CHECK_INTERVAL", PATIENCE)  # nobody looks at the file
     url = new_url("sqlite")
     with backstory.open(url) as mine, backstory.open(url) as yours:
         agent = mine.start("main")
@@ -204,7 +205,7 @@ def test_two_stores_of_one_process_on_one_file_tell_each_other_at_once(new_url, 
 
 
 def test_a_file_system_with_a_coarse_clock_only_makes_it_slower(new_url, monkeypatch):
-    monkeypatch.setattr(sqlite_watch.SqliteWatch, "_wal_stamp", lambda self: None)
+    monkeypatch.setattr(sqlite_watch.SqliteWatch, "_read_stamp", lambda self: None)
     url = new_url("sqlite")
     with backstory.open(url) as store:
         agent = store.start("main")
@@ -227,10 +228,10 @@ def test_an_idle_follower_asks_sqlite_at_most_four_times_a_second(new_url, monke
             clock[0] += seconds
             return False
 
-        monkeypatch.setattr(watch, "_signalled", pass_time)
+        monkeypatch.setattr(watch, "wait_for_signal", pass_time)
         watch.wait(10.0)
         watch.close()
-    assert 1 <= len(statements) <= 10 / sqlite_watch.POLL
+    assert 1 <= len(statements) <= 10 / sqlite_watch.VERSION_INTERVAL
 
 
 def test_a_follower_goes_on_in_a_child_process(new_url):
@@ -267,8 +268,7 @@ def test_a_server_that_went_away_is_followed_again_where_it_was_left(new_url):
             assert contents(take(follower, 2)) == ["b", "c"]
 
 
-def test_nobody_is_notified_while_nobody_follows(new_url, monkeypatch):
-    monkeypatch.setattr(postgres_append, "LOOK_EVERY", -1.0)  # each append looks for followers
+def test_nobody_is_notified_while_nobody_follows(new_url):
     url = new_url("postgres")
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as listener:
         agent = store.start("main")
@@ -285,37 +285,6 @@ def test_nobody_is_notified_while_nobody_follows(new_url, monkeypatch):
             assert any(listener.notifies(timeout=PATIENCE, stop_after=1))
 
 
-def test_an_append_that_did_not_look_for_followers_is_not_missed_by_a_new_one(new_url, monkeypatch):
-    monkeypatch.setattr(postgres_append, "LOOK_EVERY", 3600.0)
-    monkeypatch.setattr(postgres_watch, "SETTLED", 3600.0)  # it takes its time
-    with backstory.open(new_url("postgres")) as store:
-        agent = store.start("main")
-        agent.user("a")  # this one looks
-        with agent.follow(timeout=PATIENCE) as follower:
-            watch = follower._watch
-            while not watch._heard:
-                watch.wait(PATIENCE)
-            assert watch._before  # it does not rely on notifications yet
-            agent.user("b")
-            assert next(follower).content == "b"
-
-
-def test_an_append_that_looked_for_followers_long_ago_notifies_in_any_case(
-    new_database, monkeypatch
-):
-    """It may have waited for a lock, and a follower that came meanwhile did not wait for it."""
-    monkeypatch.setattr(postgres_append, "LOOK_EVERY", 3600.0)
-    monkeypatch.setattr(postgres_append, "SETTLED", -1.0)
-    url = new_database(plain=True)
-    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as listener:
-        agent = store.start("main")
-        listener.execute("LISTEN backstory")
-        agent.user("a")
-        assert not any(listener.notifies(timeout=0))
-        agent.user("b")
-        assert any(listener.notifies(timeout=PATIENCE, stop_after=1))
-
-
 def test_an_idle_follower_of_postgresql_sends_nothing_between_keep_alives(new_database):
     url = new_database(plain=True)  # on a cluster, followers poll
     with backstory.open(url) as store:
@@ -324,7 +293,7 @@ def test_an_idle_follower_of_postgresql_sends_nothing_between_keep_alives(new_da
         agent.user("a")
         next(follower)
         watch = follower._watch
-        while not watch._heard or watch._before:  # until it relies on notifications
+        while watch._state is not WatchState.NOTIFIED:
             watch.wait(PATIENCE)
         pid = watch._db.info.backend_pid
         with psycopg.connect(url, autocommit=True) as db:
@@ -363,30 +332,35 @@ def test_a_transaction_that_did_not_see_the_follower_is_waited_for(new_url):
     url = new_url("postgres")
     with backstory.open(url) as store, psycopg.connect(url) as slow:
         agent = store.start("main")
-        slow.execute(APPEND_LATE, (agent.session, agent.snapshot.created_us))
+        slow.execute(APPEND_LATE, (agent.session, agent._record.created_us))
         with agent.follow(timeout=PATIENCE) as follower:
             watch = follower._watch
-            while not watch._heard:
+            while watch._state is WatchState.POLLING:
                 watch.wait(PATIENCE)
             slow.commit()
             assert next(follower).content == "late"
 
 
-def test_a_statement_that_began_before_the_follower_was_there_is_not_missed(new_url, monkeypatch):
-    """It looks for followers as of its beginning, and may get its number of a transaction afterwards."""
-    monkeypatch.setattr(postgres_watch, "SETTLED", 3600.0)  # it takes its time
-    url = new_url("postgres")
+def test_an_append_that_waits_since_before_the_follower_was_there_is_waited_for(new_database):
+    """It looks for followers as of its beginning, and gets its transaction id after its wait."""
+    url = new_database(plain=True)
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         agent = store.start("main")
-        with agent.follow(timeout=PATIENCE) as follower:
+        late = threading.Thread(target=agent.user, args=("late",))
+        with store._backend.begin(agents=[agent._record]):
+            late.start()
+            wait_until(lambda: db.execute(WAITING_APPENDS).fetchall() == [(1,)])
+            follower = agent.follow(timeout=PATIENCE)
             watch = follower._watch
-            while not watch._heard:
+            while watch._state is WatchState.POLLING:
                 watch.wait(PATIENCE)
-            watch._refresh(watch._db)
-            assert watch._before  # it does not rely on notifications yet
-            db.execute("DELETE FROM backstory.followers")  # as that statement sees it
-            db.execute(APPEND_LATE, (agent.session, agent.snapshot.created_us))
+            watch.wait(PATIENCE)
+            assert watch._state is WatchState.WAITING_FOR_WRITERS
+        with follower:
             assert next(follower).content == "late"
+            while watch._state is not WatchState.NOTIFIED:
+                watch.wait(PATIENCE)
+        late.join()
 
 
 def test_the_file_of_a_store_is_not_kept_open_by_a_closed_follower(new_url):

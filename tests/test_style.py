@@ -15,18 +15,17 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 
-PENDING = {
-    *("__init__", "__main__", "agent", "aio", "arguments", "attachments", "batches", "comparison"),
-    *("errors", "identity", "intake", "listings", "mcp", "references", "store"),
-    *("adapters", "chat", "cli", "log", "maintenance", "present", "runtime", "storage"),
-    *("transcripts", "web", "wire"),
-}
+PENDING = {"adapters", "chat", "cli", "mcp", "present", "runtime", "transcripts", "web", "wire"}
 
 MAX_COMPLEXITY = 10
 # "module.py:function" and the reason for which the function is clearest in one piece.
 ALLOWED_COMPLEXITY: dict[str, str] = {}
 # The name of a function and the reason for which it is the field's own word.
 ALLOWED_PARTICIPLES: dict[str, str] = {
+    "seen": "a public method of intakes, named in the specification",
+    "born_seq": "a public attribute of agents",
+    "listed_head": "a public attribute of agents",
+    "spawned": "a public attribute of agents",
     "closed": "a property of the standard library's files and connections",
     "created_at": "a time, as databases name it",
     "updated_at": "a time, as databases name it",

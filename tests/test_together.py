@@ -31,7 +31,7 @@ def pop(agent):
             continue
 
 with backstory.open(url) as store:
-    queue, log = store.keyed("queue"), store.keyed("log")
+    queue, log = store.agent(key="queue"), store.agent(key="log")
     follower = store.follow() if role == "follow" else None
     print("ready", flush=True)
     sys.stdin.readline()

@@ -12,8 +12,8 @@
 `Store` and `Agent` have everything else; `aio` is the same with await. All errors are `Error`s.
 """
 
-# Modules that need a database or asyncio are imported on first use, so that a program does not wait for what
-# it does not use.
+# Modules that need a database or asyncio are imported on first use, so that a program does not wait
+# for what it does not use.
 
 from typing import TYPE_CHECKING, Any
 
@@ -46,15 +46,16 @@ if TYPE_CHECKING:
     from backstory import aio, wire
     from backstory.agent import Agent
     from backstory.intake import Intake, Source
-    from backstory.listings import Session
+    from backstory.listings import AgentHead, HeadWatch, Session
     from backstory.log.diff import Change, Comparison
+    from backstory.log.events import OutlineRow
     from backstory.log.messages import Message
-    from backstory.log.outline import OutlineRow
-    from backstory.maintenance.export_loader import Transfer
     from backstory.maintenance.removal import Removed
     from backstory.maintenance.search import Hit, Hits
     from backstory.maintenance.stats import Stats
+    from backstory.maintenance.transfer import Transfer
     from backstory.maintenance.verify import Finding
+    from backstory.reading import ContextSize, LineagePart, MoveRow
     from backstory.references import Reference
     from backstory.runtime.async_loop import AsyncLoop
     from backstory.runtime.loop import Loop
@@ -68,6 +69,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "AgentHead",
     "AgentNotFound",
     "Ambiguous",
     "AsyncLoop",
@@ -78,6 +80,7 @@ __all__ = [
     "Conflict",
     "ConnectionLost",
     "Context",
+    "ContextSize",
     "Conversation",
     "Corrupt",
     "Error",
@@ -85,15 +88,18 @@ __all__ = [
     "Explanation",
     "Finding",
     "Follower",
+    "HeadWatch",
     "Hit",
     "Hits",
     "Intake",
     "Invalid",
     "InvalidEvent",
     "KeyTaken",
+    "LineagePart",
     "Loop",
     "MarkNotFound",
     "Message",
+    "MoveRow",
     "NameTaken",
     "NewerVersion",
     "NotFound",
@@ -118,20 +124,25 @@ __all__ = [
     "wire",
 ]
 
-_WHERE = {
+_MODULES = {
     "Agent": "agent",
+    "AgentHead": "listings",
     "AsyncLoop": "runtime.async_loop",
     "Change": "log.diff",
     "Comparison": "log.diff",
+    "ContextSize": "reading",
     "Conversation": "wire.conversation",
     "Message": "log.messages",
     "Finding": "maintenance.verify",
     "Follower": "storage.follow",
     "Hit": "maintenance.search",
     "Hits": "maintenance.search",
+    "HeadWatch": "listings",
     "Intake": "intake",
+    "LineagePart": "reading",
     "Loop": "runtime.loop",
-    "OutlineRow": "log.outline",
+    "MoveRow": "reading",
+    "OutlineRow": "log.events",
     "Preview": "storage.targets",
     "Reference": "references",
     "Session": "listings",
@@ -140,7 +151,7 @@ _WHERE = {
     "Store": "store",
     "Tool": "runtime.tools",
     "Removed": "maintenance.removal",
-    "Transfer": "maintenance.export_loader",
+    "Transfer": "maintenance.transfer",
     "aio": "aio",
     "wire": "wire",
     "open": "store",
@@ -150,11 +161,11 @@ _WHERE = {
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
 
     def __getattr__(name: str) -> Any:
-        if name not in _WHERE:
+        if name not in _MODULES:
             raise AttributeError(f"module 'backstory' has no attribute {name!r}")
         from importlib import import_module
 
-        module = import_module(f"backstory.{_WHERE[name]}")
+        module = import_module(f"backstory.{_MODULES[name]}")
         return module if name in ("aio", "wire") else getattr(module, name)
 
 

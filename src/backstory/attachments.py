@@ -1,5 +1,5 @@
-"""Images and files of a user message: turns paths, bytes and URLs into one form that all wire formats
-understand. Files are read here; a URL stays a URL."""
+"""Images and files of a user message: converts paths, bytes and URLs to one form that all wire
+formats understand. Files are read here; a URL stays a URL."""
 
 import os
 from collections.abc import Iterable
@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from backstory.errors import Invalid
-from backstory.wire.holes import holed
-from backstory.wire.media import IMAGES, PDF, media, to_base64, type_of, type_of_suffix
-from backstory.wire.media import is_text_type as is_text
+from backstory.wire.media import (
+    IMAGES,
+    PDF,
+    is_text_type,
+    media,
+    to_base64,
+    type_of,
+    type_of_suffix,
+)
 from backstory.wire.own import PROVIDER
 from backstory.wire.turns import Media
 
@@ -29,77 +35,90 @@ BEGINNINGS = (
 IN_A_CONTAINER = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}  # after RIFF and a size
 
 
-def with_attachments(
+def add_attachments(
     content: str,
     images: Iterable[Attachment],
     files: Iterable[Attachment],
     data: dict[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """The data of a message with images and files."""
-    blocks = [_block(one, images=True) for one in _given(images, "images")]
-    blocks += [_block(one, images=False) for one in _given(files, "files")]
+    """Return the data of a message with its images and files."""
+    blocks = [_build_image(image) for image in _check_list(images, "images")]
+    blocks += [_build_block(read_attachment(file)) for file in _check_list(files, "files")]
     if not blocks:
         return data
     if data and "native" in data:
         raise Invalid(
             "native data and attachments do not go together", remedy="put them into the native form"
         )
-    said = [{"type": "text", "text": content}] if content.strip() else []
-    form = holed([*said, *blocks], content=content)
-    return {**(data or {}), "native": {"provider": PROVIDER, "wire": form}}
+    if content.strip():
+        blocks.insert(0, {"type": "text", "text": content})
+    return {**(data or {}), "native": {"provider": PROVIDER, "wire": blocks}}
 
 
-def _given(attachments: Any, name: str) -> list[Attachment]:
+def _check_list(attachments: Any, name: str) -> list[Attachment]:
     if isinstance(attachments, str | bytes | os.PathLike) or not isinstance(attachments, Iterable):
         raise Invalid(f"{name} must be a list, not {attachments!r:.60}", remedy=f"pass {name}=[…]")
     return list(attachments)
 
 
-def _block(attachment: Attachment, *, images: bool) -> dict[str, Any]:
-    found = _media(attachment)
-    if images and found.kind != "image":
+def _build_image(attachment: Attachment) -> dict[str, Any]:
+    """Return the block of an image. Raises Invalid if the attachment is something else."""
+    found = read_attachment(attachment)
+    if found.kind != "image":
         shown = found.name or found.url or "these bytes"
         raise Invalid(
             f"{shown!r} is not an image ({found.type or 'unknown type'})",
             remedy="pass it in files=",
         )
-    fields = {"media_type": found.type, "data": found.data, "url": found.url, "text": found.text}
-    fields["name"] = found.name
-    return {
+    return _build_block(found)
+
+
+def _build_block(found: Media) -> dict[str, Any]:
+    """Return the block of an attachment, with the fields that it has."""
+    fields = {
         "type": found.kind,
-        **{name: value for name, value in fields.items() if value is not None},
+        "media_type": found.type,
+        "data": found.data,
+        "url": found.url,
+        "text": found.text,
+        "name": found.name,
     }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _media(attachment: Attachment) -> Media:
+def read_attachment(attachment: Attachment) -> Media:
+    """Return the content and type of a path, of bytes, or of a URL, which is not read."""
     if isinstance(attachment, str) and attachment.startswith(WEB):
-        found = media(None, url=attachment)
-        known = type_of(found)
+        known = type_of(media(None, url=attachment))
         return media(known, url=attachment) if known else Media("image", None, url=attachment)
     if isinstance(attachment, bytes):
-        return _held(attachment, None)
+        return _read_bytes(attachment, None)
     if not isinstance(attachment, str | os.PathLike):
         raise Invalid(
             f"{attachment!r:.60} is not an attachment", remedy="pass a path, bytes or a URL"
         )
     path = Path(attachment)
     try:
-        return _held(path.read_bytes(), path.name)
+        return _read_bytes(path.read_bytes(), path.name)
     except (OSError, ValueError) as error:  # a path may have a NUL, or half of a surrogate pair
         raise Invalid(
             f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}"
         ) from error
 
 
-def _held(data: bytes, name: str | None) -> Media:
-    """The type of some bytes, by their first bytes, or else by the name of their file."""
-    known = _type_of_bytes(data)
-    type_ = known or (type_of_suffix(name.rpartition(".")[2]) if name else None)
-    if known is None and type_ in IMAGES:
-        raise Invalid(f"{name!r} is not an image: nothing in it says so", remedy="check the file")
-    words = _words(data) if type_ is None or is_text(type_) else None
-    if words is not None:
-        return media(type_ or "text/plain", text=words, name=name)
+def _read_bytes(data: bytes, name: str | None) -> Media:
+    """Return bytes with their type, which the first bytes tell, or else the name of their file."""
+    type_ = _find_type(data)
+    if type_ is None and name is not None:
+        type_ = type_of_suffix(name.rpartition(".")[2])
+        if type_ in IMAGES:
+            raise Invalid(
+                f"{name!r} is not an image: nothing in it says so", remedy="check the file"
+            )
+    if type_ is None or is_text_type(type_):
+        text = _decode_text(data)
+        if text is not None:
+            return media(type_ or "text/plain", text=text, name=name)
     if type_ is None:
         raise Invalid(
             f"cannot tell what is in {name or 'these bytes'!r}",
@@ -108,14 +127,18 @@ def _held(data: bytes, name: str | None) -> Media:
     return media(type_, data=to_base64(data), name=name)
 
 
-def _type_of_bytes(data: bytes) -> str | None:
+def _find_type(data: bytes) -> str | None:
+    """Return the type that the first bytes of a file tell."""
     if data.startswith(b"RIFF"):
         return IN_A_CONTAINER.get(data[8:12])
-    return next((type_ for beginning, type_ in BEGINNINGS if data.startswith(beginning)), None)
+    for beginning, type_ in BEGINNINGS:
+        if data.startswith(beginning):
+            return type_
+    return None
 
 
-def _words(data: bytes) -> str | None:
-    """The bytes as text, if they are text."""
+def _decode_text(data: bytes) -> str | None:
+    """Return the bytes as text, or None if they are not text."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

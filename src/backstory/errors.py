@@ -16,12 +16,13 @@
     └── StorageError        the database refused; its own message is inside
         ├── CannotOpen      check the address, the permissions or the server
         ├── ReadOnly        get permission to write
-        ├── Busy            try again: someone else holds the database
+        ├── Busy            try again: someone else has locked the database
         └── ConnectionLost  a write may have happened: repeat it with expected=
 
-`error.message` names what is wrong. `error.remedy` says, as data, what to do about it, so that every
-face can word it for its own users: `str(error)` is both in the words of the library (`verify()`),
-`backstory.present.remedies` has those of the command line and the chat. Nobody parses a text.
+`error.message` names what is wrong. `error.remedy` contains, as data, what to do about it, so that
+each interface can phrase it for its users: `str(error)` is both in the words of the library
+(`verify()`), `backstory.present.remedies` has those of the command line and the chat. Nobody parses
+messages.
 
 Drivers' errors become these in the backends and nowhere else.
 """
@@ -33,20 +34,20 @@ Operation = Literal["agents", "ensure", "events", "jump", "mark", "seal", "start
 
 
 class Remedy(NamedTuple):
-    """What to do about an error. If an operation of a store or an agent helps, it is given as data, and `{}`
-    marks its place in the text. Such a text contains nothing from outside."""
+    """Advice about an error. If an operation of a store or an agent helps, it is given as data, and
+    `{}` marks its position in the text. Then the text contains nothing from outside."""
 
     text: str
     operation: Operation | None = None
     arguments: tuple[int | str, ...] = ()
     agent: str | None = None  # the id of the agent that the operation is for
 
-    def worded(self, operation: str) -> str:
-        """The text, with the operation as an interface calls it."""
+    def name_operation(self, operation: str) -> str:
+        """Return the text, with the operation as an interface calls it."""
         return self.text.replace("{}", operation) if self.operation else self.text
 
     def __str__(self) -> str:
-        return self.worded(f"{self.operation}({', '.join(map(repr, self.arguments))})")
+        return self.name_operation(f"{self.operation}({', '.join(map(repr, self.arguments))})")
 
 
 class Error(Exception):
@@ -111,9 +112,9 @@ class KeyTaken(Error):
 
     @classmethod
     def of_event(cls, key: str, position: int) -> "KeyTaken":
-        """The error for a new event whose key another one has that says something else."""
+        """The error for a new event whose key another one has that differs."""
         return cls(
-            f"position {position} has the key {key!r:.80} and says something else",
+            f"position {position} has the key {key!r:.80} and different content",
             remedy="use another key",
         )
 
@@ -154,7 +155,8 @@ class NewerVersion(Error):
     def of(cls, store: str, version: int, known: int) -> "NewerVersion":
         """The error for a store whose format is newer than the newest that this version knows."""
         return cls(
-            f"{store} has version {version} of the store format, and this backstory knows up to {known}",
+            f"{store} has version {version} of the store format, and this backstory knows "
+            f"up to {known}",
             remedy="upgrade backstory",
         )
 
@@ -172,7 +174,7 @@ class ReadOnly(StorageError):
 
 
 class Busy(StorageError):
-    """Someone else held a lock for too long."""
+    """Someone else had a lock for too long."""
 
 
 class ConnectionLost(StorageError):

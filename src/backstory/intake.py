@@ -1,44 +1,49 @@
-"""Intakes: write agents and events that happened elsewhere, with their original times, in batches.
+"""Intakes: write imported agents and events, with their original times, in batches.
 
-Everything is checked, as in an append, when it is added. Nothing is locked until `commit`, which writes
-everything in one transaction. So a source may be read slowly. Where a commit knows how the log ends, the rows
-are made before it locks anything, too.
+Everything is checked, as in an append, when it is added. Nothing is locked until `commit`, which
+writes everything in one transaction. So a source may be read slowly.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from backstory.agent import Agent
-from backstory.arguments import own_agent
 from backstory.errors import Conflict, Invalid, KeyTaken
-from backstory.log.about import described
-from backstory.log.chain import START, is_erased
-from backstory.log.drafts import EncodedDraft, as_batch, drafts, encoded
-from backstory.log.ends import End, rows_behind
-from backstory.log.events import (
-    Event,
+from backstory.log.checks import (
+    change_about,
+    check_drafts,
+    check_key,
+    check_keys,
+    check_moment,
+    check_name,
     check_text,
-    checked_key,
-    checked_keys,
-    moment_us,
-    parse_object,
-    plain,
-    to_json,
+    to_plain_str,
 )
-from backstory.log.kinds import FRESH_STARTS, MOVES
-from backstory.storage import protocols
-from backstory.storage.bases import judged
-from backstory.storage.ids import checked_name, keyed_id, name_of
-from backstory.storage.keys import keyed_agent
-from backstory.storage.log import Log, now
-from backstory.storage.positions import check_expected, check_position, parts_at
-from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord
+from backstory.log.digests import LogEnd, build_rows, is_erased
+from backstory.log.events import Draft, Event, parse_object, to_json
+from backstory.reading import get_record, replace_record
+from backstory.storage.ids import derive_id, find_keyed_agent, name_from_key
+from backstory.storage.lineage import find_owner, read_digest
+from backstory.storage.ownership import list_session
+from backstory.storage.positions import check_expected, check_position, find_parts
+from backstory.storage.protocol import (
+    AgentChange,
+    AgentRecord,
+    Backend,
+    NewAgent,
+    Pieces,
+    SourceRecord,
+    Transaction,
+)
+from backstory.storage.write import decide_bases, read_clock
+
+BATCH = 1_000  # rows that are written at a time
 
 
 class Source(NamedTuple):
-    """What a store knows about a source."""
+    """A source of imported events. `SourceRecord` is its row, with the cursor as JSON text."""
 
     tool: str
     id: str
@@ -46,64 +51,45 @@ class Source(NamedTuple):
     cursor: dict[str, Any] | None = None  # how far it was read
 
 
-def source_of(backend: protocols.Sources, tool: str, id: str) -> Source | None:
-    """What a store knows of a tool's source."""
-    found = backend.sources(tool=checked_key(tool), id=_checked_id(id))
-    return Source(*found[0][:3], parse_object(found[0].cursor)) if found else None
+class AgentBirth(NamedTuple):
+    """An agent that the next commit creates."""
 
-
-class _Birth(NamedTuple):
     agent: Agent
     parent: Agent | None
-    at: int | None
-    inherits: bool
+    at: int | None  # the position in the parent; None: its head
+    is_fork: bool  # True if it inherits the parent's events up to that position
     created_us: int
 
 
-class _Batch(NamedTuple):
+class EventBatch(NamedTuple):
+    """Events that the next commit adds to an agent."""
+
     agent: Agent
-    drafts: Sequence[EncodedDraft]
-    times: Sequence[int]
+    drafts: Sequence[Draft]
     expected: int | None
-    is_new: bool = (
-        False  # whoever hands it over knows that the lineage up to `expected` has none of its keys
-    )
-    repeated: Set[int] = frozenset()  # where the lineage has what the events may say again
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether no key comes twice, and nothing has to be read to see what an event continues."""
-        keys = [key for _, _, _, key in self.drafts if key is not None]
-        return len(set(keys)) == len(keys) and "rewind" not in {
-            kind for kind, _, _, _ in self.drafts
-        }
+    repeated: Set[int]
 
 
-class _Prepared(NamedTuple):
-    """The rows of a batch, if the log ends where it is expected to."""
+class AboutChange(NamedTuple):
+    """Details of an agent that the next commit changes."""
 
-    before: End
-    rows: protocols.Packed
-    after: End
-
-
-class _Description(NamedTuple):
     agent: Agent
     about: dict[str, Any]
 
 
 class Intake:
-    """What was added and not committed yet. `with store.intake() as intake:` commits at the end of the block.
-    If the block raises, everything since the last commit is dropped."""
+    """Agents and events that were added and are not committed yet.
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self._waiting: list[_Birth | _Batch | _Description] = []
+    `with store.intake() as intake:` commits at the end of the block. If the block raises,
+    everything since the last commit is dropped.
+    """
+
+    def __init__(self, backend: Backend, *, dry_run: bool = False) -> None:
+        self._backend = backend
+        self._dry_run = dry_run
+        self._waiting: list[AgentBirth | EventBatch | AboutChange] = []
         self._sources: list[SourceRecord] = []
         self._new: dict[str, Agent] = {}
-        self._ends: dict[
-            str, End
-        ] = {}  # how the logs ended after the last commit, by the agents' ids
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +103,7 @@ class Intake:
         if kind is None:
             self.commit()
 
-    # --- what comes in ---
+    # --- adding ---
 
     def agent(
         self,
@@ -127,36 +113,58 @@ class Intake:
         parent: Agent | None = None,
         at: int | None = None,
         spawned: bool = False,
-        inherits: bool | None = None,
+        inherits: bool = False,
         created_at: datetime | None = None,
     ) -> Agent:
-        """The agent with this key. If it does not exist, the next commit creates it, and its log can be read
-        from then on. Without a parent, it is the root of a session. With one, it continues from the parent's
-        position `at` (default: its head). If it is `spawned`, it begins there and inherits nothing, unless
-        `inherits=True`."""
-        id = keyed_id(key)
-        if id not in self._new:
-            id, found = keyed_agent(self._log.backend, key)
-            if found is not None:
-                return Agent(self._log, found)
+        """Return the agent with this key. If it does not exist, the next commit creates it, and its
+        log can be read from then on. Without a parent, it is the root of a session. With one, it is
+        a fork that continues from the parent's position `at` (default: its head), or a sub-agent
+        (`spawned`) that begins there. A sub-agent inherits nothing, unless `inherits` makes it a
+        fork, too."""
+        id, known = self._find_agent(key)
+        if known is not None:
+            return known
+        self._check_birth(parent, at, is_sub_agent=spawned or inherits)
+        created_us = read_clock() if created_at is None else max(check_moment(created_at), 0)
+        record = AgentRecord(
+            pk=None,
+            id=id,
+            session=id if parent is None else parent.session,
+            name=name_from_key(key) if name is None else check_name(name),
+            parent=None if parent is None else parent.id,
+            fork_seq=0,
+            born_seq=0,
+            spawned=bool(spawned),
+            created_us=created_us,
+            head=0,
+            updated_us=created_us,
+            key=key,
+        )
+        agent = Agent(self._backend, record)
+        self._new[id] = agent
+        is_fork = not spawned or inherits
+        self._waiting.append(AgentBirth(agent, parent, at, is_fork, created_us))
+        return agent
+
+    def _find_agent(self, key: str) -> tuple[str, Agent | None]:
+        """Return the id that a key has now, and the agent with it, perhaps one that the next commit
+        creates."""
+        id = derive_id(key)
         if id in self._new:
-            return self._new[id]
-        if parent is not None:
-            own_agent(self._log, parent)
+            return id, self._new[id]
+        id, found = find_keyed_agent(self._backend, key)
+        if found is not None:
+            return id, Agent(self._backend, found)
+        return id, self._new.get(id)
+
+    def _check_birth(self, parent: object, at: object, *, is_sub_agent: bool) -> None:
+        """Raise Invalid if an agent cannot be created like this."""
         if at is not None and type(at) is not int:
             raise Invalid(f"at={at!r:.60} is not a position", remedy="pass a whole number")
-        checked = name_of(key) if name is None else checked_name(name)
-        created_us = now() if created_at is None else _microseconds(created_at)
-        record = AgentRecord(
-            None, id, parent.session if parent else id, checked, parent.id if parent else None,
-            0, 0, bool(spawned), created_us, 0, created_us, key,
-        )  # fmt: skip
-        if parent is None and (at is not None or spawned or inherits):
+        if parent is not None:
+            get_record(self._backend, parent)  # raises Invalid if it is of another store
+        elif at is not None or is_sub_agent:
             raise Invalid("only an agent with a parent is forked or spawned", remedy="pass parent=")
-        agent = self._new[id] = Agent(self._log, record)
-        inheriting = not spawned if inherits is None else inherits
-        self._waiting.append(_Birth(agent, parent, at, inheriting, created_us))
-        return agent
 
     def extend(
         self,
@@ -164,24 +172,23 @@ class Intake:
         events: Iterable[Event | tuple[Any, ...]],
         *,
         expected: int | None = None,
+        repeated: Set[int] = frozenset(),
     ) -> None:
-        """Add events after the agent's newest, as in `agent.extend`; a fifth item of a tuple is its time, a
-        datetime. An event keeps its time, unless that is before the previous event's, which it then gets.
-        Events whose keys the lineage already has are skipped, whatever they say. With `expected`, the commit
-        raises Conflict if that is not the head by then."""
+        """Add events after the agent's newest, as in `agent.extend`; a fifth item of a tuple is its
+        time, a datetime. An event keeps its time, unless that is before the previous event's, which
+        it then gets. Events whose keys the lineage already has are skipped, whatever they contain.
+        With `expected`, the commit raises Conflict if that is not the head by then. `repeated` are
+        positions whose text the events contain again: the commit raises Conflict if one of them was
+        erased in the meantime."""
         check_expected(expected)
-        own_agent(self._log, agent)
-        batch, times = [], []
-        for event in as_batch(events):
-            own = _own_time(event)
-            batch.append(event[:4] if _is_timed(event) else event)
-            times.append(now() if own is None else own)
-        self._waiting.append(_Batch(agent, list(map(encoded, drafts(batch))), times, expected))
+        get_record(self._backend, agent)
+        self._waiting.append(EventBatch(agent, check_timed_events(events), expected, repeated))
 
     def describe(self, agent: Agent, /, **about: Any) -> None:
         """Set details of an agent, as `agent.describe` does."""
-        described(None, about)
-        self._waiting.append(_Description(own_agent(self._log, agent), about))
+        change_about(None, about)
+        get_record(self._backend, agent)
+        self._waiting.append(AboutChange(agent, about))
 
     def remember(
         self,
@@ -191,230 +198,208 @@ class Intake:
         agent: Agent | None = None,
         cursor: dict[str, Any] | None = None,
     ) -> None:
-        """Record which agent a source became, or how far it was read. What is not given stays the same."""
-        text = None if cursor is None else _cursor_text(cursor)
-        known = None if agent is None else own_agent(self._log, agent).id
-        self._sources.append(SourceRecord(checked_key(tool), _checked_id(id), known, text))
+        """Record which agent a source became, or how far it was read. A value that is not given
+        stays the same."""
+        source = SourceRecord(check_key(tool), _check_source_id(id))
+        if agent is not None:
+            record = get_record(self._backend, agent)
+            source = source._replace(agent=record.id)
+        if cursor is not None:
+            source = source._replace(cursor=_encode_cursor(cursor))
+        self._sources.append(source)
 
-    # --- what is there ---
+    # --- looking up ---
 
-    def seen(self, ids: Iterable[str]) -> set[str]:
-        """The keys among these that some event of the store has already."""
-        return self._log.backend.known(checked_keys(ids))
+    def seen(self, keys: Iterable[str]) -> set[str]:
+        """Return the keys among these that some event of the store has already."""
+        return {found.key for found in self._backend.find_keys(check_keys(keys))}
 
-    def places(self, agent: Agent, ids: Iterable[str]) -> dict[str, int]:
-        """The positions of the events with these keys in an agent's lineage."""
-        keys = checked_keys(ids)
-        if own_agent(self._log, agent).snapshot.pk is None:
+    def places(self, agent: Agent, keys: Iterable[str]) -> dict[str, int]:
+        """Return the positions of the events with these keys in an agent's lineage."""
+        wanted = check_keys(keys)
+        record = get_record(self._backend, agent)
+        if not wanted or record.pk is None:  # the next commit creates the agent
             return {}
-        backend = self._log.backend
-        return backend.places(agent.snapshot, backend.lineage(agent.snapshot), keys)
+        pieces = self._backend.read_lineage(record)
+        found = self._backend.find_keys(wanted, record, pieces)
+        return {position.key: position.seq for position in found}
 
-    def cursor(self, source: Source | tuple[str, str]) -> dict[str, Any] | None:
-        """How far a source (given as such, or by tool and id) was read; None if it was never read."""
-        match source:
-            case [tool, id, *_]:
-                found = source_of(self._log.backend, tool, id)
-                return found.cursor if found else None
-        raise Invalid(f"{source!r:.60} is not a source", remedy="pass a Source, or (tool, id)")
+    def source(self, tool: str, id: str) -> Source | None:
+        """Return a source, given by its tool and the tool's id for it: the agent that it became,
+        and how far it was read. None if nothing is remembered of it."""
+        found = self._backend.list_sources(tool=check_key(tool), id=_check_source_id(id))
+        if not found:
+            return None
+        record = found[0]
+        return Source(record.tool, record.id, record.agent, parse_object(record.cursor))
 
     # --- writing ---
 
     def commit(self) -> int:
-        """Write everything since the last commit, all or nothing, and return the number of events."""
-        if not self._waiting and not self._sources:
-            return 0
-        backend = self._log.backend
-        prepared = list(_prepared(backend, self._waiting, self._ends))
-        with backend.intake() as rows:
-            commit = _Commit(backend, rows)
-            for session in sorted({item.agent.session for item in self._waiting}):
-                commit.hold(session)
-            for item, ready in zip(self._waiting, prepared, strict=True):
-                commit.take(item, ready)
-            rows.remember(self._sources)
-        self._ends |= commit.ends
+        """Write everything since the last commit, all or nothing. Return the number of events."""
+        written = 0
+        if not self._dry_run and (self._waiting or self._sources):
+            written = self._write()
+        self._waiting, self._sources = [], []
+        return written
+
+    def _write(self) -> int:
+        sessions = sorted({item.agent.session for item in self._waiting})
+        with self._backend.begin(sessions=sessions) as transaction:
+            commit = IntakeCommit(self._backend, transaction, sessions)
+            for item in self._waiting:
+                commit.write(item)
+            transaction.remember_sources(self._sources)
         for id, record in commit.records.items():
             if id in self._new:
-                self._new.pop(id)._record = record
-        self._waiting, self._sources = [], []
+                replace_record(self._new.pop(id), record)
         return commit.written
 
 
-def hand_over(
-    intake: Intake,
-    agent: Agent,
-    checked: Sequence[EncodedDraft],
-    times: Sequence[int],
-    expected: int,
-    repeated: Set[int] = frozenset(),
-) -> None:
-    """`intake.extend` for events that were checked already and are known to be new after `expected`, with
-    times in microseconds: importers add very many. The commit raises Conflict if something that they repeat
-    was erased in the meantime."""
-    own = [max(time, 0) for time in times]
-    intake._waiting.append(_Batch(agent, checked, own, expected, is_new=True, repeated=repeated))
+class IntakeCommit:
+    """One transaction of an intake, with the agents of its sessions as they are now."""
 
-
-def _prepared(
-    backend: protocols.Backend,
-    waiting: Iterable[_Birth | _Batch | _Description],
-    known: Mapping[str, End],
-) -> Iterator[_Prepared | None]:
-    """The rows of the batches that can be made before anything is locked."""
-    ends = dict(known)
-    for item in waiting:
-        ready = None
-        match item:
-            case _Birth() if item.parent is None or not item.inherits:
-                ends.setdefault(item.agent.id, End(0, item.created_us))
-            case _Batch():
-                end = ends.pop(item.agent.id, None)
-                if end is not None and item.is_new and item.is_simple:
-                    ready = _ready(
-                        backend, backend, item.agent.snapshot, end, item.drafts, item.times
-                    )
-                    ends[item.agent.id] = ready.after
-        yield ready
-
-
-def _ready(
-    backend: protocols.Backend,
-    reader: protocols.Reader,
-    agent: AgentRecord,
-    end: End,
-    drafts: Sequence[EncodedDraft],
-    times: Sequence[int],
-) -> _Prepared:
-    """The rows of new events. Only where a move leads depends on what it says, and only where a rewind leads
-    on what was written before."""
-    kinds = [kind for kind, _, _, _ in drafts]  # faster than asking each draft for it
-    if MOVES.isdisjoint(kinds):
-        bases = [0 if kind in FRESH_STARTS else None for kind in kinds]
-    else:
-        based = judged(reader, agent, [draft.decoded for draft in drafts], end.head, [])
-        bases = [base for _, base in based]
-    rows, after = rows_behind(end, drafts, times, bases)
-    return _Prepared(end, backend.packed(rows), after)
-
-
-class _Commit:
-    """One transaction, with the agents of its sessions as they are now."""
-
-    def __init__(self, backend: protocols.Backend, rows: protocols.Intake) -> None:
+    def __init__(self, backend: Backend, transaction: Transaction, sessions: Iterable[str]) -> None:
         self._backend = backend
-        self._rows = rows
+        self._transaction = transaction
         self.records: dict[str, AgentRecord] = {}
-        self.ends: dict[str, End] = {}
         self.written = 0
+        for session in sessions:
+            for record in list_session(transaction, session):
+                self.records[record.id] = record
 
-    def hold(self, session: str) -> None:
-        """Keep others from writing to a session."""
-        self.records |= {record.id: record for record in self._rows.held(session)}
-
-    def take(self, item: _Birth | _Batch | _Description, ready: _Prepared | None = None) -> None:
+    def write(self, item: AgentBirth | EventBatch | AboutChange) -> None:
         """Write what was added."""
         match item:
-            case _Birth():
-                self._make(item)
-            case _Batch():
-                self._write(item, ready)
-            case _Description(agent, about):
-                record = self._record(agent)
-                self._rows.describe(record, lambda old: described(old, about))
+            case AgentBirth():
+                self._create_agent(item)
+            case EventBatch():
+                self._add_events(item)
+            case AboutChange():
+                self._describe(item)
 
-    def _record(self, agent: Agent) -> AgentRecord:
-        return self.records.get(agent.id, agent.snapshot)
+    def _get_record(self, agent: Agent) -> AgentRecord:
+        return self.records.get(agent.id) or get_record(self._backend, agent)
 
-    def _make(self, birth: _Birth) -> None:
-        new = birth.agent.snapshot
-        if new.id in self.records:
-            return  # someone else made it in the meantime
-        parent_pk, fork_seq, born_seq = None, 0, 0
-        if birth.parent is not None:
-            parent_pk, born_seq = self._birthplace(
-                self._record(birth.parent), birth.at, birth.inherits
-            )
-            fork_seq = born_seq if birth.inherits else 0
-        made = NewAgent(
-            new.id, new.session, new.name, parent_pk, fork_seq, born_seq, new.spawned, new.key
+    def _create_agent(self, birth: AgentBirth) -> None:
+        if birth.agent.id in self.records:
+            return  # someone else created it in the meantime
+        new = NewAgent(
+            birth.agent.id,
+            birth.agent.session,
+            birth.agent.name,
+            spawned=birth.agent.spawned,
+            key=birth.agent.key,
         )
+        if birth.parent is not None:
+            new = self._set_parent(new, self._get_record(birth.parent), birth)
         try:
-            self.records[new.id] = self._rows.add_agent(made, birth.created_us)
+            self.records[new.id] = self._transaction.create_agent(new, [], birth.created_us)
         except KeyTaken as error:
             raise Conflict(
                 f"someone else is importing {new.key!r:.80}", remedy="do it again"
             ) from error
 
-    def _birthplace(self, parent: AgentRecord, at: int | None, inherits: bool) -> tuple[Any, int]:
-        position = parent.head if at is None else at
+    def _set_parent(self, new: NewAgent, parent: AgentRecord, birth: AgentBirth) -> NewAgent:
+        """Return the new agent with its parent, fork position and birth position."""
+        position = parent.head if birth.at is None else birth.at
         check_position(parent, position, parent.head)
-        if not inherits:
-            return parent.pk, position
-        pieces = self._rows.lineage(parent)
-        return next(piece.owner for piece in pieces if position <= piece.high), position
+        if not birth.is_fork:
+            return new._replace(parent_pk=parent.pk, born_seq=position)
+        pieces = self._transaction.read_lineage(parent)
+        owner = find_owner(pieces, position)
+        return new._replace(parent_pk=owner, fork_seq=position, born_seq=position)
 
-    def _write(self, batch: _Batch, ready: _Prepared | None) -> None:
-        agent = self._record(batch.agent)
-        pieces = self._rows.lineage(agent)
-        if batch.expected not in (None, agent.head):
-            raise Conflict.at(agent.name, batch.expected or 0, agent.head)
+    def _add_events(self, batch: EventBatch) -> None:
+        agent = self._get_record(batch.agent)
+        if batch.expected is not None and batch.expected != agent.head:
+            raise Conflict.at(agent.name, batch.expected, agent.head)
+        pieces = self._transaction.read_lineage(agent)
         if batch.repeated:
-            self._check_unerased(agent, parts_at(pieces, batch.repeated))
-        end = End(agent.head, agent.updated_us, self._digest(agent, pieces))
-        if ready is None or ready.before != end:
-            ready = _ready(self._backend, self._rows, agent, end, *self._new(batch, agent, pieces))
-        if not ready.rows:
-            return
-        self._rows.add_packed(agent, ready.rows)
-        self.written += len(ready.rows)
-        self.ends[agent.id] = ready.after
-        self.records[agent.id] = agent._replace(
-            head=ready.after.head, updated_us=ready.after.updated_us
-        )
+            self._check_not_erased(agent, find_parts(pieces, batch.repeated))
+        drafts = list(self._drop_known(agent, pieces, batch.drafts))
+        digest = read_digest(self._transaction, agent, pieces, agent.head)
+        end = LogEnd(agent.head, agent.updated_us, digest)
+        now_us = read_clock()
+        for start in range(0, len(drafts), BATCH):
+            part = drafts[start : start + BATCH]
+            decided = decide_bases(self._transaction, agent, part, end.head)
+            rows, end = build_rows(end, decided, now_us)
+            self._transaction.add_rows(agent, rows)
+            agent = agent._replace(head=end.head, updated_us=end.last_us)
+        self.written += len(drafts)
+        self.records[agent.id] = agent
 
-    def _check_unerased(self, agent: AgentRecord, parts: Sequence[protocols.Piece]) -> None:
-        """Refuse to write again what was erased since it was read: an erasure does not move the head."""
-        if any(is_erased(event.data_json) for event in self._rows.read(agent, parts)):
-            raise Conflict(
-                f"events of {agent.name!r} were erased in the meantime",
-                remedy="do it again",
-                head=agent.head,
-            )
+    def _check_not_erased(self, agent: AgentRecord, parts: Pieces) -> None:
+        """Refuse to write text again that was erased since it was read: an erasure does not move
+        the head."""
+        for event in self._transaction.read_events(agent, parts):
+            if is_erased(event.data_json):
+                raise Conflict(
+                    f"events of {agent.name!r} were erased in the meantime",
+                    remedy="do it again",
+                    head=agent.head,
+                )
 
-    def _new(
-        self, batch: _Batch, agent: AgentRecord, pieces: Sequence[protocols.Piece]
-    ) -> tuple[list[EncodedDraft], list[int]]:
-        """The events of a batch that the lineage does not have, and their times."""
-        keys = [draft.key for draft in batch.drafts if draft.key is not None]
-        known = {} if batch.is_new or not keys else self._rows.places(agent, pieces, keys)
-        new, times = [], []
-        for draft, time in zip(batch.drafts, batch.times, strict=True):
-            if draft.key not in known:
-                new.append(draft)
-                times.append(time)
-            if draft.key is not None:
-                known[draft.key] = 0  # once more in the same batch, it is passed over, too
-        return new, times
+    def _drop_known(
+        self, agent: AgentRecord, pieces: Pieces, drafts: Sequence[Draft]
+    ) -> Iterator[Draft]:
+        """Yield the events whose keys neither the lineage nor an earlier event of the batch has."""
+        keys = [draft.key for draft in drafts if draft.key is not None]
+        known: set[str] = set()
+        if keys and agent.head:
+            known = {found.key for found in self._transaction.find_keys(keys, agent, pieces)}
+        for draft in drafts:
+            if draft.key is None:
+                yield draft
+            elif draft.key not in known:
+                known.add(draft.key)
+                yield draft
 
-    def _digest(self, agent: AgentRecord, pieces: Sequence[protocols.Piece]) -> bytes:
-        """The digest at the head."""
-        if not agent.head:
-            return START
-        owner = next(piece.owner for piece in pieces if agent.head <= piece.high)
-        [row] = self._rows.stored(agent._replace(pk=owner), agent.head - 1, 1)
-        return row.digest
+    def _describe(self, change: AboutChange) -> None:
+        agent = self._get_record(change.agent)
+        text = change_about(agent.about, change.about)
+        self._transaction.update_agent(agent, AgentChange(about=text or ""))
+        self.records[agent.id] = agent._replace(about=text)
 
 
-def _checked_id(id: Any) -> str:
-    """The id that a tool gave to a source: any text that a database can hold."""
+def check_timed_events(events: Any) -> list[Draft]:
+    """Return the drafts of events that may have times of their own."""
+    if not isinstance(events, Iterable):
+        return check_drafts(events)  # which raises Invalid
+    untimed: list[Any] = []
+    times: list[int | None] = []
+    for event in events:
+        time = None
+        if isinstance(event, Event):
+            time = max(event.created_us, 0)
+        elif isinstance(event, tuple) and len(event) == 5:
+            time = max(check_moment(event[4]), 0)
+            event = event[:4]
+        untimed.append(event)
+        times.append(time)
+    drafts = check_drafts(untimed)
+    return [draft._replace(created_us=time) for draft, time in zip(drafts, times, strict=True)]
+
+
+def add_drafts(
+    intake: Intake, agent: Agent, drafts: Sequence[Draft], expected: int, repeated: Set[int]
+) -> None:
+    """Add events to an intake like `extend`. For importers, which check each event when they read
+    it: nothing is checked again here."""
+    intake._waiting.append(EventBatch(agent, drafts, expected, repeated))
+
+
+def _check_source_id(id: Any) -> str:
+    """Return the id that a tool gave to a source. Raises Invalid."""
     if not isinstance(id, str):
-        raise Invalid(f"the id of a source is a text, not {id!r:.60}", remedy="pass a string")
+        raise Invalid(f"the id of a source is a string, not {id!r:.60}", remedy="pass a string")
     check_text(id, "the id of this source")
-    return plain(id)
+    return to_plain_str(id)
 
 
-def _cursor_text(cursor: Any) -> str:
+def _encode_cursor(cursor: Any) -> str:
+    """Return the JSON text of a cursor."""
     if not isinstance(cursor, dict):
         raise Invalid(
             f"the cursor of a source is an object, not {cursor!r:.60}", remedy="pass a dict"
@@ -425,19 +410,3 @@ def _cursor_text(cursor: Any) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"the cursor of a source must be JSON: {error}") from error
     return text
-
-
-def _own_time(event: Any) -> int | None:
-    """The original time of an event."""
-    if isinstance(event, Event):
-        return event.created_us
-    return _microseconds(event[4]) if _is_timed(event) else None
-
-
-def _is_timed(event: Any) -> bool:
-    """Whether it is a tuple whose fifth item is its time."""
-    return isinstance(event, tuple) and not isinstance(event, Event) and len(event) == 5
-
-
-def _microseconds(moment: datetime) -> int:
-    return max(moment_us(moment), 0)

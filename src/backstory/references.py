@@ -5,41 +5,38 @@
     0199c3a1        by the id's beginning   main@-3          three positions before its head
     @               the latest agent        @2026-10-01T12:00  at a time
 
-This module parses the text and asks the store; the log resolves positions.
+This module parses the text and asks the store.
 """
 
 import re
-from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, MarkNotFound, Remedy
-from backstory.storage.positions import no_position
-from backstory.storage.protocols import AgentRecord, Sources, Wanted
-from backstory.storage.protocols import Agents as RecordedAgents
+from backstory.log.moves import LABEL, read_labels
+from backstory.reading import find_position
+from backstory.storage.positions import missing_position
+from backstory.storage.protocol import AgentQuery, AgentRecord, ListOrder, Reader, SourceRecord
 
-MOST_NAMES = 200  # how many names, the latest, a misspelled one is compared with
+MOST_NAMES = 200  # the latest names that a misspelled one is compared with
+MOST_LABELS = 8  # labels that an error names
 SHORTEST_PREFIX = 4  # of an id
 LONGEST_ID = 36
 
 
-class Agents(Protocol):
-    """Where agents are looked up: a store."""
+class AgentLookup(Protocol):
+    """Finds agents: a store."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the store."""
 
     def agent(self, ref: str) -> Agent:
-        """The agent of a name or id."""
+        """Return the agent with a name or id."""
 
-    def agents(self, *, order: str, limit: int) -> list[Agent]:
-        """Some of them, in an order."""
-
-
-class Findable(RecordedAgents, Sources, Protocol):
-    """Where agents are listed, and where they came from: a backend."""
+    def agents(self, *, order: ListOrder, limit: int) -> list[Agent]:
+        """Return some agents, in an order."""
 
 
 class Reference(NamedTuple):
@@ -47,22 +44,25 @@ class Reference(NamedTuple):
 
     agent: Agent
     at: int | None
-    label: str | None = None  # what followed the @, if that was a label
+    label: str | None = None  # the text after the @, if that was a label
 
 
-def resolve(store: Agents, text: str = "@") -> Reference:
-    """What a text refers to. Raises NotFound or Ambiguous."""
+def resolve_reference(store: AgentLookup, text: str = "@") -> Reference:
+    """Return the agent and position that a reference means. Raises NotFound or Ambiguous."""
     if not isinstance(text, str):
-        return Reference(store.agent(text), None)  # which says what a reference is
-    name, at_sign, moment = text.partition("@")  # a name has no @ in it, a label may
-    agent = store.agent(name) if name else latest(store)
-    if not at_sign or not moment:
+        return Reference(store.agent(text), None)  # which raises an error with a remedy
+    name, _, moment = text.partition("@")  # a name has no @ in it, a label may
+    if name:
+        agent = store.agent(name)
+    else:
+        agent = find_latest_agent(store)
+    if not moment:
         return Reference(agent, None)
-    return _at(agent, moment)
+    return _resolve_moment(agent, moment)
 
 
-def latest(store: Agents) -> Agent:
-    """The agent that was written to last."""
+def find_latest_agent(store: AgentLookup) -> Agent:
+    """Return the agent that was written to last."""
     agents = store.agents(order="updated", limit=1)
     if not agents:
         raise AgentNotFound(
@@ -71,106 +71,124 @@ def latest(store: Agents) -> Agent:
     return agents[0]
 
 
-def _at(agent: Agent, moment: str) -> Reference:
-    if re.fullmatch(
-        r"-?[0-9]{20,}", moment
-    ):  # longer than any position, and perhaps than Python converts
-        raise no_position(agent.name, int(moment[:20]), agent.head)
-    if re.fullmatch(r"[0-9]+", moment):
-        return Reference(agent, _checked(agent, int(moment)))
-    if re.fullmatch(r"-[0-9]+", moment):
-        head = agent.head
-        if head + int(moment) < 0:
-            raise no_position(agent.name, int(moment), head)
-        return Reference(agent, head + int(moment))
-    for mark in reversed(agent.marks()):
-        if mark.label == moment:
-            return Reference(agent, mark.seq, moment)
-    labels = agent.labels()
-    if moment in labels:
-        return Reference(agent, labels[moment], moment)
-    time = _time(moment)
+def _resolve_moment(agent: Agent, moment: str) -> Reference:
+    """Return the position that a number, label or time means."""
+    if re.fullmatch(r"-?[0-9]+", moment):
+        return Reference(agent, _resolve_number(agent, moment))
+    labels = read_labels(agent.notes(LABEL, live=False))
+    marks = {mark.label: mark.seq for mark in agent.marks()}
+    position = marks.get(moment, labels.get(moment))
+    if position is not None:
+        return Reference(agent, position, moment)
+    time = _parse_time(moment)
     if time is not None:
-        return Reference(agent, agent.position(time))
-    raise _no_mark(agent, moment, labels)
+        return Reference(agent, find_position(agent, time))
+    known = [*labels, *filter(None, marks)]
+    raise _build_mark_error(agent, moment, known)
 
 
-def _checked(agent: Agent, position: int) -> int:
+def _resolve_number(agent: Agent, text: str) -> int:
+    """Return the position that a number means; a negative one counts from the head."""
     head = agent.head
+    if len(text) > 20:  # longer than any position, and perhaps than Python converts
+        raise missing_position(agent.name, int(text[:20]), head)
+    number = int(text)
+    position = head + number if text.startswith("-") else number
     if not 0 <= position <= head:
-        raise no_position(agent.name, position, head)
+        raise missing_position(agent.name, number, head)
     return position
 
 
-def _time(text: str) -> datetime | None:
-    """A time in ISO 8601; without a time zone, it is local time."""
+def _parse_time(text: str) -> datetime | None:
+    """Return a time in ISO 8601, or None. Without a time zone, it is local time."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         return None
 
 
-def _no_mark(agent: Agent, label: str, named: Iterable[str]) -> MarkNotFound:
-    from difflib import get_close_matches
-
-    labels = [*named, *(mark.label for mark in agent.marks() if mark.label)]
-    near = get_close_matches(label, labels)
-    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-    known = ", ".join(map(repr, labels[-8:]))
+def _build_mark_error(agent: Agent, label: str, labels: list[str]) -> MarkNotFound:
+    hint = _suggest(label, labels)
+    known = ", ".join(map(repr, labels[-MOST_LABELS:]))
     return MarkNotFound(
         f"agent {agent.name!r} has no mark {label!r}{hint}",
         remedy=f"its marks are {known}" if labels else "it has no labelled marks",
     )
 
 
-def matches(backend: Findable, ref: str) -> list[AgentRecord]:
-    """The agents that a text may mean."""
-    if len(ref) == LONGEST_ID and (exact := backend.agents(Wanted(prefix=ref.lower()))):
-        return exact
-    session, slash, name = ref.rpartition("/")
-    if slash:
-        named = [
-            record
-            for id in session_ids(backend, session)
-            for record in backend.agents(Wanted(session=id, name=name))
-        ]
-        return named or _by_origin(backend, ref)
-    named = backend.agents(Wanted(name=ref))
-    if named:
-        return named
-    if len(ref) < SHORTEST_PREFIX:
-        return _by_origin(backend, ref)
-    return backend.agents(Wanted(prefix=ref.lower())) or _by_origin(backend, ref)
-
-
-def _by_origin(backend: Findable, ref: str) -> list[AgentRecord]:
-    """The agents that a tool knows by this id or, if it is unique, by its prefix; otherwise the one with this
-    key, or those with this title."""
-    exact = backend.sources(id=ref)
-    known = exact or (backend.sources(prefix=ref) if len(ref) >= SHORTEST_PREFIX else [])
-    first = known[0].id if known else ""  # a sub-agent's id begins with that of its session
-    if all(source.id.startswith(f"{first}/") for source in known[1:]):
-        known = known[:1]
-    agents = dict.fromkeys(source.agent for source in known if source.agent)
-    found = [record for id in agents for record in backend.agents(Wanted(prefix=id))]
-    return found or backend.agents(Wanted(key=ref)) or backend.agents(Wanted(title=ref))
-
-
-def session_ids(backend: Findable, ref: str) -> list[str]:
-    """The sessions whose root has this name, id or id prefix. A deleted root's id is still that of its
-    session."""
-    by_id = Wanted(prefix=ref.lower(), roots=True)
-    named = backend.agents(by_id) if len(ref) == LONGEST_ID else []
-    named = named or backend.agents(Wanted(name=ref))
-    if not named and len(ref) >= SHORTEST_PREFIX:
-        named = backend.agents(by_id)
-    return [record.session for record in named if record.id == record.session]
-
-
-def near_names(backend: Findable, ref: str) -> str:
-    """A question whether one of the existing names was meant; if there are very many, one of the latest."""
+def _suggest(word: str, words: list[str]) -> str:
+    """Return a question whether one of these words was meant, or nothing."""
     from difflib import get_close_matches
 
-    names = {record.name for record in backend.agents(Wanted(latest_first=True, limit=MOST_NAMES))}
-    near = get_close_matches(ref.rpartition("/")[2], names)
-    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    near = get_close_matches(word, words)
+    if not near:
+        return ""
+    names = " or ".join(map(repr, near))
+    return f" (did you mean {names}?)"
+
+
+def find_agents(reader: Reader, ref: str) -> list[AgentRecord]:
+    """Return the agents that a reference may mean."""
+    if len(ref) == LONGEST_ID:
+        exact = reader.list_agents(AgentQuery(id_prefix=ref.lower()))
+        if exact:
+            return exact
+    session, slash, name = ref.rpartition("/")
+    found: list[AgentRecord] = []
+    if slash:
+        for id in find_session_ids(reader, session):
+            found += reader.list_agents(AgentQuery(session=id, name=name))
+    else:
+        found = reader.list_agents(AgentQuery(name=ref))
+        if not found and len(ref) >= SHORTEST_PREFIX:
+            found = reader.list_agents(AgentQuery(id_prefix=ref.lower()))
+    return found or _find_by_origin(reader, ref)
+
+
+def _find_by_origin(reader: Reader, ref: str) -> list[AgentRecord]:
+    """Return the agents that a tool knows by this id or, if it is unique, by its prefix; otherwise
+    the one with this key, or those with this title."""
+    sources = _find_sources(reader, ref)
+    ids = dict.fromkeys(source.agent for source in sources if source.agent)
+    found: list[AgentRecord] = []
+    for id in ids:
+        found += reader.list_agents(AgentQuery(id_prefix=id))
+    if not found:
+        found = reader.list_agents(AgentQuery(key=ref))
+    if not found:
+        found = reader.list_agents(AgentQuery(title=ref))
+    return found
+
+
+def _find_sources(reader: Reader, ref: str) -> list[SourceRecord]:
+    """Return the sources with an id, or else those with an id that begins with it."""
+    sources = reader.list_sources(id=ref)
+    if not sources and len(ref) >= SHORTEST_PREFIX:
+        sources = reader.list_sources(prefix=ref)
+    # The id of a sub-agent begins with that of its session.
+    if sources and all(other.id.startswith(f"{sources[0].id}/") for other in sources[1:]):
+        return sources[:1]
+    return sources
+
+
+def find_session_ids(reader: Reader, ref: str) -> list[str]:
+    """Return the sessions whose root has this name, id or id prefix. A deleted root's id is still
+    that of its session."""
+    by_id = AgentQuery(id_prefix=ref.lower(), roots_only=True)
+    found: list[AgentRecord] = []
+    if len(ref) == LONGEST_ID:
+        found = reader.list_agents(by_id)
+    if not found:
+        found = reader.list_agents(AgentQuery(name=ref))
+    if not found and len(ref) >= SHORTEST_PREFIX:
+        found = reader.list_agents(by_id)
+    return [record.session for record in found if record.id == record.session]
+
+
+def suggest_names(reader: Reader, ref: str) -> str:
+    """Return a question whether one of the existing names was meant; if there are very many, one of
+    the latest."""
+    latest = reader.list_agents(AgentQuery(latest_first=True, limit=MOST_NAMES))
+    names = {record.name for record in latest}
+    _, _, name = ref.rpartition("/")
+    return _suggest(name, list(names))

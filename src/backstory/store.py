@@ -3,44 +3,87 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from backstory.agent import Agent
-from backstory.arguments import checked_limit, own_agent
+from backstory.agent import Agent, create_agent
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
-from backstory.listings import Session, latest_sessions, session_page, sessions_of
-from backstory.log.drafts import draft
-from backstory.log.events import Event, checked_prefix, moment_us
-from backstory.log.messages import check_says_something
-from backstory.log.notes import checked_note_name
-from backstory.maintenance.verify import Finding, verify
-from backstory.references import LONGEST_ID, Reference, matches, near_names, resolve, session_ids
+from backstory.listings import (
+    HeadWatch,
+    Session,
+    build_sessions,
+    find_events,
+    list_last_notes,
+    list_last_notes_of,
+    list_latest_sessions,
+    list_marks,
+    list_sessions,
+)
+from backstory.log.checks import (
+    check_draft,
+    check_drafts,
+    check_keys,
+    check_limit,
+    check_moment,
+    check_name,
+    check_not_blank,
+    check_note_name,
+    check_prefix,
+)
+from backstory.log.events import Draft, Event
+from backstory.reading import get_record
+from backstory.references import (
+    LONGEST_ID,
+    Reference,
+    find_agents,
+    find_session_ids,
+    resolve_reference,
+    suggest_names,
+)
 from backstory.storage import connect
-from backstory.storage.bases import with_bases
 from backstory.storage.erase import expire_dead
 from backstory.storage.follow import Follower, follow_store
-from backstory.storage.ids import checked_name, name_of, new_id
-from backstory.storage.keys import create_keyed, keyed_agent
-from backstory.storage.log import Log, now
-from backstory.storage.protocols import Backend, NewAgent, Wanted
+from backstory.storage.ids import find_keyed_agent, name_from_key
+from backstory.storage.positions import check_expected
+from backstory.storage.protocol import (
+    AgentQuery,
+    AgentRecord,
+    Backend,
+    Distributable,
+    ListOrder,
+    NewAgent,
+)
+from backstory.storage.write import (
+    AgentBatch,
+    append_together,
+    decide_first_bases,
+)
 
 if TYPE_CHECKING:  # imported where they are used, so that opening a store does not wait for them
-    from backstory.intake import Intake, Source
-    from backstory.maintenance.distribution import Distribution
-    from backstory.maintenance.export_loader import Transfer
-    from backstory.maintenance.indexer import Progress
+    from backstory.intake import Intake
     from backstory.maintenance.removal import Removed
-    from backstory.maintenance.search import Hit, Hits
+    from backstory.maintenance.search import Hit, Hits, Progress
     from backstory.maintenance.stats import Stats
-    from backstory.maintenance.transfer import Writable
+    from backstory.maintenance.transfer import Transfer, Writable
+    from backstory.maintenance.verify import Finding
     from backstory.transcripts.outcome import Outcome
+
+BATCH_FORM = "pass (agent, events) or (agent, events, expected) for each agent"
+MOST_MATCHES = 8  # agents that an error names
+
+
+class Distribution(NamedTuple):
+    """The result of distributing a store."""
+
+    rows: int  # that were moved; 0 if the store was distributed already
+    servers: int  # that the store is spread over
 
 
 def open(url: str | os.PathLike[str], *, read_only: bool = False) -> "Store":
     """Open a store, or create it: the path of an SQLite file, "postgresql://…", or ":memory:". With
-    `read_only`, it must exist, and calls that write raise ReadOnly. A store that cannot be written is opened
-    like this automatically."""
+    `read_only`, it must exist, and calls that write raise ReadOnly. A store that cannot be written
+    is opened like this automatically."""
     return Store(connect(url, read_only=read_only))
 
 
@@ -49,7 +92,6 @@ class Store:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._log = Log(backend)
 
     def __enter__(self) -> Self:
         return self
@@ -67,77 +109,113 @@ class Store:
 
     @property
     def url(self) -> str:
-        """Where the store is, without its password."""
+        """The address of the store, without its password."""
         return self._backend.url
 
     @property
     def read_only(self) -> bool:
-        """Whether the store can only be read: calls that write raise ReadOnly."""
+        """True if the store can only be read: calls that write raise ReadOnly."""
         return self._backend.read_only
+
+    def is_replaced(self) -> bool:
+        """Return True if another file is now at the path of the store, such as after a restore from
+        a backup. Then the store should be opened again. Always False for other databases."""
+        return self._backend.is_replaced()
 
     def close(self) -> None:
         """Close files and connections."""
         self._backend.close()
 
+    # --- agents ---
+
     def start(
-        self, name: str = "main", *, system: str | None = None, key: str | None = None
+        self,
+        name: str = "main",
+        *,
+        system: str | None = None,
+        key: str | None = None,
+        events: Iterable[Event | tuple[Any, ...]] = (),
     ) -> Agent:
-        """Start a session and return its root agent, with a system message if one is given. Raises KeyTaken
-        if an agent has this key already."""
-        if system is not None:
-            check_says_something("system", system)
-        events = [] if system is None else with_bases([draft("system", system)])
-
-        def create(id: str) -> Agent:
-            new = NewAgent(id, id, checked_name(name), key=key)
-            return Agent(self._log, self._backend.create(new, events, now()))
-
-        return create(new_id()) if key is None else create_keyed(self._backend, key, create)
+        """Start a session and return its root agent, with a system message if one is given, and
+        then with `events`, as in `agent.extend`: all in one step. Raises KeyTaken if an agent has
+        this key already."""
+        checked_name = check_name(name)
+        drafts = _build_first_drafts(checked_name, system, events)
+        new = NewAgent(id="", session="", name=checked_name, key=key)
+        return create_agent(self._backend, new, drafts)
 
     def ensure(self, key: str, *, name: str | None = None, system: str | None = None) -> Agent:
-        """The agent with this key. If there is none, a session is started with it, only once, however many
-        processes ask at the same time."""
+        """Return the agent with this key. If there is none, a session is started with it, only
+        once, however many processes ask at the same time."""
         while True:
-            _, found = keyed_agent(self._backend, key)
+            _, found = find_keyed_agent(self._backend, key)
             if found is not None:
-                return Agent(self._log, found)
+                return Agent(self._backend, found)
             try:
-                return self.start(name_of(key) if name is None else name, system=system, key=key)
+                wanted = name_from_key(key) if name is None else name
+                return self.start(wanted, system=system, key=key)
             except KeyTaken:
                 continue  # another process was faster
 
-    def keyed(self, key: str) -> Agent:
-        """The agent with this key."""
-        _, found = keyed_agent(self._backend, key)
+    def agent(self, ref: str | None = None, *, key: str | None = None) -> Agent:
+        """Return the agent with this id, unique id prefix, name, or session/name; otherwise the one
+        that another tool knows by this id or its prefix, or that has this key or title. With `key`,
+        return the agent that has exactly this key; `ensure` also creates it."""
+        if key is None:
+            return Agent(self._backend, self._find_record(ref))
+        if ref is not None:
+            raise Invalid("an agent is found by a reference or by a key", remedy="pass one of them")
+        _, found = find_keyed_agent(self._backend, key)
         if found is None:
             raise AgentNotFound(
                 f"no agent has the key {key!r:.80}",
                 remedy=Remedy("{} makes one", "ensure", (key[:80],)),
             )
-        return Agent(self._log, found)
+        return Agent(self._backend, found)
 
-    def agent(self, ref: str) -> Agent:
-        """The agent with this id, unique id prefix, name, or session/name; otherwise the one that another
-        tool knows by this id or its prefix, or that has this key or title."""
+    def _get_record(self, agent: str | Agent) -> AgentRecord:
+        """Return the row of an agent, which may be given by a reference."""
+        if isinstance(agent, str):
+            return self._find_record(agent)
+        return get_record(self._backend, agent)
+
+    def _find_record(self, ref: object) -> AgentRecord:
         if not isinstance(ref, str) or not ref.isprintable():
             raise AgentNotFound(
                 f"{ref!r} is not an agent",
                 remedy="pass an id, an id prefix, a name or session/name",
             )
-        found = matches(self._backend, ref)
+        found = find_agents(self._backend, ref)
         if not found:
             raise AgentNotFound(
-                f"no agent {ref!r} in {self.url!r}{near_names(self._backend, ref)}",
+                f"no agent {ref!r} in {self.url!r}{suggest_names(self._backend, ref)}",
                 remedy=Remedy("{} lists the agents", "agents"),
             )
         if len(found) > 1:
-            fitting = [f"{record.session}/{record.name}" for record in found]
+            matches = [f"{record.session}/{record.name}" for record in found]
+            shown = ", ".join(matches[:MOST_MATCHES])
+            if len(matches) > MOST_MATCHES:
+                shown += f" and {len(matches) - MOST_MATCHES} more"
             raise Ambiguous(
                 f"{ref!r} fits {len(found)} agents",
-                remedy=f"use one of {_shortened(fitting)}",
-                matches=fitting,
+                remedy=f"use one of {shown}",
+                matches=matches,
             )
-        return Agent(self._log, found[0])
+        return found[0]
+
+    def resolve(self, ref: str = "@") -> Reference:
+        """Return the agent and position that a reference like session/name@label means; `@` is the
+        latest agent."""
+        return resolve_reference(self, ref)
+
+    def delete(self, ref: str | Agent, below: bool = False, *, dry_run: bool = False) -> "Removed":
+        """Remove an agent for good; `below` also removes its forks and sub-agents. Events that
+        remaining forks inherit stay with them. `dry_run` only reports what would be removed."""
+        from backstory.maintenance.removal import delete_agent
+
+        return delete_agent(self._backend, self._get_record(ref), below=below, dry_run=dry_run)
+
+    # --- listings ---
 
     def agents(
         self,
@@ -146,27 +224,20 @@ class Store:
         prefix: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
-        order: str = "born",
+        order: ListOrder = "born",
         limit: int | None = None,
         after: Agent | str | None = None,
     ) -> list[Agent]:
-        """All agents, or those of one session (given by its id, its name, or any of its agents), whose key
-        begins with `prefix`, and that were last written to at or after `since` and before `until`. Oldest
-        first, or last written first (`order="updated"`). `limit` and `after` (the last agent of the previous
-        page) select one page."""
-        id = None if session is None else self._session_of(session)
-        wanted = self._page(prefix, since, until, order, limit, after)._replace(session=id)
-        return [Agent(self._log, record) for record in self._backend.agents(wanted)]
-
-    def _session_of(self, ref: str) -> str:
-        """The id of a session, given by its id, its name, or any of its agents."""
-        if (
-            isinstance(ref, str)
-            and len(ref) == LONGEST_ID
-            and (known := session_ids(self._backend, ref))
-        ):
-            return known[0]
-        return self.agent(ref).session
+        """Return all agents, or those of one session (given by its id, its name, or any of its
+        agents), whose key begins with `prefix`, and that were last written to at or after `since`
+        and before `until`. Oldest first, or last written first (`order="updated"`). `limit` and
+        `after` (the last agent of the previous page) select one page."""
+        query = self._build_query(prefix, since, until, order, limit)
+        if session is not None:
+            query = query._replace(session=self._find_session_id(session))
+        if after is not None:
+            query = query._replace(after=self._get_record(after))
+        return [Agent(self._backend, record) for record in self._backend.list_agents(query)]
 
     def sessions(
         self,
@@ -174,81 +245,78 @@ class Store:
         prefix: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
-        order: str = "born",
+        order: ListOrder = "born",
         limit: int | None = None,
         after: "Session | str | None" = None,
     ) -> list[Session]:
-        """All sessions, or a page of them, as with `agents`. A session was last written to when any of its
-        agents was."""
-        everything = (prefix, since, until, limit, after) == ("", None, None, None, None)
-        if everything and order == "born":
-            return sessions_of(self._backend.agents(Wanted(partial=True)))
-        page = self._page(prefix, since, until, order, limit, None)
-        if order == "updated":
-            last_id = after.id if isinstance(after, Session) else after and self._session_of(after)
-            return latest_sessions(self._backend, page, last_id or None)
+        """Return all sessions, or a page of them, as with `agents`. A session was last written to
+        when any of its agents was."""
+        query = self._build_query(prefix, since, until, order, limit)
+        if query == AgentQuery(allow_partial=True) and after is None:
+            return build_sessions(self._backend.list_agents(query))
+        last_id = None
         if after is not None:
-            id = after.id if isinstance(after, Session) else self._session_of(after)
-            [last] = self._backend.agents(Wanted(prefix=id, deleted=True)) or [
-                self.agent(id).snapshot
-            ]
-            page = page._replace(after=last)
-        return session_page(self._backend, page)
+            last_id = after.id if isinstance(after, Session) else self._find_session_id(after)
+        if order == "updated":
+            return list_latest_sessions(self._backend, query, last_id)
+        if last_id is not None:
+            query = query._replace(after=self._find_session_root(last_id))
+        return list_sessions(self._backend, query)
 
-    def _page(
+    def _build_query(
         self,
         prefix: str,
         since: datetime | None,
         until: datetime | None,
-        order: str,
+        order: ListOrder,
         limit: int | None,
-        after: Agent | str | None,
-    ) -> Wanted:
+    ) -> AgentQuery:
+        """Return the query of a listing. Raises Invalid if an argument is wrong."""
         if order not in ("born", "updated"):
             raise Invalid(f"{order!r} is not an order", remedy="use 'born' or 'updated'")
-        last = after if isinstance(after, Agent | None) else self.agent(after)
-        return Wanted(
-            key_prefix=checked_prefix(prefix) or None,
-            since_us=None if since is None else moment_us(since),
-            until_us=None if until is None else moment_us(until),
+        return AgentQuery(
+            key_prefix=check_prefix(prefix) or None,
+            since_us=None if since is None else check_moment(since),
+            until_us=None if until is None else check_moment(until),
             latest_first=order == "updated",
-            limit=checked_limit(limit, "agents"),
-            after=None if last is None else own_agent(self._log, last).snapshot,
-            partial=True,
+            limit=check_limit(limit, "agents"),
+            allow_partial=True,
         )
 
-    def find(self, key: str) -> list[tuple[Agent, Event]]:
-        """The events with this key, in all sessions, each with the agent that owns it, or, if that was
-        deleted, with one that inherits it."""
-        from backstory.maintenance.keys import find
+    def _find_session_id(self, ref: str) -> str:
+        """Return the id of a session, given by its id, its name, or any of its agents."""
+        if isinstance(ref, str) and len(ref) == LONGEST_ID:
+            found = find_session_ids(self._backend, ref)
+            if found:
+                return found[0]
+        return self._find_record(ref).session
 
-        return find(self._log, key)
-
-    def last_notes(self, name: str, prefix: str = "") -> list[tuple[Agent, Event]]:
-        """The newest live note with a name, for each agent that has one and whose key begins with
-        `prefix`."""
-        from backstory.maintenance.notes import last_notes
-
-        return last_notes(self._log, checked_note_name(name), checked_prefix(prefix))
+    def _find_session_root(self, id: str) -> AgentRecord:
+        """Return the row of a session's root, even if the root was deleted."""
+        found = self._backend.list_agents(AgentQuery(id_prefix=id, include_deleted=True))
+        return found[0] if found else self._find_record(id)
 
     def marks(self, session: str) -> list[tuple[Agent, Event]]:
-        """All marks of a session (given by its id, its name, or any of its agents), dead or alive, each with
-        the agent that owns it, or, if that was deleted, with one that inherits it."""
-        from backstory.maintenance.marks import session_marks
+        """Return all marks of a session (given by its id, its name, or any of its agents), dead or
+        alive, each with the agent that owns it, or, if that was deleted, with one that inherits
+        it."""
+        return list_marks(self._backend, self._find_session_id(session))
 
-        return session_marks(self._log, self._session_of(session))
+    def last_notes(
+        self, name: str, prefix: str = "", *, keys: Iterable[str] | None = None
+    ) -> list[tuple[Agent, Event]]:
+        """Return the newest live note with a name, for each agent that has one and whose key begins
+        with `prefix` or is one of `keys`."""
+        checked_name, checked_prefix = check_note_name(name), check_prefix(prefix)
+        if keys is None:
+            return list_last_notes(self._backend, checked_name, checked_prefix)
+        wanted = [key for key in check_keys(keys) if key.startswith(checked_prefix)]
+        return list_last_notes_of(self._backend, checked_name, wanted)
 
-    def follow(
-        self, after: Mapping[str, int] | None = None, *, timeout: float | None = None
-    ) -> Follower[tuple[Agent, Event]]:
-        """The events of all agents as they are committed, each with its agent, new agents included. `after`
-        maps agent ids to the last position seen; all events of other agents are yielded. Ends as
-        `agent.follow` does."""
-        return follow_store(self._log, after, timeout, lambda record: Agent(self._log, record))
-
-    def resolve(self, ref: str = "@") -> Reference:
-        """The agent and position that a reference like session/name@label means; `@` is the latest agent."""
-        return resolve(self, ref)
+    def find(self, key: str) -> list[tuple[Agent, Event]]:
+        """Return the events with this key, in all sessions, each with the agent that owns it, or,
+        if that was deleted, with one that inherits it."""
+        return find_events(self._backend, key)
 
     def search(
         self,
@@ -263,18 +331,19 @@ class Store:
         wait: bool = False,
         progress: "Progress | None" = None,
     ) -> "Hits":
-        """The events that contain all words, best first, dead ones included. "Several words" in quotes are a
-        phrase, begin* is a prefix. `agent`: only what it sees; `session`: only what its agents wrote; `live`:
-        only what is in a context; `after`: the last hit of the previous page. If much was written since the
-        last search, the index catches up in the background, and `hits.behind` says how many events it lacks.
-        `wait` waits for it, and so does `progress(done, total)`, which is called with how far it is."""
-        from backstory.maintenance.search import search
+        """Return the events that contain all words, best first, dead ones included. "Several words"
+        in quotes are a phrase, begin* is a prefix. `agent`: only what it sees; `session`: only what
+        its agents wrote; `live`: only what is in a context; `after`: the last hit of the previous
+        page. If much was written since the last search, the index catches up in the background, and
+        `hits.behind` is the number of events that it lacks. `wait` waits for it, and so does
+        `progress(done, total)`, which is called with how far it is."""
+        from backstory.maintenance.search import search_store
 
-        return search(
-            self._log,
+        return search_store(
+            self._backend,
             words,
-            agent=self.agent(agent) if isinstance(agent, str) else agent,
-            session=None if session is None else self._session_of(session),
+            agent=None if agent is None else self._get_record(agent),
+            session=None if session is None else self._find_session_id(session),
             kinds=kinds,
             live=live,
             limit=limit,
@@ -283,58 +352,49 @@ class Store:
             progress=progress,
         )
 
+    # --- changes ---
+
     def write(self, batches: Iterable[tuple[Any, ...]]) -> list[list[Event]]:
-        """Append to several agents, all or none: (agent, events, expected) for each, as in `agent.extend`;
-        `expected` may be left out."""
-        from backstory.batches import write
+        """Append to several agents, all or none: (agent, events, expected) for each, as in
+        `agent.extend`; `expected` may be left out."""
+        if not isinstance(batches, Iterable):
+            raise Invalid(f"{batches!r:.60} is not a list of batches", remedy=BATCH_FORM)
+        checked = [self._check_batch(batch) for batch in batches]
+        if len({batch.agent.id for batch in checked}) < len(checked):
+            raise Invalid("an agent is named twice", remedy="put its events into one batch")
+        return append_together(self._backend, checked) if checked else []
 
-        return write(self._log, batches)
+    def _check_batch(self, batch: Any) -> AgentBatch:
+        match batch:
+            case [agent, events]:
+                expected = None
+            case [agent, events, expected]:
+                check_expected(expected)
+            case _:
+                raise Invalid(f"{batch!r:.60} is not a batch", remedy=BATCH_FORM)
+        return AgentBatch(get_record(self._backend, agent), check_drafts(events), expected)
 
-    def stats(self, *, tokens: bool = False) -> "Stats":
-        """Live and dead events, bytes, and the largest agents. With `tokens`, also the tokens of all
-        contexts, which must be read for that."""
-        from backstory.maintenance.stats import stats
+    def follow(
+        self, after: Mapping[str, int] | None = None, *, timeout: float | None = None
+    ) -> Follower[tuple[Agent, Event]]:
+        """Return an iterator over the events of all agents as they are committed, each with its
+        agent, new agents included. `after` maps agent ids to the last position seen; all events of
+        other agents are yielded. Ends as `agent.follow` does."""
+        return follow_store(self._backend, after, timeout, partial(Agent, self._backend))
 
-        return stats(self._log, tokens=tokens)
+    def watch(self) -> HeadWatch:
+        """Watch the heads of all agents from now on: `watch.wait(timeout)` returns the agents that
+        were written to. No event is read."""
+        return HeadWatch(self._backend)
 
-    def export_to(self, file: "Writable", *, sessions: Sequence[str] | None = None) -> "Transfer":
-        """Write sessions (their ids or names; default: all) as JSON lines, without loss, as of one moment."""
-        from backstory.maintenance.transfer import export
+    # --- imported events ---
 
-        ids = None if sessions is None else [self._session_of(session) for session in sessions]
-        return export(self._backend, file, ids)
-
-    def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
-        """Add the export of another store, completely or not at all; what is there already is skipped."""
-        from backstory.maintenance.transfer import import_
-
-        return import_(self._backend, lines)
-
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a copy as of one moment into a new SQLite file, while others write."""
-        from backstory.maintenance.backup import backup
-
-        backup(self._backend, os.fspath(path))
-
-    def intake(self) -> "Intake":
-        """Write events that happened elsewhere, with their original times: see `Intake`."""
+    def intake(self, *, dry_run: bool = False) -> "Intake":
+        """Write imported events, with their original times: see `Intake`. With
+        `dry_run`, everything is checked, and commits write nothing."""
         from backstory.intake import Intake
 
-        return Intake(self._log)
-
-    def source(self, tool: str, id: str) -> "Source | None":
-        """What is known about a source, given by its tool and the tool's id for it; None if nothing is."""
-        from backstory.intake import source_of
-
-        return source_of(self._backend, tool, id)
-
-    def delete(self, ref: str | Agent, below: bool = False, *, dry_run: bool = False) -> "Removed":
-        """Remove an agent for good; `below` also removes its forks and sub-agents. What remaining forks
-        inherit stays with them. `dry_run` only reports what would be removed."""
-        from backstory.maintenance.removal import delete
-
-        agent = own_agent(self._log, ref) if isinstance(ref, Agent) else self.agent(ref)
-        return delete(self._backend, agent.snapshot, below=below, dry_run=dry_run)
+        return Intake(self._backend, dry_run=dry_run)
 
     def import_transcripts(
         self,
@@ -345,10 +405,10 @@ class Store:
         progress: "Callable[[int, int], object] | None" = None,
         **options: Any,
     ) -> "Outcome":
-        """Add the histories of other tools from these files, folders, databases and zips; what is there
-        already is skipped. `format` names the tool; without it, the format is recognized. `progress(done,
-        total)` is called with bytes. Options: `since`, `project`, `mask`, `images`, `raw`, `settle`, `dry`
-        and `siblings`."""
+        """Add the histories of other tools from these files, folders, databases and zips; what is
+        there already is skipped. `format` names the tool; without it, the format is recognized.
+        `progress(done, total)` is called with bytes. Options: `since`, `project`, `mask`, `images`,
+        `raw`, `settle`, `dry` and `siblings`."""
         from backstory.transcripts import format_named
         from backstory.transcripts.run import import_transcripts
 
@@ -356,48 +416,91 @@ class Store:
         chosen = None if format is None else format_named(format)
         return import_transcripts(self, given, format=chosen, progress=progress, **options)
 
+    # --- maintenance ---
+
+    def export_to(self, file: "Writable", *, sessions: Sequence[str] | None = None) -> "Transfer":
+        """Write sessions (their ids or names; default: all) as JSON lines, without loss, as of one
+        moment."""
+        from backstory.maintenance.transfer import export_sessions
+
+        ids = None if sessions is None else [self._find_session_id(ref) for ref in sessions]
+        return export_sessions(self._backend, file, ids)
+
+    def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
+        """Add the export of another store, completely or not at all; what is there already is
+        skipped."""
+        from backstory.maintenance.transfer import import_lines
+
+        return import_lines(self._backend, lines)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy as of one moment into a new SQLite file, while others write."""
+        from backstory.maintenance.backup import write_backup
+
+        write_backup(self._backend, os.fspath(path))
+
     def expire(
         self, before: datetime, prefix: str = "", dry_run: bool = True, *, dead: bool = False
     ) -> "Removed":
-        """Delete the sessions last written to before `before`, or only those whose key begins with `prefix`.
-        With `dead`, no session is deleted; instead, older events that are no longer in any context are
-        erased. Unless `dry_run` is False, it only reports what would be removed."""
-        from backstory.maintenance.removal import Removed, expire
+        """Delete the sessions last written to before `before`, or only those whose key begins with
+        `prefix`. With `dead`, no session is deleted; instead, older events that are no longer in
+        any context are erased. Unless `dry_run` is False, only report what would be removed."""
+        from backstory.maintenance.removal import Removed, expire_sessions
 
-        moment = moment_us(before)
-        checked_prefix(prefix)
+        moment = check_moment(before)
+        checked_prefix = check_prefix(prefix)
         if dead:
-            erased = expire_dead(self._backend, moment, prefix=prefix, dry_run=dry_run)
+            erased = expire_dead(self._backend, moment, prefix=checked_prefix, dry_run=dry_run)
             return Removed((), 0, erased)
-        return expire(self._backend, moment, prefix=prefix, dry_run=dry_run)
+        return expire_sessions(self._backend, moment, prefix=checked_prefix, dry_run=dry_run)
 
     def seal(self) -> dict[str, Any]:
-        """A small JSON object with the digest of every agent's head. Keep it elsewhere: with it, `verify` can
-        prove that everything is still there, unchanged."""
-        from backstory.maintenance.seals import seal
+        """Return a small JSON object with the digest of every agent's head. Keep it elsewhere: with
+        it, `verify` can prove that everything is still there, unchanged."""
+        from backstory.maintenance.seals import make_seal
 
-        return seal(self._backend)
-
-    def distribute(self, progress: Callable[[int, int], None] | None = None) -> "Distribution":
-        """Spread a store that existed before the Citus extension was installed over the servers of its
-        cluster. Everyone else waits. `progress` is called with (rows moved, all rows)."""
-        from backstory.maintenance.distribution import distribute
-
-        return distribute(self._backend, progress)
+        return make_seal(self._backend)
 
     def verify(
         self, *, seal: Mapping[str, Any] | None = None, requests: bool = False
-    ) -> list[Finding]:
-        """Read everything and report what contradicts the rules, the digests or a `seal`. Returns an empty
-        list for a sound store."""
-        found = verify(self._backend, seal)
-        if requests:
-            from backstory.maintenance.requests import unproved_requests
+    ) -> "list[Finding]":
+        """Read everything and report what contradicts the rules, the digests or a `seal`. Return an
+        empty list for a sound store."""
+        from backstory.maintenance.verify import verify_store
 
-            found += unproved_requests(self._log)
-        return found
+        return verify_store(self._backend, seal, requests=requests)
+
+    def stats(self, *, tokens: bool = False) -> "Stats":
+        """Return live and dead events, bytes, and the largest agents. With `tokens`, also the
+        tokens of all contexts, which must be read for that."""
+        from backstory.maintenance.stats import compute_stats
+
+        return compute_stats(self._backend, tokens=tokens)
+
+    def distribute(self, progress: Callable[[int, int], None] | None = None) -> Distribution:
+        """Spread a store that existed before the Citus extension was installed over the servers of
+        its cluster. Other writers wait. `progress` is called with (rows moved, all rows)."""
+        if not isinstance(self._backend, Distributable):
+            raise Invalid(
+                f"{self.url!r} cannot be distributed",
+                remedy="export it, and import it into a PostgreSQL database that has the Citus "
+                "extension",
+            )
+        rows, servers = self._backend.distribute(progress or _ignore_progress)
+        return Distribution(rows, servers)
 
 
-def _shortened(matches: list[str], most: int = 8) -> str:
-    rest = f" and {len(matches) - most} more" if len(matches) > most else ""
-    return ", ".join(matches[:most]) + rest
+def _ignore_progress(done: int, total: int) -> None:
+    pass
+
+
+def _build_first_drafts(
+    name: str, system: str | None, events: Iterable[Event | tuple[Any, ...]]
+) -> list[Draft]:
+    """Return the first events of a session, with the bases that they get."""
+    drafts = []
+    if system is not None:
+        check_not_blank("system", system)
+        drafts.append(check_draft("system", system))
+    drafts += check_drafts(events)
+    return decide_first_bases(name, drafts)

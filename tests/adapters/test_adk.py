@@ -210,15 +210,15 @@ def test_many_sessions_are_listed_by_a_few_queries(tmp_path, run, monkeypatch):
 
     def asked():
         calls = []
-        rows = SqliteBackend._connection
+        run_statement = SqliteBackend._run
 
-        def counted(self):
+        def count(self, *args):
             calls.append(1)
-            return rows(self)
+            return run_statement(self, *args)
 
-        monkeypatch.setattr(SqliteBackend, "_connection", counted)
+        monkeypatch.setattr(SqliteBackend, "_run", count)
         found = run(service.list_sessions(app_name="app")).sessions
-        monkeypatch.setattr(SqliteBackend, "_connection", rows)
+        monkeypatch.setattr(SqliteBackend, "_run", run_statement)
         for each in found:
             ids = {"app_name": "app", "user_id": each.user_id, "session_id": each.id}
             whole = run(service.get_session(**ids))
@@ -308,7 +308,10 @@ def test_an_event_and_the_state_that_it_changes_are_written_in_one_step(service,
     event = said("one")
     event.actions.state_delta = {"app:n": 1, "user:n": 2, "n": 3}
     run(service.append_event(session, event))
-    states = {agent.key: agent.last_note("adk.state") for agent in service._history.store.agents()}
+    states = {
+        agent.key: agent.last_notes(["adk.state"]).get("adk.state")
+        for agent in service._history.store.agents()
+    }
     assert len(states) == 3
     assert len({note.created_us for note in states.values()}) == 1
 
@@ -363,7 +366,7 @@ def test_what_adk_would_not_pass_is_refused_and_writes_nothing(run, value):
     with backstory.open(":memory:") as store:
         service = BackstorySessionService(store)
         session = run(service.create_session(**IDS, session_id="s"))
-        before = [agent.snapshot for agent in store.agents()]
+        before = [(agent, agent.listed_head, agent.updated_at) for agent in store.agents()]
         calls = [
             lambda: service.append_event(session, value),
             lambda: service.append_event(value, Event(author="user")),
@@ -382,4 +385,4 @@ def test_what_adk_would_not_pass_is_refused_and_writes_nothing(run, value):
         for call in calls:
             with pytest.raises(TypeError, match="is of the type"):
                 run(call())
-        assert [agent.snapshot for agent in store.agents()] == before
+        assert [(agent, agent.listed_head, agent.updated_at) for agent in store.agents()] == before

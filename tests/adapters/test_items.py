@@ -183,7 +183,7 @@ def test_a_key_has_each_id_encoded():
 def test_every_id_has_a_key_and_a_name_that_can_be_used(id):
     store = backstory.open(":memory:")
     agent = store.ensure(agent_key("mine", id), name=agent_name(id))
-    assert store.keyed(agent_key("mine", id)) == agent
+    assert store.agent(key=agent_key("mine", id)) == agent
 
 
 def test_an_id_that_is_not_a_text_is_refused():

@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 
 from backstory.adapters.openai_agents import BackstorySession, _plain, drafts, written
-from backstory.log.drafts import drafts as checked
+from backstory.log.checks import check_drafts as checked
 from tests.adapters.test_openai_agents import MESSAGE, OUTPUT
 
 ARGUMENTS = (

@@ -94,7 +94,7 @@ def by_pydantic_ai(store, run):
         ModelResponse(parts=[TextPart(ANSWERED)]),
     ]
     run(BackstoryConversations(store).history("mine").save(messages))
-    return store.keyed("mine")
+    return store.agent(key="mine")
 
 
 def by_langgraph(store, run):

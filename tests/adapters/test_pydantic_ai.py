@@ -337,12 +337,15 @@ def test_a_thousand_messages_are_loaded_by_as_many_queries_as_four(tmp_path, run
         conversation = dataclasses.replace(conversation, conversation_id=id)
         run(store.save(conversation))
         calls = []
-        connection = SqliteBackend._connection
-        monkeypatch.setattr(
-            SqliteBackend, "_connection", lambda self: calls.append(1) or connection(self)
-        )
+        run_statement = SqliteBackend._run
+
+        def count(self, *args):
+            calls.append(1)
+            return run_statement(self, *args)
+
+        monkeypatch.setattr(SqliteBackend, "_run", count)
         found = run(store.load(id))
-        monkeypatch.setattr(SqliteBackend, "_connection", connection)
+        monkeypatch.setattr(SqliteBackend, "_run", run_statement)
         assert found.messages == conversation.messages
         return len(calls)
 

@@ -142,4 +142,4 @@ def test_a_message_history_is_that_of_any_agent(run):
         again = run(history.load())
         assert again[1:] == result.new_messages()
         assert run(history.load(1)) == again[-1:]
-        assert history.agent.tail(1)[0].content.startswith("done:")
+        assert history.agent.messages(limit=1)[0].content.startswith("done:")

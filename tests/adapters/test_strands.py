@@ -308,10 +308,10 @@ def test_what_strands_would_not_pass_is_refused_and_writes_nothing(method, value
         repository.create_agent(
             "s", SessionAgent(agent_id="a", state={}, conversation_manager_state={})
         )
-        before = [agent.snapshot for agent in store.agents()]
+        before = [(agent, agent.listed_head, agent.updated_at) for agent in store.agents()]
         with pytest.raises(TypeError):
             getattr(repository, method)(*WRITES[method], value)
-        assert [agent.snapshot for agent in store.agents()] == before
+        assert [(agent, agent.listed_head, agent.updated_at) for agent in store.agents()] == before
 
 
 def test_a_message_without_content_is_kept_as_it_is(repository):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 import backstory
-from backstory.log.kinds import MOVES
+from backstory.log.kinds import MOVE_KINDS
 from tests.chat.screen import kinds, page_of, prompts_on
 from tests.runtime.scripted import Say, scripted
 
@@ -76,7 +76,9 @@ class Person:
         live = self.reopened(ref).context().messages
         spoken = [event for event in live if event.kind != "note"]
         passed = {
-            one.seq for one, other in pairwise(spoken) if one.kind == "jump" and other.kind in MOVES
+            one.seq
+            for one, other in pairwise(spoken)
+            if one.kind == "jump" and other.kind in MOVE_KINDS
         }
         assert shown == [line for event in live if event.seq not in passed for line in drawn(event)]
 

@@ -262,10 +262,8 @@ def test_verify(story):
 
 def damage(url):
     with backstory.open(url) as store:
-        backend = store._backend
-        with backend._connection() as db:
-            events = "backstory.events" if "postgresql" in url else "events"
-            db.execute(f"UPDATE {events} SET base = 1 WHERE seq = 2")
+        events = "backstory.events" if "postgresql" in url else "events"
+        store._backend._run(f"UPDATE {events} SET base = 1 WHERE seq = 2")
 
 
 def test_stats(story):

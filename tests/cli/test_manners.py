@@ -10,6 +10,7 @@ import pytest
 
 import backstory
 from backstory.cli.commands import COMMANDS
+from backstory.storage.positions import count_positions
 from tests.cli.conftest import COMMAND, Shell, fill
 from tests.processes import PATIENCE, wait_until
 
@@ -276,13 +277,13 @@ def test_a_first_line_does_not_wait_for_the_last(long_url, tmp_path):
     reads = []
     with backstory.open(long_url) as store:
         agent = store.agent("long")
-        stored = store._backend.stored
-        store._backend.stored = lambda *args: reads.append(args) or stored(*args)
+        read_events = store._backend.read_events
+        store._backend.read_events = lambda *args: reads.append(args) or read_events(*args)
         from backstory.present.history import told, told_live
 
         next(told(agent, 0, agent.head))
         next(told_live(agent, 0, agent.head))
-    assert [args[2] for args in reads] == [1_000, 1_000]
+    assert [count_positions(args[1]) for args in reads] == [1_000, 1_000]
 
 
 def test_ctrl_c_during_an_import_leaves_nothing(long_url, tmp_path, new_url):

@@ -2,7 +2,7 @@
 
 A log is written as in the table: u a t r s are messages, m:x a mark, w:x a rewind to mark x, C a
 clear, j:3 a jump to position 3. Each case is checked three ways: the walk of the store, the pure
-fold, and the plain law.
+fold, and the naive replay.
 """
 
 import logging
@@ -36,7 +36,7 @@ def write(agent, log):
 
 
 def context_of(agent):
-    """The context in the table's words; what is not a message is named by its kind."""
+    """Return the context in the table's words; other events are named by their kind."""
     context = agent.context()
     assert context.messages == backstory.replay(agent.events()).messages
     assert context.messages == plain.contexts(agent.events())[agent.head]
@@ -56,7 +56,7 @@ def words(event):
     return event.content
 
 
-def test_nothing(agent):
+def test_empty_log_has_an_empty_context(agent):
     assert context_of(agent) == ""
     assert agent.context() == backstory.Context([], 0)
 
@@ -76,12 +76,12 @@ def test_nothing(agent):
         ("u1 u2 j:2 j:3 j:1", "u1 j"),
     ],
 )
-def test_a_log_comes_to_its_context(agent, log, context):
+def test_log_gives_its_context(agent, log, context):
     write(agent, log)
     assert context_of(agent) == context
 
 
-def test_a_rewind_to_a_mark_that_a_rewind_took_off_the_stack_is_inert(agent, caplog):
+def test_rewind_to_a_mark_that_left_the_stack_is_inert(agent, caplog):
     write(agent, "u1 m:x a1 m:y u2 w:x")
     y = 4
     agent.append("rewind", None, {"target_message_id": y})
@@ -89,7 +89,7 @@ def test_a_rewind_to_a_mark_that_a_rewind_took_off_the_stack_is_inert(agent, cap
     assert "position 7: invalid rewind: 4 is not a mark on the mark stack" in caplog.text
 
 
-def test_a_rewind_to_a_mark_before_a_clear_is_inert(agent):
+def test_rewind_to_a_mark_before_a_clear_is_inert(agent):
     write(agent, "u1 m:x C")
     agent.append("rewind", None, {"target_message_id": 2})
     assert context_of(agent) == ""
@@ -119,7 +119,7 @@ def test_undo_puts_the_mark_back_on_the_stack(agent):
     ],
     ids=lambda data: str(data and data.get("target_message_id", "none")),
 )
-def test_a_malformed_rewind_is_stored_inert_and_logged_once(agent, data, caplog):
+def test_malformed_rewind_is_stored_inert_and_logged_once(agent, data, caplog):
     write(agent, "u1 m:x")
     with caplog.at_level(logging.WARNING, logger="backstory"):
         event = agent.append("rewind", None, data)
@@ -132,13 +132,13 @@ def test_a_malformed_rewind_is_stored_inert_and_logged_once(agent, data, caplog)
 
 
 @pytest.mark.parametrize("target", [None, "1", True, 1.0, 99, -1, 2])
-def test_a_malformed_jump_is_stored_and_inert(agent, target):
+def test_malformed_jump_is_stored_and_inert(agent, target):
     write(agent, "u1")
     agent.append("jump", None, {"target_message_id": target})
     assert context_of(agent) == "u1"
 
 
-def test_each_inert_event_of_an_old_log_is_told_with_its_own_reason(caplog):
+def test_each_inert_event_is_logged_with_its_reason(caplog):
     events = [
         backstory.Event.of(1, "user", "u1"),
         backstory.Event.of(2, "rewind", None, "{broken"),
@@ -165,7 +165,7 @@ def test_each_inert_event_of_an_old_log_is_told_with_its_own_reason(caplog):
     assert {record.name for record in caplog.records} == {"backstory"}
 
 
-def test_a_child_may_rewind_past_its_fork_without_touching_the_parent(agent):
+def test_child_may_rewind_past_its_fork_without_changing_the_parent(agent):
     write(agent, "u1 m:x a1")
     child = agent.fork("child")
     write(child, "u2 w:x u3")
@@ -173,14 +173,14 @@ def test_a_child_may_rewind_past_its_fork_without_touching_the_parent(agent):
     assert context_of(agent) == "u1 m:x a1"
 
 
-def test_a_child_forked_behind_a_clear_does_not_see_what_was_cleared(agent):
+def test_child_forked_after_a_clear_does_not_see_what_was_cleared(agent):
     write(agent, "u1 C u2")
     child = agent.fork("child", at=3)
     write(child, "u3")
     assert context_of(child) == "u2 u3"
 
 
-def test_a_child_keeps_what_its_parent_clears_later(agent):
+def test_child_keeps_what_its_parent_clears_later(agent):
     write(agent, "u1")
     child = agent.fork("child", at=1)
     write(agent, "C")
@@ -188,14 +188,14 @@ def test_a_child_keeps_what_its_parent_clears_later(agent):
     assert context_of(agent) == ""
 
 
-def test_a_clear_in_the_child_ends_its_ancestry(agent):
+def test_clear_in_the_child_ends_its_ancestry(agent):
     write(agent, "u1")
     child = agent.fork("child")
     write(child, "C u9")
     assert context_of(child) == "u9"
 
 
-def test_a_grandchild_of_a_fork_of_a_fork_with_rewinds_everywhere(agent):
+def test_grandchild_with_rewinds_in_every_generation(agent):
     write(agent, "u1 m:x a1 w:x u2")
     child = agent.fork("child")
     write(child, "m:y u3 w:x m:z u4")
@@ -205,7 +205,7 @@ def test_a_grandchild_of_a_fork_of_a_fork_with_rewinds_everywhere(agent):
     assert context_of(child) == "u1 m:x w m:z u4"
 
 
-def test_a_fork_of_an_agent_without_events_inherits_nothing_for_ever(agent):
+def test_fork_of_an_empty_agent_never_inherits_anything(agent):
     child = agent.fork("child")
     write(agent, "u1")
     assert context_of(child) == ""
@@ -214,7 +214,7 @@ def test_a_fork_of_an_agent_without_events_inherits_nothing_for_ever(agent):
     assert child.events()[0].seq == 1
 
 
-def test_a_fork_between_a_tool_call_and_its_result_leaves_both_branches_whole(agent):
+def test_fork_between_a_call_and_its_result_leaves_both_branches_complete(agent):
     write(agent, "u1 t1")
     child = agent.fork("child")
     write(agent, "r1")

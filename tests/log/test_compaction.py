@@ -1,4 +1,4 @@
-"""Compaction: what is kept, what is said again, and what is refused."""
+"""Compaction: the messages that stay, the events that are repeated, and the refusals."""
 
 import pytest
 from hypothesis import given
@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from backstory import Event
 from backstory.errors import Invalid, NotFound
-from backstory.log.compaction import compaction, first_kept
+from backstory.log.compaction import build_compaction, find_start
+from backstory.log.events import to_json
 
 
 def log(text):
-    """Events from letters: s u a for messages, t1 and r1 for a call and its result, n for a settings note."""
+    """Return events from letters: s u a for messages, t1 and r1 for a call and its result, n for a
+    settings note."""
     events = []
     for seq, word in enumerate(text.split(), 1):
         match word[0]:
@@ -28,10 +30,10 @@ def log(text):
     return events
 
 
-def written(text, keep):
-    """The kinds that a compaction writes, a copy with the position it was made from."""
+def compact(text, keep):
+    """Return the kinds that a compaction writes, a copy with the position of its original."""
     events = log(text)
-    found = compaction(events, "In short.", keep=keep, head=len(events), tokens=7)
+    found = build_compaction(events, "In short.", keep=keep, head=len(events), tokens=7)
     return " ".join(f"{kind}{(data or {}).get('copy_of', '')}" for kind, _, data in found)
 
 
@@ -52,14 +54,14 @@ def written(text, keep):
         ("nm-1 u1 a1 nm-2 u2", 1, "clear note4 user user5"),
     ],
 )
-def test_what_is_written(text, keep, wanted):
-    assert written(text, keep) == wanted
+def test_compaction_keeps_complete_answers_and_pairs_of_calls_and_results(text, keep, wanted):
+    assert compact(text, keep) == wanted
 
 
-def test_the_summary_says_what_it_stands_for():
+def test_summary_describes_what_it_replaces():
     events = log("s u1 a1 u2 a2")
     [summary] = [
-        e for e in compaction(events, "In short.", keep=1, head=5, tokens=7) if e[0] == "user"
+        e for e in build_compaction(events, "In short.", keep=1, head=5, tokens=7) if e[0] == "user"
     ]
     assert summary == (
         "user",
@@ -68,71 +70,82 @@ def test_the_summary_says_what_it_stands_for():
     )
 
 
-def test_a_copy_of_a_copy_names_the_original_and_keeps_its_data():
+def test_copy_of_a_copy_names_the_original_and_keeps_its_data():
     [event] = [Event.of(9, "assistant", "yes", {"copy_of": 4, "native": {"format": "openai"}})]
     before = Event.of(8, "user", "sure?")
-    *_, copy = compaction(
+    *_, copy = build_compaction(
         [Event.of(7, "user", "hm"), before, event], "In short.", keep=1, head=9, tokens=0
     )
     assert copy == ("assistant", "yes", {"copy_of": 4, "native": {"format": "openai"}})
 
 
-def test_the_settings_in_force_are_copied_and_those_they_replaced_are_not():
-    found = compaction(log("nm-1 u1 nm-2 a1"), "In short.", keep=0, head=4, tokens=0)
+def test_only_settings_in_force_are_copied():
+    found = build_compaction(log("nm-1 u1 nm-2 a1"), "In short.", keep=0, head=4, tokens=0)
     assert [data for kind, _, data in found if kind == "note"] == [{"model": "m-2", "copy_of": 3}]
 
 
-def test_a_setting_that_cannot_be_used_replaces_none():
+def test_invalid_setting_replaces_no_other():
     broken = Event.of(3, "note", "backstory.settings", {"model": 7, "params": {"top_p": 0.5}})
-    found = compaction([*log("nm-1 u1"), broken], "In short.", keep=0, head=3, tokens=0)
+    found = build_compaction([*log("nm-1 u1"), broken], "In short.", keep=0, head=3, tokens=0)
     assert [data["copy_of"] for kind, _, data in found if kind == "note"] == [1, 3]
 
 
 @pytest.mark.parametrize("text", ["u1 a1", "s nm-1 u1 a1"])
-def test_the_clear_says_where_the_summary_is(text):
+def test_clear_names_the_position_of_the_summary(text):
     head = len(log(text))
-    found = compaction(log(text), "In short.", keep=1, head=head, tokens=0)
+    found = build_compaction(log(text), "In short.", keep=1, head=head, tokens=0)
     [place] = [at for at, (_, content, _) in enumerate(found, head + 1) if content == "In short."]
     assert found[0] == ("clear", None, {"summary": place})
 
 
 @pytest.mark.parametrize("text", ["", "s", "nm-1 s"])
-def test_an_empty_context_cannot_be_compacted(text):
+def test_context_without_messages_cannot_be_compacted(text):
     with pytest.raises(NotFound, match="nothing to compact"):
-        written(text, 0)
+        compact(text, 0)
 
 
-def test_where_all_messages_are_kept_the_summary_stands_before_them():
-    found = compaction(log("s u1 a1"), "In short.", keep=5, head=3, tokens=0)
+def test_summary_comes_first_if_all_messages_stay():
+    found = build_compaction(log("s u1 a1"), "In short.", keep=5, head=3, tokens=0)
     assert [kind for kind, _, _ in found] == ["clear", "system", "user", "user", "assistant"]
     assert found[2][2] == {"compacted": {"from": 2, "to": 3, "events": 0, "tokens": 0}}
 
 
 @pytest.mark.parametrize("bad", [-1, True, "3", None])
-def test_keep_is_a_number(bad):
+def test_keep_must_be_a_number(bad):
     with pytest.raises(Invalid, match="is not a number of messages"):
-        compaction(log("u1 a1"), "In short.", keep=bad, head=2, tokens=0)
+        build_compaction(log("u1 a1"), "In short.", keep=bad, head=2, tokens=0)
 
 
 @pytest.mark.parametrize("bad", ["", "  \n", None])
-def test_a_summary_says_something(bad):
+def test_summary_must_not_be_blank(bad):
     with pytest.raises(Invalid, match="the summary is empty"):
-        compaction(log("u1 a1"), bad, keep=0, head=2, tokens=0)
+        build_compaction(log("u1 a1"), bad, keep=0, head=2, tokens=0)
 
 
 @given(
     st.lists(st.sampled_from(["u", "a", "t1", "t2", "r1", "r2"]), max_size=12), st.integers(0, 14)
 )
-def test_no_result_is_kept_without_a_call_that_was_there(words, keep):
-    spoken = log(" ".join(words))
-    place = first_kept(spoken, keep)
-    kept = spoken[place:]
-    assert len(kept) >= min(keep, len(spoken))
-    for index, event in enumerate(spoken):
-        if event.kind == "tool_result" and event in kept:
-            called = [
-                i
-                for i, e in enumerate(spoken[:index])
-                if e.kind == "tool_call" and e.data["id"] == event.data["id"]
-            ]
-            assert not called or called[-1] >= place
+def test_result_is_never_separated_from_its_call(words, keep):
+    messages = log(" ".join(words))
+    start = find_start(messages, keep)
+    assert len(messages) - start >= min(keep, len(messages))
+    calls = {}
+    for index, event in enumerate(messages):
+        if event.kind == "tool_call":
+            calls[event.data["id"]] = index
+        elif event.kind == "tool_result" and index >= start:
+            assert calls.get(event.data["id"], start) >= start
+
+
+def test_erased_call_is_copied_as_its_stand_in_and_an_erased_message_is_left_out():
+    erased = {"erased": {"at": "now", "why": "a name", "content": "0" * 64, "data": "0" * 64}}
+    events = [
+        Event.of(1, "user", "", to_json(erased)),
+        Event.of(2, "tool_call", None, to_json(erased | {"id": "c", "name": "f"})),
+        Event.of(3, "tool_result", "", to_json(erased | {"id": "c", "copy_of": 1})),
+    ]
+    *_, call, result = build_compaction(events, "In short.", keep=2, head=3, tokens=0)
+    arguments = {"erased": "(erased)"}
+    assert call[2] == {"id": "c", "name": "f", "arguments": arguments, "copy_of": 2}
+    assert result == ("tool_result", "(erased)", {"id": "c", "copy_of": 1})
+    assert len(build_compaction(events, "In short.", keep=3, head=3, tokens=0)) == 4

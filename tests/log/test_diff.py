@@ -1,4 +1,4 @@
-"""Two contexts side by side."""
+"""The comparison of two contexts."""
 
 import pytest
 from hypothesis import given
@@ -18,12 +18,12 @@ def ops(left, right):
     return found.common, [change.op for change in found.changes]
 
 
-def test_what_is_the_same_is_counted():
+def test_equal_messages_are_counted():
     assert ops("abc", "abc") == (3, [])
     assert ops("", "") == (0, [])
 
 
-def test_what_each_has_of_its_own():
+def test_messages_of_one_side_are_added_or_removed():
     assert ops("ab", "abc") == (2, ["added"])
     assert ops("abc", "ab") == (2, ["removed"])
     assert ops("axb", "ayb") == (2, ["removed", "added"])
@@ -31,7 +31,7 @@ def test_what_each_has_of_its_own():
     assert ops(["a", "x", "b", "c"], ["a", "b", "y", "c"]) == (3, ["removed", "added"])
 
 
-def test_a_message_that_is_mostly_the_same_has_changed_word_by_word():
+def test_similar_message_is_changed_word_by_word():
     found = compare(events("rename a.py to app.py now"), events("rename a.py to main.py now"))
     [change] = found.changes
     assert change.op == "changed"
@@ -43,12 +43,19 @@ def test_a_message_that_is_mostly_the_same_has_changed_word_by_word():
     )
 
 
-def test_another_kind_is_another_message():
+def test_words_may_only_be_added_or_removed():
+    [change] = compare(events("one two"), events("one two three")).changes
+    assert change.words == (("=", "one two"), ("+", " three"))
+    [change] = compare(events("one two three"), events("one two")).changes
+    assert change.words == (("=", "one two"), ("-", " three"))
+
+
+def test_messages_of_different_kinds_are_different():
     left, right = [Event.of(1, "user", "same text")], [Event.of(1, "assistant", "same text")]
     assert [change.op for change in compare(left, right).changes] == ["removed", "added"]
 
 
-def test_positions_and_times_do_not_matter():
+def test_positions_do_not_matter():
     assert compare([Event.of(1, "user", "x")], [Event.of(9, "user", "x")]) == (1, [], 0, 0, False)
 
 
@@ -57,7 +64,7 @@ def test_data_matters():
     assert [change.op for change in compare(left, right).changes] == ["changed"]
 
 
-def test_very_long_things_are_compared_too():
+def test_very_long_contexts_and_texts_are_compared():
     many = [f"message {n}" for n in range(MOST_MESSAGES + 10)]
     common, changes = ops(["first", *many, "last"], ["first", *many[:-1], "other", "last"])
     assert common == MOST_MESSAGES + 11
@@ -72,7 +79,7 @@ def test_very_long_things_are_compared_too():
     st.lists(st.sampled_from(["a b c", "a b d", "x", "y"])),
     st.lists(st.sampled_from(["a b c", "x", "z"])),
 )
-def test_the_words_give_both_sides_back(left, right):
+def test_words_of_a_change_contain_both_texts(left, right):
     found = compare(events(*left), events(*right))
     mine = sum(1 for change in found.changes if change.left)
     theirs = sum(1 for change in found.changes if change.right)
@@ -83,7 +90,7 @@ def test_the_words_give_both_sides_back(left, right):
             assert "".join(text for op, text in change.words if op != "-") == change.right.content
 
 
-def test_where_a_message_was_copied_from_does_not_matter():
+def test_copy_is_equal_to_its_original():
     copy = Event.of(9, "user", "x", {"copy_of": 1})
     assert compare([Event.of(1, "user", "x")], [copy]).changes == []
     named = Event.of(9, "user", "x", {"copy_of": 1, "name": "Ann"})
@@ -97,25 +104,26 @@ def test_where_a_message_was_copied_from_does_not_matter():
     st.lists(st.sampled_from(["a", "b", "one two three", "one two four"]), max_size=8),
     st.integers(1, 3),
 )
-def test_the_pages_of_a_comparison_are_the_whole(left, right, limit):
-    whole = compare(events(*left), events(*right))
+def test_pages_of_a_comparison_contain_all_changes(left, right, limit):
+    complete = compare(events(*left), events(*right))
     changes, more = [], True
     while more:
         after = changes[-1] if changes else None
         page = compare(events(*left), events(*right), after=after, limit=limit)
-        assert page._replace(changes=[], more=False) == whole._replace(changes=[])
+        assert page._replace(changes=[], more=False) == complete._replace(changes=[])
         changes, more = changes + page.changes, page.more
-    assert changes == whole.changes
-    assert whole.common + whole.only_left == len(left)
-    assert whole.common + whole.only_right == len(right)
+        assert len(changes) <= len(complete.changes)
+    assert changes == complete.changes
+    assert complete.common + complete.only_left == len(left)
+    assert complete.common + complete.only_right == len(right)
 
 
-def test_a_page_behind_a_change_that_is_not_there_is_refused():
+def test_page_after_an_unknown_change_is_refused():
     with pytest.raises(Invalid, match="no such difference"):
         compare(events("a"), events("b"), after=Change(Event.of(7, "user", "a"), None))
 
 
-def test_answers_that_say_the_same_are_the_same_whatever_they_cost():
+def test_usage_and_native_form_do_not_matter():
     one = Event.of(
         1, "assistant", "Yes.", {"model": "a", "request": {"ms": 1}, "usage": {"input": 1}}
     )
@@ -123,9 +131,9 @@ def test_answers_that_say_the_same_are_the_same_whatever_they_cost():
         1, "assistant", "Yes.", {"model": "b", "request": {"ms": 2}, "native": {"wire": []}}
     )
     assert compare([one], [other]).changes == []
-    said = {"id": "c", "name": "f", "arguments": {"x": 1}}
-    call = Event.of(2, "tool_call", None, {**said, "usage": {"input": 1}})
-    same = Event.of(2, "tool_call", None, said)
-    different = Event.of(2, "tool_call", None, {**said, "arguments": {"x": 2}})
-    assert compare([call], [same]).changes == []
-    assert [change.op for change in compare([call], [different]).changes] == ["changed"]
+    call = {"id": "c", "name": "f", "arguments": {"x": 1}}
+    with_usage = Event.of(2, "tool_call", None, {**call, "usage": {"input": 1}})
+    same = Event.of(2, "tool_call", None, call)
+    different = Event.of(2, "tool_call", None, {**call, "arguments": {"x": 2}})
+    assert compare([with_usage], [same]).changes == []
+    assert [change.op for change in compare([with_usage], [different]).changes] == ["changed"]

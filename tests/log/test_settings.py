@@ -1,33 +1,34 @@
-"""Settings: notes that replace one another field by field, and what is refused as one."""
+"""Settings: notes that replace one another field by field, and the values that are refused."""
 
 import pytest
 
 from backstory.errors import Invalid
-from backstory.log.settings import Settings, settings_of
+from backstory.log.settings import Settings, list_usable_fields, read_settings
 
 GLOB = {"name": "glob", "description": "Find files.", "parameters": {"type": "object"}}
 
 
-def test_each_field_replaces_the_one_before():
+def test_each_field_replaces_the_previous_one():
     notes = [{"model": "a", "tools": [GLOB]}, {"params": {"temperature": 1}}, {"model": "b"}, None]
-    assert settings_of(notes) == Settings("b", (GLOB,), {"temperature": 1})
+    assert read_settings(notes) == Settings("b", (GLOB,), {"temperature": 1})
 
 
-def test_a_field_can_be_taken_back():
+def test_field_can_be_reset():
     assert (
-        settings_of([{"model": "a", "tools": [GLOB]}, {"model": None, "tools": []}]) == Settings()
+        read_settings([{"model": "a", "tools": [GLOB]}, {"model": None, "tools": []}]) == Settings()
     )
 
 
-def test_only_what_changes_is_written():
+def test_only_changes_are_written():
     now = Settings("a", (GLOB,), {"temperature": 1})
-    assert now.changed(model="a", tools=[dict(GLOB)], params={"temperature": 1}) == {}
-    assert now.changed(model="b", tools=[GLOB]) == {"model": "b"}
-    assert now.changed(tools=[]) == {"tools": []}
+    assert now.find_changes(model="a", tools=[dict(GLOB)], params={"temperature": 1}) == {}
+    assert now.find_changes(model="b", tools=[GLOB]) == {"model": "b"}
+    assert now.find_changes(tools=[]) == {"tools": []}
+    assert now.find_changes(params={"temperature": True}) == {"params": {"temperature": True}}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "words"),
     [
         ({"model": ""}, "a model's name"),
         ({"model": 3}, "a model's name"),
@@ -39,16 +40,18 @@ def test_only_what_changes_is_written():
         ({"tools": [GLOB | {"input_schema": {}}]}, "a tool has no 'input_schema'"),
         ({"tools": [GLOB | {"parameters": "{}"}]}, "the parameters of the tool 'glob'"),
         ({"params": [1]}, "params must be an object"),
+        ({"params": {"top_p": float("nan")}}, "cannot be written as JSON"),
         ({"temperature": 1}, "'temperature' is not a setting"),
     ],
     ids=str,
 )
-def test_what_is_not_a_setting_is_refused(wanted, said):
-    with pytest.raises(Invalid, match=said):
-        Settings().changed(**wanted)
+def test_invalid_setting_is_refused(wanted, words):
+    with pytest.raises(Invalid, match=words):
+        Settings().find_changes(**wanted)
 
 
-def test_a_log_from_elsewhere_with_broken_settings_is_read_as_far_as_it_makes_sense():
-    assert settings_of(
+def test_invalid_fields_of_a_note_are_skipped():
+    assert list_usable_fields(None) == set()
+    assert read_settings(
         [{"model": "a"}, {"model": 7, "tools": "x", "params": {"top_p": 1}}]
     ) == Settings("a", (), {"top_p": 1})

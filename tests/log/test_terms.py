@@ -1,10 +1,18 @@
-"""Words: one definition of them for every store."""
+"""Words, queries and snippets: one definition for every store."""
 
 import pytest
 
 from backstory import Invalid
-from backstory.log.labels import LABEL
-from backstory.log.terms import harmless, matches, query, score, searchable, snippet, words
+from backstory.log.moves import LABEL
+from backstory.log.terms import (
+    build_snippet,
+    escape_unseen,
+    matches,
+    parse_query,
+    score,
+    searchable,
+    words,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +31,7 @@ from backstory.log.terms import harmless, matches, query, score, searchable, sni
         ("… — !", []),
     ],
 )
-def test_words(text, found):
+def test_text_is_split_into_words(text, found):
     assert words(text) == found
 
 
@@ -44,14 +52,19 @@ def test_words(text, found):
         ("CAFE", "a café", True),
     ],
 )
-def test_what_a_query_matches(asked, text, hit):
-    assert matches(query(asked), words(text)) is hit
+def test_query_matches_words_phrases_and_prefixes(asked, text, hit):
+    assert matches(parse_query(asked), words(text)) is hit
 
 
 @pytest.mark.parametrize("asked", ["", "  ", '""', "*", "!?"])
-def test_a_query_without_a_word_is_refused(asked):
+def test_query_without_a_word_is_refused(asked):
     with pytest.raises(Invalid, match="no word to search for"):
-        query(asked)
+        parse_query(asked)
+
+
+def test_query_must_be_a_string():
+    with pytest.raises(Invalid, match="is not a text to search for"):
+        parse_query(3)
 
 
 @pytest.mark.parametrize(
@@ -100,51 +113,54 @@ def test_a_query_without_a_word_is_refused(asked):
         ("tool_call", "said", "{broken", "said"),
     ],
 )
-def test_what_was_said_called_answered_or_labelled_can_be_found_and_nothing_else(
-    kind, content, data, found
-):
+def test_only_texts_calls_outputs_and_labels_are_searched(kind, content, data, found):
     assert searchable(kind, content, data) == found
 
 
-def test_a_snippet_is_around_the_match_and_says_where_it_is():
+def test_snippet_contains_the_matches_and_their_spans():
     text = "word " * 100 + "the Needle is here " + "word " * 100
-    found = snippet(query("needle here"), text)
+    found = build_snippet(parse_query("needle here"), text)
     assert [found.text[low:high] for low, high in found.spans] == ["Needle", "here"]
     assert len(found.text) <= 160
 
 
-def test_a_snippet_without_a_match_is_the_beginning():
-    assert snippet(query("needle"), "nothing of the kind").text == "nothing of the kind"
-    assert snippet(query("needle"), "a needle").text == "a needle"
+def test_snippet_leaves_out_matches_that_are_too_far_away():
+    found = build_snippet(parse_query("needle"), "needle " + "word " * 100 + "needle")
+    assert found.spans == ((0, 6),)
 
 
-def test_a_snippet_may_begin_within_a_word_without_gaps():
-    assert snippet(query("needle"), "x" * 300 + "-needle").text.endswith("x-needle")
+def test_snippet_without_a_match_is_the_beginning():
+    assert build_snippet(parse_query("needle"), "nothing of the kind").text == "nothing of the kind"
+    assert build_snippet(parse_query("needle"), "a needle").text == "a needle"
+
+
+def test_snippet_may_begin_within_a_very_long_word():
+    assert build_snippet(parse_query("needle"), "x" * 300 + "-needle").text.endswith("x-needle")
 
 
 def test_more_matches_in_less_text_score_higher():
-    asked = query("one")
+    asked = parse_query("one")
     assert score(asked, ["one", "one"]) > score(asked, ["one", "two"]) > score(asked, ["two"]) == 0
 
 
-def test_invisible_characters_of_json_become_escapes():
-    assert harmless('"plain"') == '"plain"'
-    assert harmless('"\u202e\x7f é"') == '"\\u202e\\u007f é"'
+def test_invisible_characters_are_escaped_in_json():
+    assert escape_unseen('"plain"') == '"plain"'
+    assert escape_unseen('"\u202e\x7f é"') == '"\\u202e\\u007f é"'
 
 
-def test_the_copy_that_a_compaction_made_is_not_found_again():
+def test_copies_of_a_compaction_are_not_searched():
     assert searchable("user", "hello", '{"copy_of":3}') == ""
     assert searchable("tool_result", "hello", '{"id":"c","copy_of":3}') == ""
     assert searchable("user", "hello", '{"note":"copy_of"}') == "hello"
 
 
-def test_what_is_kept_beside_a_message_is_not_found():
-    kept = '{"item":{"of":"x","form":{"secret":"s"}},"usage":{"in":7},"request":{"sha256":"f"}}'
-    assert searchable("assistant", "hello", kept) == "hello"
-    assert searchable("tool_call", None, '{"id":"c","name":"glob",' + kept[1:]) == "glob"
+def test_items_usage_and_requests_are_not_searched():
+    data = '{"item":{"of":"x","form":{"secret":"s"}},"usage":{"in":7},"request":{"sha256":"f"}}'
+    assert searchable("assistant", "hello", data) == "hello"
+    assert searchable("tool_call", None, '{"id":"c","name":"glob",' + data[1:]) == "glob"
 
 
-def test_of_our_own_notes_only_what_a_label_says_is_found():
+def test_of_reserved_notes_only_labels_are_searched():
     assert searchable("note", "todo", '{"text":"x"}') == "todo"
     assert searchable("note", LABEL, '{"label":"the good plan","at":3}') == "the good plan"
     assert searchable("note", "backstory.settings", '{"model":"m"}') == ""

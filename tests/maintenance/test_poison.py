@@ -1,4 +1,4 @@
-"""What no store should hold is refused on import, found by verify, and survived by every read."""
+"""Values that no store should contain: imports refuse them, verify finds them, reads survive them."""
 
 import io
 import json
@@ -15,8 +15,8 @@ from tests.threads import in_threads
 LONG_AGO, FAR = 10, 2**62
 
 
-def exported(*, event=(), agent=(), fork=()):
-    """An export of one session with a fork, changed in places."""
+def change_export(*, event=(), agent=(), fork=()):
+    """The lines of an export of one session with a fork, with other values."""
     with backstory.open(":memory:") as store:
         root = store.start("main")
         root.user("one")
@@ -36,7 +36,7 @@ def exported(*, event=(), agent=(), fork=()):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "problem"),
     [
         ({"event": {"created_us": FAR}}, "its time is not between 1970 and 9999"),
         ({"event": {"kind": "\x1b[31muser"}}, "its kind is not a word"),
@@ -56,23 +56,23 @@ def exported(*, event=(), agent=(), fork=()):
         ({"fork": {"deleted_us": 0}}, "deleted before it was made"),
         ({"fork": {"id": "0" * 36}}, "is not an id"),
         ({"fork": {"id": "0000000000000000-00000000000000000000"}}, "is not an id"),
-        ({"fork": {"born_seq": 2}}, "neither forked nor spawned at 2"),
-        ({"fork": {"created_us": LONG_AGO}}, "older than the event that it was forked at"),
+        ({"fork": {"born_seq": 2}}, "birth is recorded at 2, where it was neither"),
+        ({"fork": {"created_us": LONG_AGO}}, "recorded before the event that it was forked at"),
         (
             {"fork": {"spawned": True, "fork_seq": 0, "born_seq": 9}},
-            "neither forked nor spawned at 9",
+            "birth is recorded at 9, where it was neither",
         ),
     ],
 )
-def test_an_import_refuses_poison_and_says_where(store, change, said):
-    store.import_from(exported())
+def test_an_import_refuses_impossible_values_with_their_line(store, change, problem):
+    store.import_from(change_export())
     count = len(store.agents())
-    with pytest.raises(backstory.Invalid, match=f"nothing was imported: line .*{said}"):
-        store.import_from(exported(**change))
+    with pytest.raises(backstory.Invalid, match=f"nothing was imported: line .*{problem}"):
+        store.import_from(change_export(**change))
     assert (len(store.agents()), store.verify()) == (count, [])
 
 
-def test_reads_survive_poison_that_is_already_there_and_verify_finds_it(tmp_path):
+def test_reads_survive_impossible_values_and_verify_finds_them(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.start("main").user("one apple")
@@ -99,8 +99,8 @@ def test_reads_survive_poison_that_is_already_there_and_verify_finds_it(tmp_path
         assert "user\x1b[31m" not in shell.on_terminal(*command).out
 
 
-def test_a_slow_import_keeps_nobody_waiting(store, agent):
-    lines = iter(exported())
+def test_others_write_while_an_import_waits_for_its_lines(store, agent):
+    lines = iter(change_export())
 
     def slow():
         yield next(lines)
@@ -135,7 +135,7 @@ def test_a_backup_of_another_database_is_private_too(new_url, tmp_path):
     assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
 
 
-def test_an_import_refuses_a_key_that_the_lineage_has_already(store):
+def test_an_import_refuses_a_key_that_two_events_of_a_lineage_have(store):
     with backstory.open(":memory:") as other:
         root = other.start("main")
         root.append("user", "one", key="a")
@@ -146,13 +146,15 @@ def test_an_import_refuses_a_key_that_the_lineage_has_already(store):
     for line in lines:
         if "event" in line:
             line["event"].update(digest=None, key="a")
-    with pytest.raises(backstory.Invalid, match="two events of agent 'fork' have the key 'a'"):
+    with pytest.raises(
+        backstory.Invalid, match="position 2: it has the key 'a', which position 1 of its lineage"
+    ):
         store.import_from(map(json.dumps, lines))
     assert store.agents() == []
 
 
 @pytest.mark.parametrize("about", ['{"tags": 5, "title": 7}', '{"tags": [5, "x"]}', '"text"'])
-def test_a_broken_description_stops_no_listing_and_is_found(tmp_path, about):
+def test_a_broken_description_is_found_and_stops_no_listing(tmp_path, about):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.start("main").user("one")
@@ -178,7 +180,7 @@ def test_a_broken_description_stops_no_listing_and_is_found(tmp_path, about):
         ),
     ],
 )
-def test_verify_finds_keys_that_are_not_an_agents_own_or_there_twice(tmp_path, change, problem):
+def test_verify_finds_keys_of_other_agents_and_repeated_keys(tmp_path, change, problem):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         root = store.ensure("mine")

@@ -1,4 +1,4 @@
-"""Search: the same on every store, complete whenever it is asked."""
+"""Search: the same on every store, complete whenever it is asked, page by page."""
 
 import subprocess
 import sys
@@ -8,12 +8,13 @@ import apsw
 import pytest
 
 import backstory
-from backstory.log.terms import query as words_query
-from backstory.log.terms import searchable, words
-from backstory.maintenance import indexer
-from backstory.storage.postgres import index as postgres_index
-from backstory.storage.protocols import CANDIDATES
-from backstory.storage.sqlite import index as sqlite_index
+from backstory.log.terms import parse_query, words
+from backstory.maintenance import search
+from backstory.reading import get_record
+from backstory.storage.protocol import CANDIDATES, WordQuery
+from backstory.storage.sqlite import backend as sqlite_backend
+from tests.maintenance.raw import run_sql
+from tests.processes import wait_until
 
 
 @pytest.fixture
@@ -28,15 +29,43 @@ def agent(store):
     return agent
 
 
-def places(hits):
-    return sorted((hit.agent.name, hit.event.seq) for hit in hits)
+@pytest.fixture
+def stories(store):
+    """Two sessions, one of them with a fork, that contain the same word."""
+    main, other = store.start("main"), store.start("other")
+    for n in range(10):
+        main.user(f"needle {n}")
+        other.user(f"needle {n}" + " straw" * n)
+    fork = main.fork("fork")
+    fork.user("needle of the fork")
+    return main, other, fork
+
+
+def positions(hits):
+    return [(hit.agent.name, hit.event.seq) for hit in hits]
+
+
+def sorted_positions(hits):
+    return sorted(positions(hits))
+
+
+def names(agents):
+    return [agent.name for agent in agents]
+
+
+def find_words(store, text):
+    """Ask the index itself."""
+    return store._backend.find_words(WordQuery(parse_query(text)), 10_000)
+
+
+# --- words ---
 
 
 def test_words_are_found_in_texts_arguments_and_labels_dead_or_alive(store, agent):
-    assert places(store.search("py")) == [("main", 3), ("main", 4), ("main", 6)]
-    assert places(store.search("two")) == [("main", 3), ("main", 5)]
-    assert places(store.search("glob")) == [("main", 3)]
-    assert places(store.search("nothing")) == []
+    assert sorted_positions(store.search("py")) == [("main", 3), ("main", 4), ("main", 6)]
+    assert sorted_positions(store.search("two")) == [("main", 3), ("main", 5)]
+    assert sorted_positions(store.search("glob")) == [("main", 3)]
+    assert store.search("nothing") == []
     assert {hit.event.seq: hit.live for hit in store.search("py")} == {3: True, 4: True, 6: False}
 
 
@@ -44,81 +73,125 @@ def test_bookkeeping_is_not_found(store, agent):
     bookkeeping = {"model": "gpt-x", "usage": {"input": 7777}, "request": {"sha256": "feedbeef"}}
     agent.assistant("The files are a.py and b.py.", data=bookkeeping)
     for word in ("gpt", "7777", "feedbeef", "call_1", "target", "pattern", "5"):
-        assert places(store.search(word)) == [], word
+        assert store.search(word) == [], word
     [hit] = store.search('"the files"')
     assert hit.snippet == "The files are a.py and b.py."
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_index_of_an_older_rule_is_built_again(durable_url, version):
-    with backstory.open(durable_url) as store:
-        store.start("main").user("needle")
-        schema = "backstory." if "postgresql" in durable_url else ""
-        with store._backend._connection() as db:
-            db.execute(f"CREATE TABLE {schema}search_{version} (words text)")
-            db.execute(f"CREATE TABLE {schema}searched_{version} (agent integer, upto integer)")
-            db.execute(f"INSERT INTO {schema}searched_{version} VALUES (1, 1)")
-    with backstory.open(durable_url) as store:
-        assert places(store.search("needle")) == [("main", 1)]
-        with store._backend._connection() as db:
-            for table in (f"search_{version}", f"searched_{version}"):
-                db.execute(f"CREATE TABLE {schema}{table} (was_dropped integer)")
+def test_labels_are_found_and_the_names_of_reserved_notes_are_not(store):
+    agent = store.start("main")
+    agent.user("hi")
+    agent.label("turning point", at=1)
+    agent.settings(model="model-x")
+    agent.note("todo", {"text": "hidden"})
+    assert positions(store.search("turning")) == [("main", 2)]
+    assert positions(store.search("todo")) == [("main", 4)]
+    for word in ("backstory", "settings", "label", "model", "hidden"):
+        assert store.search(word) == [], word
 
 
-def test_all_words_have_to_be_there_and_phrases_side_by_side(store, agent):
-    assert places(store.search("files python")) == [("main", 2)]
-    assert places(store.search('"python files"')) == [("main", 2)]
-    assert places(store.search('"files python"')) == []
-    assert places(store.search("pyth*")) == [("main", 2)]
-    assert places(store.search("b.py")) == [("main", 4), ("main", 6)]
+def test_all_words_must_occur_and_phrases_side_by_side(store, agent):
+    assert positions(store.search("files python")) == [("main", 2)]
+    assert positions(store.search('"python files"')) == [("main", 2)]
+    assert store.search('"files python"') == []
+    assert positions(store.search("pyth*")) == [("main", 2)]
+    assert sorted_positions(store.search("b.py")) == [("main", 4), ("main", 6)]
+
+
+def test_very_long_texts_are_found(store):
+    agent = store.start("main")
+    # PostgreSQL's vectors have limits: of positions, of positions of one word, and of bytes.
+    agent.user(" ".join(f"w{n}" for n in range(20_000)) + " the end")
+    agent.user("again " * 300 + "over and out")
+    agent.user(" ".join(f"word{n:08x}" for n in range(120_000)) + " last words")
+    assert positions(store.search('"the end"')) == [("main", 1)]
+    assert store.search('"end the"') == []
+    assert positions(store.search('"again over and out"')) == [("main", 2)]
+    assert positions(store.search('"last words"')) == [("main", 3)]
+    assert positions(store.search("w7 the")) == [("main", 1)]
+
+
+TEXTS = {
+    "cafe": "naïve Café",
+    "搜索": "在搜索历史",
+    "ПРИВЕТ": "Привет, мир",
+    "quoted": "“quoted” — dash",
+    "wave": "a 👋 wave",
+    "x": "\U0001d54f marks",
+}
+
+
+def test_unicode_is_found_on_every_store(store):
+    agent = store.start("main")
+    for text in TEXTS.values():
+        agent.user(text)
+    for seq, asked in enumerate(TEXTS, 1):
+        assert positions(store.search(asked)) == [("main", seq)], asked
+
+
+def test_words_contain_nothing_that_a_database_interprets():
+    text = "it's a \\ test: 'x' & \"y\" | !z <-> NEAR(a) AND * ^ ² ፩"
+    assert all(word.isalnum() for word in words(text))
+
+
+# --- filters and order ---
 
 
 def test_filters(store, agent):
-    assert places(store.search("py", kinds=["user"])) == [("main", 6)]
-    assert places(store.search("py", live=True)) == [("main", 3), ("main", 4)]
-    assert places(store.search("py", kinds=["user", "tool_result"], live=True)) == [("main", 4)]
+    assert positions(store.search("py", kinds=["user"])) == [("main", 6)]
+    assert sorted_positions(store.search("py", live=True)) == [("main", 3), ("main", 4)]
+    assert positions(store.search("py", kinds=["user", "tool_result"], live=True)) == [("main", 4)]
     assert len(store.search("py", limit=1)) == 1
     with pytest.raises(backstory.Invalid, match="unknown kind 'poem'"):
         store.search("py", kinds=["poem"])
 
 
-def test_an_agent_is_searched_with_what_it_inherits_and_nothing_else(store, agent):
+def test_an_agent_is_searched_with_its_inherited_events_and_nothing_else(store, agent):
     child = agent.fork("child", at=3)
     child.user("py in the child")
     other = store.start("other")
     other.user("py elsewhere")
-    assert places(store.search("py", agent="child")) == [("child", 3), ("child", 4)]
-    assert places(store.search("py", agent=agent, live=True)) == [("main", 3), ("main", 4)]
-    assert places(store.search("py", agent=agent)) == [("main", 3), ("main", 4), ("main", 6)]
+    assert sorted_positions(store.search("py", agent="child")) == [("child", 3), ("child", 4)]
+    live = store.search("py", agent=agent, live=True)
+    assert sorted_positions(live) == [("main", 3), ("main", 4)]
+    every = store.search("py", agent=agent)
+    assert sorted_positions(every) == [("main", 3), ("main", 4), ("main", 6)]
     assert len(store.search("py")) == 5
 
 
-def test_live_is_what_any_fork_still_has_in_its_context(store, agent):
+def test_an_agent_without_a_context_has_no_live_hits(store):
+    store.start("main").user("needle")
+    assert store.search("needle", agent=store.start("empty"), live=True) == []
+
+
+def test_a_session_is_searched_with_all_its_agents(store, stories):
+    main, _, fork = stories
+    hits = store.search("needle", session="main", limit=100)
+    assert len(hits) == 11
+    assert {hit.agent.session for hit in hits} == {main.session}
+    assert len(store.search("needle", session=fork.id, live=True, limit=100)) == 11
+    with pytest.raises(backstory.AgentNotFound):
+        store.search("needle", session="missing")
+
+
+def test_an_event_is_live_if_any_fork_has_it_in_its_context(store, agent):
     child = agent.fork("child", at=6)
     grandchild = child.fork("grandchild", at=6)
     early = agent.fork("early", at=1)
     child.clear()
     agent.clear()
-    assert places(store.search("delete", live=True)) == places(store.search("delete"))
-    assert places(store.search("delete", live=True, limit=1)) == [("grandchild", 6)]
+    assert positions(store.search("delete", live=True)) == positions(store.search("delete"))
+    assert positions(store.search("delete", live=True, limit=1)) == [("grandchild", 6)]
     grandchild.clear()
-    assert places(store.search("delete", live=True)) == []
-    assert places(store.search("delete")) == [("main", 6)]
-    assert places(store.search("careful", live=True)) == [("early", 1)]
-    assert places(store.search("careful", live=True, agent=child)) == []
+    assert store.search("delete", live=True) == []
+    assert positions(store.search("delete")) == [("main", 6)]
+    assert positions(store.search("careful", live=True)) == [("early", 1)]
+    assert store.search("careful", live=True, agent=child) == []
     early.clear()
     assert not store.search("careful")[0].live
 
 
-def test_what_was_appended_since_is_found(store, agent):
-    assert store.search("later") == []
-    agent.user("later")
-    child = agent.fork("child")
-    child.user("later still")
-    assert places(store.search("later")) == [("child", 9), ("main", 8)]
-
-
-def test_the_better_match_comes_first_and_says_where_it_matched(store):
+def test_the_better_match_comes_first_with_the_positions_of_its_words(store):
     agent = store.start("main")
     agent.user("one needle in " + "a lot of hay " * 30)
     agent.user("needle, needle, needle")
@@ -128,125 +201,136 @@ def test_the_better_match_comes_first_and_says_where_it_matched(store):
     assert [first.snippet[low:high] for low, high in first.spans] == ["needle"] * 3
 
 
-def test_live_events_are_found_behind_any_number_of_better_dead_ones(store):
+def test_in_one_agent_short_texts_rank_higher(durable_url):
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.user("needle " + "and many other words " * 20)
+        agent.user("needle needle")
+        agent.user("the needle")
+        found = [hit.event.seq for hit in store.search("needle", agent=agent)]
+        assert found == [2, 3, 1]
+        assert store.search("needle", agent=agent, kinds=["assistant"]) == []
+
+
+def test_live_events_are_found_after_any_number_of_better_dead_ones(store):
     agent = store.start("main")
     agent.mark("x")
     agent.extend([("user", "needle needle needle", None)] * 300)
     agent.rewind("x")
     agent.user("one needle in " + "a lot of hay " * 30)
-    assert places(store.search("needle", live=True, limit=2)) == [("main", 303)]
+    assert positions(store.search("needle", live=True, limit=2)) == [("main", 303)]
 
 
-def test_more_matches_than_are_ranked_at_once(store):
+def test_more_matches_are_found_than_are_ranked_at_once(store):
     agent = store.start("main")
     agent.extend([("user", "needle", None)] * (CANDIDATES + 5))
     assert len(store.search("needle", limit=CANDIDATES + 10, wait=True)) == CANDIDATES + 5
 
 
-def test_very_long_texts_are_found_too(store):
-    agent = store.start("main")
-    agent.user(" ".join(f"w{n}" for n in range(20_000)) + " the end")  # beyond PostgreSQL's places
-    agent.user("again " * 300 + "over and out")  # beyond its places of one word
-    agent.user(
-        " ".join(f"word{n:08x}" for n in range(120_000)) + " last words"
-    )  # beyond its vectors
-    assert places(store.search('"the end"')) == [("main", 1)]
-    assert places(store.search('"end the"')) == []
-    assert places(store.search('"again over and out"')) == [("main", 2)]
-    assert places(store.search('"last words"')) == [("main", 3)]
-    assert places(store.search("w7 the")) == [("main", 1)]
+def test_pages_are_parts_of_the_complete_result(store, stories):
+    complete = store.search("needle", limit=100)
+    assert len(complete) == 21
+    seen, last = [], None
+    while page := store.search("needle", limit=4, after=last):
+        seen += page
+        last = page[-1]
+    assert positions(seen) == positions(complete)
 
 
-def test_vectors_that_do_not_fit_say_so():
-    assert postgres_index.vector(["a", "b", "a"]) == (False, "'a':1,3 'b':2")
-    assert postgres_index.vector(["a"] * 300) == (True, "'a'")
-    assert postgres_index.vector([f"{n:09}" for n in range(200_000)]) == (True, None)
+# --- titles ---
 
 
-def test_unicode_is_found_on_every_store(store):
-    agent = store.start("main")
-    texts = (
-        "naïve Café",
-        "在搜索历史",
-        "Привет, мир",
-        "“quoted” — dash",
-        "a 👋 wave",
-        "\U0001d54f marks",
-    )
-    for text in texts:
-        agent.user(text)
-    for asked, seq in (
-        ("cafe", 1),
-        ("搜索", 2),
-        ("ПРИВЕТ", 3),
-        ("quoted", 4),
-        ("wave", 5),
-        ("x", 6),
-    ):
-        assert places(store.search(asked)) == [("main", seq)], asked
+def test_titles_and_tags_are_searched(store, stories):
+    main, other, _ = stories
+    main.describe(title="Café in Zanzibar", tags=["holiday plans"])
+    other.describe(title="zanzibar", cwd="/holiday")
+    assert set(names(store.search("ZANZIBAR").titled)) == {"main", "other"}
+    assert names(store.search("zanzibar holiday").titled) == ["main"]
+    assert names(store.search("cafe").titled) == ["main"]
+    assert names(store.search('"holiday plans"').titled) == ["main"]
+    assert store.search("nothing").titled == []
+    assert names(store.search("zanzibar", session="main").titled) == ["main"]
+    assert names(store.search("zanzibar", agent=other).titled) == ["other"]
+    assert names(store.search("zanzi*", limit=1).titled) == ["other"]
+
+
+def test_titles_are_only_on_the_first_page_and_not_among_kinds(store, stories):
+    main, _, _ = stories
+    main.describe(title="needle")
+    first = store.search("needle", limit=4)
+    assert names(first.titled) == ["main"]
+    assert store.search("needle", limit=4, after=first[-1]).titled == []
+    assert store.search("needle", kinds=["user"]).titled == []
+    assert store.search("needle", live=True).titled == []
+
+
+# --- the index ---
+
+
+def test_events_that_were_appended_since_the_last_search_are_found(store, agent):
+    assert store.search("later") == []
+    agent.user("later")
+    child = agent.fork("child")
+    child.user("later still")
+    assert sorted_positions(store.search("later")) == [("child", 9), ("main", 8)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_index_of_an_older_rule_is_built_again(durable_url, version):
+    with backstory.open(durable_url) as store:
+        store.start("main").user("needle")
+    run_sql(durable_url, f"CREATE TABLE search_{version} (words text)")
+    run_sql(durable_url, f"CREATE TABLE searched_{version} (agent integer, upto integer)")
+    run_sql(durable_url, f"INSERT INTO searched_{version} VALUES (1, 1)")
+    with backstory.open(durable_url) as store:
+        assert positions(store.search("needle")) == [("main", 1)]
+    for table in (f"search_{version}", f"searched_{version}"):
+        run_sql(durable_url, f"CREATE TABLE {table} (was_dropped integer)")
 
 
 def test_searches_of_several_threads_index_everything_once(durable_url):
     with backstory.open(durable_url) as store:
         agent = store.start("main")
         agent.extend([("user", f"needle {n}", None) for n in range(5_000)])
-        found = []
-        threads = [
-            threading.Thread(
-                target=lambda: found.append(len(store.search("needle", limit=6_000, wait=True)))
-            )
-            for _ in range(4)
-        ]
+        counts = []
+
+        def search_all():
+            counts.append(len(store.search("needle", limit=6_000, wait=True)))
+
+        threads = [threading.Thread(target=search_all) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert found == [5_000] * 4
+        assert counts == [5_000] * 4
+        assert len(find_words(store, "needle")) == 5_000
 
 
-def test_what_another_process_has_indexed_meanwhile_is_not_indexed_again(durable_url):
+def test_events_that_another_process_has_indexed_are_not_indexed_again(durable_url):
+    with backstory.open(durable_url) as store, backstory.open(durable_url) as other:
+        store.start("main").extend([("user", "needle", None)] * 3)
+        assert store._backend.count_unindexed() == 3
+        assert other._backend.index_events(2) == 2
+        assert store._backend.index_events(10) == 1
+        assert other._backend.index_events(10) == 0
+        assert store._backend.count_unindexed() == 0
+        assert len(find_words(store, "needle")) == 3
+
+
+def test_events_that_are_erased_or_deleted_before_they_are_indexed_stay_out(durable_url):
     with backstory.open(durable_url) as store:
-        agent = store.start("main")
-        agent.extend([("user", "needle", None)] * 2)
-        backend = store._backend
-        [behind] = backend.backlog("", None)
-        assert (behind.after, behind.upto) == (0, 2)
-        backend.index([(behind, [(1, ["needle"]), (2, ["needle"])])])
-        backend.index([(behind._replace(upto=1), [(1, ["late"])])])
-        assert backend.backlog("", None) == []
-        assert backend.find(words_query("late"), kinds=(), pieces=None, session="", limit=9) == []
-        assert (
-            len(backend.find(words_query("needle"), kinds=(), pieces=None, session="", limit=9))
-            == 2
-        )
-
-
-@pytest.mark.parametrize("scope", ["store", "agent"])
-def test_what_is_erased_or_deleted_while_it_is_indexed_does_not_come_into_the_index(
-    durable_url, scope
-):
-    with backstory.open(durable_url) as store:
-        backend = store._backend
-        kept, gone = store.start("kept"), store.start("gone")
-        kept.extend([("user", "secret plan", None), ("user", "harmless", None)])
-        gone.user("secret too")
-        pieces = None if scope == "store" else backend.lineage(kept.snapshot)
-        backlog = backend.backlog(kept.session, pieces)
-        texts = [(behind, []) for behind in backlog]
-        for place, seq, *event in backend.unindexed(backlog):
-            texts[place][1].append((seq, words(searchable(*event))))
-        kept.erase([1], why="a test")
-        store.delete("gone")
-        backend.index(texts)
-        for asked in ("secret", "plan", "too"):
-            assert (
-                backend.find(words_query(asked), kinds=(), pieces=None, session="", limit=9) == []
-            )
-        assert (
-            len(backend.find(words_query("harmless"), kinds=(), pieces=None, session="", limit=9))
-            == 1
-        )
-        assert backend.backlog("", None) == []
+        stays, goes = store.start("stays"), store.start("goes")
+        stays.extend([("user", "harmless", None), ("user", "secret plan", None)])
+        goes.user("secret too")
+        assert store._backend.count_unindexed() == 3
+        assert store._backend.index_events(1) == 1
+        stays.erase([2], why="a test")
+        store.delete("goes")
+        store._backend.index_events(10)
+        for text in ("secret", "plan", "too"):
+            assert find_words(store, text) == []
+        assert len(find_words(store, "harmless")) == 1
+        assert store._backend.count_unindexed() == 0
         assert store.verify() == []
 
 
@@ -257,22 +341,13 @@ def test_a_search_within_one_agent_indexes_only_what_that_agent_sees(durable_url
         parent.user("needle inherited")
         child = parent.fork("child")
         child.user("my needle")
-        assert places(store.search("needle", agent=child)) == [("child", 1), ("child", 2)]
-        assert [behind.upto for behind in store._backend.backlog("", None)] == [1]  # the other's
+        hits = store.search("needle", agent=child)
+        assert sorted_positions(hits) == [("child", 1), ("child", 2)]
+        record = get_record(store._backend, other)
+        pieces = store._backend.read_lineage(record)
+        assert store._backend.count_unindexed(record, pieces) == 1
+        assert store._backend.count_unindexed() == 1
         assert len(store.search("needle")) == 3
-
-
-def test_in_one_agent_texts_that_say_little_else_rank_higher(durable_url):
-    with backstory.open(durable_url) as store:
-        agent = store.start("main")
-        agent.user("needle " + "and many other words " * 20)
-        agent.user("needle needle")
-        agent.user("the needle")
-        found = [hit.event.seq for hit in store.search("needle", agent=agent)]
-        assert found == [2, 3, 1]
-        assert [
-            hit.event.seq for hit in store.search("needle", agent=agent, kinds=["assistant"])
-        ] == []
 
 
 def test_searches_within_one_agent_do_not_fill_the_memory(tmp_path):
@@ -280,12 +355,12 @@ def test_searches_within_one_agent_do_not_fill_the_memory(tmp_path):
     with backstory.open(tmp_path / "store.db") as store:
         agent = store.start()
         agent.user("needle")
-        held = []
+        used = []
         for _ in range(3):
-            held.append(apsw.memory_used())
+            used.append(apsw.memory_used())
             for _ in range(50):
                 store.search("needle", agent=agent)
-    assert held[1] == held[2]
+    assert used[1] == used[2]
 
 
 def test_a_search_that_is_killed_leaves_nothing_half_done(durable_url):
@@ -300,12 +375,10 @@ def test_a_search_that_is_killed_leaves_nothing_half_done(durable_url):
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     with backstory.open(durable_url) as store:
-        heard = []
-        assert (
-            len(store.search("needle", limit=7_000, progress=lambda *told: heard.append(told)))
-            == 6_000
-        )
-        assert heard[-1] == (4_000, 4_000)  # the first page was there already
+        calls = []
+        hits = store.search("needle", limit=7_000, progress=lambda *call: calls.append(call))
+        assert len(hits) == 6_000
+        assert calls[-1] == (4_000, 4_000)  # the first page was there already
 
 
 def test_searching_writes_no_event_and_the_store_stays_sound(durable_url):
@@ -318,51 +391,128 @@ def test_searching_writes_no_event_and_the_store_stays_sound(durable_url):
 
 
 @pytest.mark.parametrize("live", [False, True])
-@pytest.mark.parametrize("moment", ["find", "agents"])
-def test_an_agent_that_is_deleted_during_a_search_is_not_found(store, monkeypatch, live, moment):
-    kept, gone = store.start(), store.start()
-    for agent in (kept, gone):
+@pytest.mark.parametrize("method", ["find_words", "list_agents", "walk"])
+def test_an_agent_that_is_deleted_during_a_search_is_not_found(store, monkeypatch, live, method):
+    stays, goes = store.start(), store.start()
+    for agent in (stays, goes):
         agent.user("a needle")
     store.search("needle", wait=True)
-    original, deleted = getattr(store._log.backend, moment), []
+    original, deleted = getattr(store._backend, method), []
 
-    def deletes_afterwards(*given, **more):
-        found = original(*given, **more)
-        if not deleted and (moment == "find" or found):
+    def delete_afterwards(*arguments, **options):
+        found = original(*arguments, **options)
+        if not deleted:
             deleted.append(True)
-            store.delete(gone.id)
+            store.delete(goes.id)
         return found
 
-    monkeypatch.setattr(store._log.backend, moment, deletes_afterwards)
-    assert {hit.agent.id for hit in store.search("needle", live=live)} == {kept.id}
+    monkeypatch.setattr(store._backend, method, delete_afterwards)
+    assert {hit.agent.id for hit in store.search("needle", live=live)} == {stays.id}
 
 
 def test_a_damaged_log_can_still_be_searched(tmp_path):
-    with backstory.open(tmp_path / "history.db") as store:
+    path = str(tmp_path / "history.db")
+    with backstory.open(path) as store:
         store.start("main").extend([("user", f"needle {n}", None) for n in range(3)])
-        [db] = store._backend._free
-        db.execute("DELETE FROM events WHERE seq = 2")
-        assert places(store.search("needle")) == [("main", 1), ("main", 3)]
+        run_sql(path, "DELETE FROM events WHERE seq = 2")
+        assert sorted_positions(store.search("needle")) == [("main", 1), ("main", 3)]
 
 
-def test_words_hold_nothing_that_a_database_would_take_for_its_own():
-    assert all(
-        word.isalnum() for word in words("it's a \\ test: 'x' & \"y\" | !z <-> NEAR(a) AND * ^ ² ፩")
-    )
+def test_events_are_indexed_without_being_counted_first(durable_url):
+    with backstory.open(durable_url) as store:
+        store.start("main").user("a needle")
+        assert store._backend.index_events(10) == 1
+        assert [found.seq for found in find_words(store, "needle")] == [1]
 
 
-def test_the_index_of_very_many_events_is_brought_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_index, "WORTH_MERGING", 100)
-    monkeypatch.setattr(indexer, "PAGE", 50)
-    segments = "SELECT count(DISTINCT segid) FROM search_3_idx"
-    with backstory.open(tmp_path / "many.db") as store:
+def test_the_index_of_very_many_events_is_merged(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_backend, "WORTH_MERGING", 100)
+    monkeypatch.setattr(search, "PAGE", 50)
+    path = str(tmp_path / "many.db")
+    with backstory.open(path) as store:
         agent = store.start("main")
         agent.extend([("user", f"needle {n}") for n in range(49)])
         store.search("needle", wait=True)
         agent.extend([("user", f"straw {n}") for n in range(150)])
         store.search("needle", wait=True)
-        with store._backend._connection() as db:
-            assert db.execute(segments).fetchall() == [(1,)]
+        assert run_sql(path, "SELECT count(DISTINCT segid) FROM search_3_idx") == [(1,)]
         assert len(store.search("needle", limit=100)) == 49
         assert len(store.search("straw 7")) == 1
         assert store.verify() == []
+
+
+# --- indexing in the background ---
+
+
+class Gate:
+    """Holds the indexing of a store until it is opened, and counts how often it began."""
+
+    def __init__(self, store, monkeypatch):
+        self.began = 0
+        self._opened = threading.Event()
+        self._index_events = store._backend.index_events
+        monkeypatch.setattr(store._backend, "index_events", self._wait_and_index)
+
+    def open(self):
+        self._opened.set()
+
+    def _wait_and_index(self, *arguments):
+        self.began += 1
+        self._opened.wait(120)
+        return self._index_events(*arguments)
+
+
+def test_a_long_log_is_indexed_in_the_background_and_the_result_counts_the_rest(
+    durable_url, monkeypatch
+):
+    monkeypatch.setattr(search, "AT_ONCE", 5)
+    with backstory.open(durable_url) as store:
+        gate = Gate(store, monkeypatch)
+        agent = store.start("main")
+        agent.extend([("user", f"needle {n}") for n in range(20)])
+        hits = store.search("needle")
+        assert (len(hits), hits.behind) == (0, 20)
+        gate.open()
+        wait_until(lambda: not store.search("needle").behind, "the index")
+        assert len(store.search("needle", limit=100)) == 20
+
+
+def test_a_search_with_wait_or_progress_finds_everything(durable_url, monkeypatch):
+    monkeypatch.setattr(search, "AT_ONCE", 5)
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.extend([("user", f"needle {n}") for n in range(20)])
+        hits = store.search("needle", wait=True, limit=100)
+        assert (len(hits), hits.behind) == (20, 0)
+        agent.extend([("user", f"needle {n}") for n in range(20)])
+        calls = []
+        hits = store.search("needle", limit=100, progress=lambda *call: calls.append(call))
+        assert len(hits) == 40
+        assert calls[-1] == (20, 20)
+
+
+def test_one_thread_indexes_for_many_searches(durable_url, monkeypatch):
+    monkeypatch.setattr(search, "AT_ONCE", 0)
+    with backstory.open(durable_url) as store:
+        gate = Gate(store, monkeypatch)
+        store.start("main").user("needle")
+        for _ in range(3):
+            assert store.search("needle").behind == 1
+        gate.open()
+        wait_until(lambda: len(store.search("needle")) == 1, "the index")
+        assert gate.began == 1
+
+
+def test_closing_the_store_ends_the_indexing_silently(durable_url, monkeypatch):
+    monkeypatch.setattr(search, "AT_ONCE", 0)
+    before = set(threading.enumerate())
+    store = backstory.open(durable_url)
+    gate = Gate(store, monkeypatch)
+    store.start("main").user("needle")
+    store.search("needle")
+    started = set(threading.enumerate()) - before
+    [thread] = [thread for thread in started if thread.name == "backstory-index"]
+    store.close()
+    gate.open()
+    thread.join(120)
+    assert not thread.is_alive()

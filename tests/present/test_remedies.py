@@ -44,7 +44,7 @@ def test_a_remedy_without_an_operation_is_the_same_everywhere():
 
 def test_an_operation_without_a_command_is_said_in_the_words_of_the_library():
     with backstory.open(":memory:") as store, pytest.raises(backstory.AgentNotFound) as caught:
-        store.keyed("work")
+        store.agent(key="work")
     error = caught.value
     assert str(error) == in_commands(error) == in_chat(error)
     assert str(error).endswith(": ensure('work') makes one")

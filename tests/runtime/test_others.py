@@ -2,7 +2,7 @@
 
 import pytest
 
-from backstory.log.kinds import SPOKEN
+from backstory.log.kinds import MESSAGE_KINDS
 from backstory.runtime.loop import EventWritten, Forked, Loop
 from backstory.runtime.models import Retrying, TextDelta, ToolCall
 from backstory.runtime.tools import Tool
@@ -11,7 +11,9 @@ from tests.runtime.acting import Actor, speaks
 
 def said(agent):
     return [
-        event.content or "(call)" for event in agent.context().messages if event.kind in SPOKEN
+        event.content or "(call)"
+        for event in agent.context().messages
+        if event.kind in MESSAGE_KINDS
     ][1:]
 
 

@@ -88,7 +88,7 @@ def test_the_failure_that_ends_it_is_a_note_too(agent):
         with pytest.raises(ModelError):
             list(Loop(agent, model).ask("Hello!"))
         model.close()
-    assert agent.last_note("backstory.failure").data["status"] == 400
+    assert agent.last_notes(["backstory.failure"])["backstory.failure"].data["status"] == 400
 
 
 # --- verify ---

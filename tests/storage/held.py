@@ -1,4 +1,4 @@
-"""All that a store holds, whichever the backend, to look for what must not be there."""
+"""Reads all bytes of a store, to look for text that must not be there."""
 
 import gc
 import io
@@ -8,28 +8,28 @@ from pathlib import Path
 import apsw
 import psycopg
 
-from backstory.storage.sqlite.frames import unpacked
+from backstory.storage.sqlite.frames import read_frame
 
 FRAMES = "SELECT packed FROM events WHERE packed IS NOT NULL"
 
 
 def held(store, url):
-    """The bytes of a store, of its exports, and of what is packed in it, one after the other."""
+    """Return the bytes of a store, of its compressed rows and of its export."""
     out = io.StringIO()
     store.export_to(out)
     if url == ":memory:":
-        kept = _in_memory(store._backend)
+        found = _in_memory(store._backend)
     elif url.startswith("postgres"):
-        kept = _in_tables(url)
+        found = _in_tables(url)
     else:
-        kept = _in_files(url)
-    return kept + out.getvalue().encode()
+        found = _in_files(url)
+    return found + out.getvalue().encode()
 
 
 def _in_files(path):
     files = b"".join(file.read_bytes() for file in Path(path).parent.glob(f"{Path(path).name}*"))
     with closing(apsw.Connection(path)) as db:
-        return files + repr([unpacked(frame) for (frame,) in db.execute(FRAMES)]).encode()
+        return files + repr([read_frame(frame) for (frame,) in db.execute(FRAMES)]).encode()
 
 
 def _in_tables(url):

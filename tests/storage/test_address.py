@@ -17,10 +17,7 @@ OPENED = {
     "~/history.db": Address(Database.SQLITE, os.path.expanduser("~/history.db")),
     "./ann:b@home/history.db": Address(Database.SQLITE, "./ann:b@home/history.db"),
     "C:/ann@home/history.db": Address(Database.SQLITE, "C:/ann@home/history.db"),
-    "2026:11/me@x.db": Address(Database.SQLITE, "2026:11/me@x.db"),
-    "10:30/u@h/s.sqlite3": Address(Database.SQLITE, "10:30/u@h/s.sqlite3"),
     "C:\\ann@home\\history.db": Address(Database.SQLITE, "C:\\ann@home\\history.db"),
-    "notes: a/b@c.db": Address(Database.SQLITE, "notes: a/b@c.db"),
     "dir/a:b@c": Address(Database.SQLITE, "dir/a:b@c"),
     "my password=1.db": Address(Database.SQLITE, "my password=1.db"),
     "year=2026/user=5/x.db": Address(Database.SQLITE, "year=2026/user=5/x.db"),
@@ -34,7 +31,7 @@ OPENED = {
 
 
 @pytest.mark.parametrize("url", OPENED)
-def test_an_address_stands_for_a_database_and_its_place(url):
+def test_an_address_stands_for_a_database_and_its_location(url):
     assert parse_address(url) == OPENED[url]
 
 
@@ -79,6 +76,8 @@ MISTYPED = [
     "a:1/hunter2@h/x.db",
     ":1/hunter2@h/x.db",
     "10:30/hunter2@h/x",
+    "10:30/hunter2@h/x.db",
+    "notes: a/hunter2@h.db",
     "postgresql//ann:1/hunter2@h/x.db",
 ]
 

@@ -1,4 +1,4 @@
-"""The append of one event on PostgreSQL, which goes past psycopg: what psycopg would have taken care of."""
+"""Appends to a PostgreSQL store: which statement runs, who is notified, what Ctrl-C leaves."""
 
 import os
 import signal
@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.ids import place_of
-from backstory.storage.postgres import append
+from backstory.storage.ids import find_place
+from backstory.storage.postgres import server
+from backstory.storage.postgres.transaction import PostgresWriter
 from tests.databases import with_parameter
 from tests.processes import wait_until
 
@@ -26,83 +27,70 @@ def direct(new_database):
         yield store, db
 
 
-def one_connection(store):
-    """The connection that the next call will take."""
-    return store._log.backend._pool._at_hand[-1].db
+def borrow_connection(store):
+    """Return the connection that the next call will use."""
+    with store._backend._pool.borrow() as db:
+        return db
 
 
-def appends(db):
-    """How often each prepared statement was run."""
-    counts = "SELECT name, generic_plans + custom_plans FROM pg_prepared_statements WHERE name ~ '^backstory'"
-    return dict(db.execute(counts).fetchall())
+@pytest.fixture
+def executed(monkeypatch):
+    """The statements that psycopg ran, as names."""
+    names = {
+        PostgresWriter.APPEND_ONE: "append one",
+        PostgresWriter.APPEND_MANY: "append many",
+    }
+    seen = []
+    execute = psycopg.Connection.execute
+
+    def execute_and_record(db, sql, *args, **kwargs):
+        if sql in names:
+            seen.append(names[sql])
+        return execute(db, sql, *args, **kwargs)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", execute_and_record)
+    return seen
 
 
-def calls_the_function(store, monkeypatch):
-    called = []
-    monkeypatch.setattr(
-        "backstory.storage.postgres.rows.call_append",
-        lambda *given: called.append(given) or append.call_append(*given),
-    )
-    agent = store.start()
+def test_one_event_is_a_plain_statement_and_a_batch_is_a_function(direct, executed):
+    agent = direct[0].start()
     agent.user("a")
-    return bool(called)
+    agent.extend([("user", "b"), ("user", "c")])
+    assert executed == ["append one", "append many"]
+    assert direct[0].verify() == []
 
 
-def test_one_server_is_asked_without_the_function(direct, monkeypatch):
-    assert not calls_the_function(direct[0], monkeypatch)
+def test_the_statement_is_prepared_unless_the_address_forbids_it(new_database):
+    address = new_database(plain=True)
+    prepared = "SELECT count(*) FROM pg_prepared_statements WHERE statement ~ 'INSERT INTO'"
+    for choice, count in (("on", 1), ("off", 0)):
+        with backstory.open(with_parameter(address, f"prepare={choice}")) as store:
+            agent = store.start()
+            for _ in range(server.PREPARE_AFTER + 1):
+                agent.user("a")
+            assert borrow_connection(store).execute(prepared).fetchall() == [(count,)]
+            assert store.verify() == []
 
 
-def test_the_function_writes_the_same_digests(empty_database, monkeypatch):
-    address = with_parameter(empty_database(), "prepare=off")
-    with backstory.open(address) as store:
-        assert calls_the_function(store, monkeypatch)
-        assert not store.verify()
+def test_an_append_with_a_known_head_and_a_new_key_is_one_statement(direct, executed):
+    agent = direct[0].start()
+    event = agent.append("user", "a", key="k", expected=0)
+    assert executed == ["append one"]
+    assert agent.append("user", "a", key="k", expected=0) == event
+    with pytest.raises(backstory.KeyTaken, match="position 1 has the key 'k'"):
+        agent.append("user", "b", key="k", expected=1)
+    assert agent.head == 1
 
 
-def test_a_rollback_does_not_take_the_statement_away(direct):
+def test_an_append_works_after_a_rollback_removed_the_prepared_statements(direct):
     store, _ = direct
     agent = store.start()
-    for _ in range(
-        10
-    ):  # psycopg prepares the statements of a rewind, and removes all after a rollback
-        agent.mark("m")
-        agent.rewind("m")
-    db = one_connection(store)
+    agent.user("a")
     for _ in range(3):
         with pytest.raises(backstory.NotFound):
             agent.rewind("no such mark")
-        agent.user("a")
-    assert one_connection(store) is db
-    assert len(appends(db)) == 2
-
-
-def test_a_statement_that_was_removed_is_prepared_again(direct):
-    store, _ = direct
-    agent = store.start()
-    agent.user("a")
-    one_connection(store).execute("DISCARD ALL")
-    assert agent.user("b").seq == 2
-
-
-def test_followers_are_looked_for_again_only_after_a_moment(direct, monkeypatch):
-    monkeypatch.setattr(append, "LOOK_EVERY", 3600.0)
-    agent = direct[0].start()
-    for text in "abc":
-        agent.user(text)
-    db = one_connection(direct[0])
-    assert appends(db) == {"backstory_append_look": 1, "backstory_append": 2}
-    monkeypatch.setattr(append, "LOOK_EVERY", -1.0)
-    agent.user("d")
-    assert appends(db) == {"backstory_append_look": 2, "backstory_append": 2}
-
-
-def test_an_append_that_finds_a_follower_goes_on_looking(direct, monkeypatch):
-    monkeypatch.setattr(append, "LOOK_EVERY", 3600.0)
-    agent = direct[0].start()
-    with agent.follow():
-        for text in "abc":
-            agent.user(text)
-    assert appends(one_connection(direct[0])) == {"backstory_append_look": 3, "backstory_append": 0}
+        agent.user("b")
+    assert agent.head == 4
 
 
 def test_more_than_a_socket_takes_at_once(direct):
@@ -112,11 +100,11 @@ def test_more_than_a_socket_takes_at_once(direct):
     assert agent.events()[0].content == text
 
 
-def test_a_server_that_goes_away_under_an_append_is_a_lost_connection(direct):
+def test_a_server_that_is_lost_during_an_append_is_a_lost_connection(direct):
     store, db = direct
     agent = store.start()
     agent.user("a")
-    pid = one_connection(store).info.backend_pid
+    pid = borrow_connection(store).info.backend_pid
     with psycopg.connect(db.info.dsn) as other, InThread(lambda: agent.user("b")) as outcome:
         other.execute("SELECT 1 FROM backstory.agents FOR UPDATE")
         outcome.start()
@@ -127,11 +115,11 @@ def test_a_server_that_goes_away_under_an_append_is_a_lost_connection(direct):
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to threads here")
-def test_ctrl_c_behind_a_lock_writes_nothing_and_leaves_the_connection_usable(direct):
+def test_ctrl_c_during_a_wait_for_a_lock_writes_nothing_and_leaves_the_connection_usable(direct):
     store, db = direct
     agent = store.start()
     agent.user("a")
-    connection = one_connection(store)
+    connection = borrow_connection(store)
     with psycopg.connect(db.info.dsn) as other:
         other.execute("SELECT 1 FROM backstory.agents FOR UPDATE")
 
@@ -145,7 +133,7 @@ def test_ctrl_c_behind_a_lock_writes_nothing_and_leaves_the_connection_usable(di
             agent.user("never")
         interrupter.join()
     assert agent.user("b").seq == 2
-    assert one_connection(store) is connection
+    assert borrow_connection(store) is connection
 
 
 def test_another_encoding_of_the_client_does_not_matter(empty_database):
@@ -158,11 +146,11 @@ def test_another_encoding_of_the_client_does_not_matter(empty_database):
         assert not store.verify()
 
 
-def test_an_agent_is_held_while_a_move_is_judged(direct):
+def test_an_agent_is_locked_while_a_move_is_judged(direct):
     store, db = direct
     agent = store.start()
     with (
-        store._log.backend.exclusive(agent._record),
+        store._backend.begin(agents=[agent._record]),
         pytest.raises(psycopg.errors.LockNotAvailable),
     ):
         db.execute("SELECT 1 FROM backstory.agents FOR NO KEY UPDATE NOWAIT")
@@ -187,7 +175,9 @@ def test_every_function_that_is_gone_is_noticed_by_verify(direct):
 def test_a_connection_whose_settings_were_dropped_is_refused(new_database, monkeypatch):
     """As a pooler does it that does not know them."""
     address = new_database()
-    monkeypatch.setattr("backstory.storage.postgres.backend.conninfo", lambda place, **_: place)
+    monkeypatch.setattr(
+        "backstory.storage.postgres.server.build_conninfo", lambda place, **_: place
+    )
     with pytest.raises(backstory.CannotOpen, match="settings of the connection were dropped"):
         backstory.open(address)
     with psycopg.connect(address, autocommit=True) as db:
@@ -232,11 +222,12 @@ WAITS_FOR = """
 
 
 def test_a_jump_comes_after_the_appends_under_way_and_before_those_that_come_later(direct):
-    """The lock of a row is not given in turn: without another, a jump can be overtaken again and again."""
+    """The lock of a row is not granted in the order of requests: without another, a jump can be overtaken again and
+    again."""
     store, db = direct
     agent = store.start()
     agent.extend([("user", "a"), ("user", "b")])
-    place, no = place_of(agent.session), agent.snapshot.pk
+    place, no = find_place(agent.session), agent._record.pk
 
     def waits_for(query):
         return db.execute(WAITS_FOR, (query,)).fetchall()
@@ -245,9 +236,9 @@ def test_a_jump_comes_after_the_appends_under_way_and_before_those_that_come_lat
         threading.Thread(target=lambda: agent.jump(1)),
         threading.Thread(target=agent.user, args="c"),
     )
-    with psycopg.connect(store._log.backend._conninfo) as under_way:  # as an append does
+    with psycopg.connect(store._backend._conninfo) as under_way:  # as an append does
         under_way.execute(
-            "SELECT pg_advisory_xact_lock_shared(%s::bigint # (%s::bigint << 48))", (place, no)
+            "SELECT pg_advisory_xact_lock_shared(%s::bigint | (%s::bigint << 48))", (place, no)
         )
         under_way.execute("UPDATE backstory.agents SET about = NULL")
         jump.start()

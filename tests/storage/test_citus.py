@@ -10,15 +10,16 @@ import re
 import subprocess
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import psutil
 import psycopg
 import pytest
 
 import backstory
-from backstory.storage.ids import place_of
-from backstory.storage.protocols import Wanted
+from backstory.storage.ids import find_place
+from backstory.storage.postgres.rows import PostgresReader
+from backstory.storage.protocol import AgentQuery
 from tests import databases
 from tests.processes import wait_until
 
@@ -99,15 +100,10 @@ def sent(store, monkeypatch):
         call()
         return list(noticed)
 
-    with backend._pool.connection() as db:
-
-        @contextmanager
-        def this_one():
-            yield db
-
+    with backend._pool.borrow() as db:
         db.add_notice_handler(note)
         db.execute("SET citus.log_remote_commands = on; SET client_min_messages = notice")
-        monkeypatch.setattr(backend._pool, "connection", this_one)
+        monkeypatch.setattr(backend._pool, "borrow", lambda: nullcontext(db))
         yield of
 
 
@@ -117,7 +113,7 @@ def port_of(store, agent):
         SELECT nodeport FROM citus_shards
         WHERE shardid = get_shard_id_for_distribution_column('backstory.agents', %s)"""
     with psycopg.connect(store._backend._conninfo) as db:
-        return db.execute(sql, (place_of(agent.session),)).fetchone()[0]
+        return db.execute(sql, (find_place(agent.session),)).fetchone()[0]
 
 
 def one_on_each(store):
@@ -141,8 +137,8 @@ def test_an_append_a_batch_a_start_and_a_fork_are_one_call_each(store, sent):
         (lambda: store.start("other"), "create_agent"),
         (lambda: store.start("greeted", system="Be brief."), "create_agent"),
         (lambda: store.ensure("a key"), "create_agent"),
-        (lambda: agent.user("one"), "append_one"),
-        (lambda: agent.append("user", "two", expected=1), "append_one"),
+        (lambda: agent.user("one"), "append_many"),
+        (lambda: agent.append("user", "two", expected=1), "append_many"),
         (lambda: agent.extend([("user", "three", None), ("user", "four", None)]), "append_many"),
         (agent.fork, "create_agent"),
         (agent.spawn, "create_agent"),
@@ -187,7 +183,7 @@ def test_an_agent_is_found_by_id_by_key_and_by_session_and_name_on_one_server(st
     for call in (
         lambda: store.agent(root.id),
         lambda: store.agent(child.id),
-        lambda: store.keyed("root"),
+        lambda: store.agent(key="root"),
         lambda: store.ensure("root"),
         lambda: store.agent(f"{root.session}/child"),
         lambda: store.agents(session=root.session),
@@ -196,9 +192,9 @@ def test_an_agent_is_found_by_id_by_key_and_by_session_and_name_on_one_server(st
         commands = sent(call)
         assert len({port for port, _ in commands}) == 1, commands
     assert (
-        len(sent(lambda: store.keyed("of a fork"))) == 3
+        len(sent(lambda: store.agent(key="of a fork"))) == 3
     )  # its place, the directory there, and its session's
-    assert store.keyed("of a fork") == keyed
+    assert store.agent(key="of a fork") == keyed
 
 
 # --- what a server's death means ---
@@ -278,11 +274,12 @@ def test_a_list_is_complete_if_the_worker_is_back_before_the_servers_are_asked_o
     agents = {agent.id for agent in one_on_each(store).values()}
     backend = store._backend
 
-    def lost(ask):
+    def lose_connection(*_):
         raise backstory.ConnectionLost("a worker was away")
 
-    monkeypatch.setattr(backend, "_read", lost)
-    listed = backend.agents(Wanted(partial=True))  # a warning would be an error here
+    monkeypatch.setattr(PostgresReader, "list_agents", lose_connection)
+    # A warning would be an error here.
+    listed = backend.list_agents(AgentQuery(allow_partial=True))
     assert {record.id for record in listed} >= agents
 
 

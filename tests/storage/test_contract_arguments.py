@@ -12,10 +12,8 @@ import backstory
 def test_what_comes_after_the_first_argument_needs_no_name(store):
     agent = store.ensure("one")
     agent.extend([("note", "todo", {"n": 1}), ("user", "hi"), ("note", "todo", {"n": 2})])
-    assert [note.seq for note in agent.notes("todo", 2)] == [1]
-    assert [note.seq for note in agent.notes("todo", None, False)] == [1, 3]
-    assert agent.last_note("todo", 2).seq == 1
-    assert [event.seq for event in agent.tail(5, 2)] == [2]
+    assert agent.last_notes(["todo"], 2)["todo"].seq == 1
+    assert [event.seq for event in agent.messages(2, limit=5)] == [2]
     assert [(one.key, note.seq) for one, note in store.last_notes("todo", "o")] == [("one", 3)]
     assert store.last_notes("todo", "other") == []
     child = agent.fork("child")
@@ -26,10 +24,10 @@ def test_expire_takes_a_prefix_and_whether_it_is_a_dry_run(store):
     store.ensure("old")
     later = datetime.now(UTC) + timedelta(days=1)
     assert [gone.key for gone in store.expire(later, "o", True).agents] == ["old"]
-    assert store.keyed("old")
+    assert store.agent(key="old")
     store.expire(later, "o", False)
     with pytest.raises(backstory.AgentNotFound):
-        store.keyed("old")
+        store.agent(key="old")
 
 
 def test_a_deleted_agent_has_no_position_at_a_time(store):
@@ -37,24 +35,24 @@ def test_a_deleted_agent_has_no_position_at_a_time(store):
     agent.user("hi")
     store.delete(agent)
     with pytest.raises(backstory.AgentNotFound):
-        agent.position(datetime.now(UTC))
+        agent.context(datetime.now(UTC))
 
 
 @pytest.mark.parametrize(
     ("read", "by"),
-    [("messages", "read_said"), ("texts", "texts"), ("outline", "outline"), ("events", "read")],
+    [("messages", "read_events"), ("outline", "read_outline"), ("events", "read_events")],
 )
 def test_an_agent_that_is_deleted_under_a_read_is_not_found(store, monkeypatch, read, by):
     agent = store.start("main")
     agent.user("hi")
-    real = getattr(store._log.backend, by)
+    real = getattr(store._backend, by)
 
-    def delete_first(*given):
+    def delete_first(*args):
         monkeypatch.undo()
         store.delete(agent)
-        return real(*given)
+        return real(*args)
 
-    monkeypatch.setattr(store._log.backend, by, delete_first)
+    monkeypatch.setattr(store._backend, by, delete_first)
     with pytest.raises(backstory.AgentNotFound):
         getattr(agent, read)()
 
@@ -66,9 +64,8 @@ def test_backslashes_are_not_taken_for_a_nul(store, agent):
 @pytest.mark.parametrize("notes", ["todo", None, [1], [""], ["a\0b"], ["\ud800"]])
 def test_what_cannot_be_names_of_notes_is_refused(agent, notes):
     agent.note("t")
-    for read in (agent.messages, agent.texts):
-        with pytest.raises(backstory.Invalid):
-            read(notes=notes)
+    with pytest.raises(backstory.Invalid):
+        agent.messages(notes=notes)
 
 
 class Word(str, Enum):  # noqa: UP042  the older way, of which str() gives the name
@@ -96,7 +93,7 @@ def test_a_member_of_an_enum_is_kept_as_the_text_that_it_is(store, agent):
     ]
     assert {type(value) for row in kept for value in row} == {str, type(None)}
     assert [type(child.name), child.name] == [str, "hello there"]
-    assert agent.last_note("todo") == agent.last_note(Word.TODO) == agent.events()[-1]
+    assert agent.last_notes([Word.TODO]) == {"todo": agent.events()[-1]}
     assert store.verify() == []
 
 
@@ -141,11 +138,11 @@ def test_what_is_not_what_it_should_be_is_refused_in_our_words(store, agent, odd
         lambda: store.search("x", after=odd or 0),
         lambda: store.resolve(odd),
         lambda: store.export_to(StringIO(), sessions=[odd]),
-        lambda: store.source(odd, "x"),
-        lambda: store.source("x", odd),
-        lambda: agent.read([odd]),
-        lambda: agent.places(odd or 5),
-        lambda: agent.places([odd]),
+        lambda: store.intake().source(odd, "x"),
+        lambda: store.intake().source("x", odd),
+        lambda: agent.events([odd]),
+        lambda: store.intake().places(agent, odd or 5),
+        lambda: store.intake().places(agent, [odd]),
         lambda: agent.preview(odd),
         lambda: agent.record(ANSWER, request=odd or 5),
         lambda: agent.record(ANSWER, request={"messages": [odd, float("nan")]}),
@@ -162,7 +159,7 @@ def test_what_is_not_what_it_should_be_is_refused_in_our_words(store, agent, odd
 def test_positions_that_only_equal_a_number_are_not_positions(agent):
     agent.user("hello")
     with pytest.raises(backstory.Invalid, match="True is not a position"):
-        agent.read([1, True])
+        agent.events([1, True])
 
 
 def test_a_reason_that_no_database_can_hold_erases_nothing(agent):
@@ -211,7 +208,6 @@ def test_one_and_true_are_not_the_same_json(agent):
 def test_a_label_for_what_is_not_a_position_names_nothing(agent, at):
     """Such a note can only come from elsewhere, or from `append`."""
     agent.extend([("user", "hello"), ("note", "backstory.label", {"label": "here", "at": at})])
-    assert agent.labels() == {}
     with pytest.raises(backstory.MarkNotFound):
         agent.jump("here")
 

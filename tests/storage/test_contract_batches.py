@@ -19,7 +19,7 @@ def test_events_for_several_agents_are_written_together(store):
         [(one, [("user", "a"), ("user", "b")], 0), (two, [("note", "n", {"x": 1})])]
     )
     assert [[event.seq for event in events] for events in written] == [[1, 2], [1]]
-    assert (said(one), two.last_note("n").data) == (["a", "b"], {"x": 1})
+    assert (said(one), two.last_notes(["n"])["n"].data) == (["a", "b"], {"x": 1})
     assert store.write([]) == []
     assert store.verify() == []
 

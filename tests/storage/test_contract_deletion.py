@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import backstory
-from backstory.storage.log import Log
 from tests.threads import in_threads
 
 
@@ -43,7 +42,7 @@ def test_a_deleted_agent_is_gone_from_every_list_and_its_handle_finds_nothing(st
         agent.undo,
         lambda: agent.rename("another"),
         lambda: agent.describe(title="x"),
-        lambda: store.keyed("user/1"),
+        lambda: store.agent(key="user/1"),
         lambda: store.agent(agent.id),
         lambda: store.delete(agent),
     ):
@@ -158,7 +157,7 @@ def test_where_forks_of_the_old_one_survive_the_key_begins_another_session(store
     last = store.ensure("k")
     assert len({agent.session for agent in (*generations, last)}) == 4
     assert [texts(agent) for agent in generations] == [["0"], ["1"], ["2"]]
-    assert store.ensure("k") == last == store.keyed("k")
+    assert store.ensure("k") == last == store.agent(key="k")
     for fork in generations:
         store.delete(fork)
     assert store.ensure("k") == last
@@ -174,7 +173,7 @@ def test_a_keyed_fork_can_be_made_again_too(store, agent):
     grandchild = fork.fork("g")
     store.delete(fork)
     again = agent.fork("f", key="k")
-    assert store.keyed("k") == again != fork
+    assert store.agent(key="k") == again != fork
     assert texts(grandchild) == ["hi", "from the first"]
     assert store.verify() == []
 
@@ -192,7 +191,7 @@ def test_threads_that_delete_and_ensure_one_key_never_lose_it(store):
                 pass
 
     in_threads(work, 4)
-    assert store.ensure("shared") == store.keyed("shared")
+    assert store.ensure("shared") == store.agent(key="shared")
     assert store.verify() == []
 
 
@@ -202,15 +201,15 @@ def test_a_source_is_forgotten_with_the_agent_it_became(store):
         intake.extend(agent, [("user", "from elsewhere")])
         intake.remember("tool", "their-id", agent=agent, cursor={"line": 1})
         intake.commit()
-    assert store.source("tool", "their-id") is not None
-    store.keyed("k").fork("fork")
-    store.delete(store.keyed("k"))
-    assert store.source("tool", "their-id") is None
+    assert store.intake().source("tool", "their-id") is not None
+    store.agent(key="k").fork("fork")
+    store.delete(store.agent(key="k"))
+    assert store.intake().source("tool", "their-id") is None
     with store.intake() as intake:  # what is taken in again is another agent
         again = intake.agent("k")
         intake.extend(again, [("user", "once more")])
         intake.commit()
-    assert (texts(store.keyed("k")), store.verify()) == (["once more"], [])
+    assert (texts(store.agent(key="k")), store.verify()) == (["once more"], [])
 
 
 def test_a_follower_sees_the_events_of_an_agent_that_was_made_again(store):
@@ -388,21 +387,21 @@ def test_a_session_without_its_root_is_titled_by_its_eldest_agent(store):
     assert (session.title, session.tags) == ("What is left", ("x",))
 
 
-@pytest.mark.parametrize("read", [backstory.Agent.messages, backstory.Agent.texts])
+@pytest.mark.parametrize("read", [backstory.Agent.messages, backstory.Agent.context])
 def test_a_fork_that_is_deleted_in_the_middle_of_a_read_is_not_found(store, monkeypatch, read):
     """Not even what it inherited is returned."""
     parent = store.start("parent")
     parent.user("inherited")
     fork = parent.fork("fork")
     fork.user("own")
-    walk = Log.walk
+    walk = store._backend.walk
 
-    def walk_and_delete(log, *asked):
+    def walk_and_delete(*args):
         monkeypatch.undo()
-        found = walk(log, *asked)
+        found = walk(*args)
         store.delete(fork.id)
         return found
 
-    monkeypatch.setattr(Log, "walk", walk_and_delete)
+    monkeypatch.setattr(store._backend, "walk", walk_and_delete)
     with pytest.raises(backstory.AgentNotFound):
         read(fork)

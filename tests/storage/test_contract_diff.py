@@ -4,11 +4,11 @@ import pytest
 
 import backstory
 from backstory.log.diff import compare
-from backstory.log.kinds import SPOKEN
+from backstory.log.kinds import MESSAGE_KINDS
 
 
 def spoken(agent, at=None):
-    return [event for event in agent.context(at).messages if event.kind in SPOKEN]
+    return [event for event in agent.context(at).messages if event.kind in MESSAGE_KINDS]
 
 
 def ops(found):
@@ -47,12 +47,14 @@ def test_a_diff_is_that_of_the_whole_contexts(family):
 
 def test_what_is_shared_by_a_fork_is_not_read(family, monkeypatch):
     parent, child, _ = family
-    read, whole = [], parent._log.read
-    monkeypatch.setattr(
-        parent._log,
-        "read",
-        lambda agent, pieces: read.extend(found := whole(agent, pieces)) or found,
-    )
+    read, read_events = [], parent._backend.read_events
+
+    def record_events(*args):
+        events = read_events(*args)
+        read.extend(events)
+        return events
+
+    monkeypatch.setattr(parent._backend, "read_events", record_events)
     assert parent.diff(child).common == 5
     assert min(event.seq for event in read) > 5
 

@@ -7,8 +7,7 @@ import pytest
 
 import backstory
 from backstory import Event
-from backstory.intake import hand_over
-from backstory.log.drafts import encoded_draft
+from backstory.log.events import Draft
 from tests.threads import in_threads
 
 T0 = datetime(2024, 5, 1, 9, tzinfo=UTC)
@@ -28,7 +27,7 @@ def test_events_keep_their_own_times_and_never_run_backwards(store):
         intake.extend(
             agent, [said(5, "user", "a"), said(3, "assistant", "b"), said(9, "user", "c")]
         )
-    found = store.keyed("tool/1")
+    found = store.agent(key="tool/1")
     assert found.created_at == T0
     assert seconds(found) == [5, 5, 9]
     assert store.verify() == []
@@ -57,13 +56,12 @@ SAYINGS = [
 def test_whatever_comes_in_is_read_as_it_was(store):
     with store.intake() as intake:
         intake.extend(intake.agent("tool/1", created_at=T0), SAYINGS)
-    agent, live = store.keyed("tool/1"), store.start("live")
+    agent, live = store.agent(key="tool/1"), store.start("live")
     live.extend(SAYINGS)
     assert [(event.kind, event.content, event.data) for event in agent.events()] == SAYINGS
     assert [event.data_json for event in agent.events()] == [
         event.data_json for event in live.events()
     ]
-    assert agent.texts() == live.texts()
     assert [row.size for row in agent.outline()] == [row.size for row in live.outline()]
     assert len({one.bytes for one in store.stats().agents}) == 1
     assert store.verify() == []
@@ -75,12 +73,12 @@ def test_what_came_in_is_found_forked_compacted_exported_and_erased_like_anythin
     with store.intake() as intake:
         came = [("user", f"word{n} " + LONG, {"n": f"fact{n} {LONG}"}) for n in range(8)]
         intake.extend(intake.agent("tool/1", created_at=T0), came)
-    agent = store.keyed("tool/1")
+    agent = store.agent(key="tool/1")
     assert [hit.event.seq for hit in store.search("word3")] == [4]
     fork = agent.fork("fork", at=6)
     fork.compact("a summary", keep=2)
     assert [event.content[:5] for event in fork.context().messages] == ["a sum", "word4", "word5"]
-    assert [event.content[:5] for event in agent.tail(2)] == ["word6", "word7"]
+    assert [event.content[:5] for event in agent.messages(limit=2)] == ["word6", "word7"]
     agent.erase([4, 6], why="asked")
     assert store.search("word3") == store.search("word5") == []
     assert [event.content[:5] for event in fork.context().messages] == ["a sum", "word4", ""]
@@ -91,7 +89,7 @@ def test_what_came_in_is_found_forked_compacted_exported_and_erased_like_anythin
     assert "fact4" in out.getvalue()
     with backstory.open(new_url("sqlite")) as other:
         other.import_from(io.StringIO(out.getvalue()))
-        assert other.keyed("tool/1").events() == agent.events()
+        assert other.agent(key="tool/1").events() == agent.events()
         assert other.verify() == []
 
 
@@ -101,7 +99,7 @@ def test_a_batch_goes_behind_what_is_there_and_keeps_to_its_time(store):
         intake.extend(agent, [said(5, "user", "a")])
     with store.intake() as intake:
         intake.extend(intake.agent("tool/1"), [said(1, "user", "b"), ("user", "now")])
-    found = store.keyed("tool/1")
+    found = store.agent(key="tool/1")
     assert [event.content for event in found.events()] == ["a", "b", "now"]
     assert seconds(found)[:2] == [5, 5]
     assert found.events()[-1].created_at > T0 + timedelta(days=1)
@@ -120,14 +118,14 @@ def test_nothing_is_written_before_the_commit_and_nothing_is_locked(store):
         assert intake.commit() == 0
 
 
-def test_rows_that_were_made_for_another_end_of_the_log_are_made_again(store):
+def test_events_come_after_what_was_written_in_the_meantime(store):
     intake = store.intake()
     agent = intake.agent("tool/1", created_at=T0)
-    hand_over(intake, agent, [encoded_draft("user", "a", None, "a")], [0], 0)
+    intake.extend(agent, [("user", "a", None, "a")])
     intake.commit()
-    store.keyed("tool/1").user("meanwhile")
-    hand_over(intake, agent, [encoded_draft("user", "b", None, "b")], [0], 2)
-    hand_over(intake, agent, [encoded_draft("user", "c", None, "c")], [0], 3)
+    store.agent(key="tool/1").user("meanwhile")
+    intake.extend(agent, [("user", "b", None, "b")])
+    intake.extend(agent, [("user", "c", None, "c")])
     intake.commit()
     assert [event.content for event in agent.events()] == ["a", "meanwhile", "b", "c"]
     assert store.verify() == []
@@ -144,7 +142,7 @@ def test_what_was_not_committed_when_the_block_raises_is_dropped(store):
 
     with pytest.raises(ZeroDivisionError):
         take_in()
-    assert [event.content for event in store.keyed("tool/1").events()] == ["a"]
+    assert [event.content for event in store.agent(key="tool/1").events()] == ["a"]
 
 
 def test_a_commit_is_written_whole_or_not_at_all(store):
@@ -156,7 +154,7 @@ def test_a_commit_is_written_whole_or_not_at_all(store):
     with pytest.raises(backstory.Conflict):
         intake.commit()
     assert store.agents() == []
-    assert store.source("tool", "1") is None
+    assert store.intake().source("tool", "1") is None
 
 
 def test_what_comes_in_is_checked_as_in_an_append(store):
@@ -165,9 +163,9 @@ def test_what_comes_in_is_checked_as_in_an_append(store):
         with pytest.raises(backstory.InvalidEvent, match="event 1 of the batch"):
             intake.extend(agent, [("user", "a"), ("user", "\0")])
         intake.extend(agent, [("jump", None, {"target_message_id": 99})])
-    [event] = store.keyed("tool/1").events()
+    [event] = store.agent(key="tool/1").events()
     assert event.kind == "jump"
-    assert store.keyed("tool/1").explain(1).status == "inert"
+    assert store.agent(key="tool/1").explain(1).status == "inert"
 
 
 def test_jumps_and_clears_get_their_bases(store):
@@ -180,7 +178,7 @@ def test_jumps_and_clears_get_their_bases(store):
         intake.extend(
             agent, [("user", "d"), ("rewind", None, {"target_message_id": 5}), ("user", "e")]
         )
-    found = store.keyed("tool/1")
+    found = store.agent(key="tool/1")
     spoken = [event.content for event in found.context().messages if event.kind == "user"]
     assert spoken == ["a", "c", "e"]
     assert store.verify() == []
@@ -195,7 +193,7 @@ def test_what_the_lineage_has_under_a_key_is_passed_over_whatever_it_says(store)
         assert intake.seen(["1", "2", "3"]) == {"1", "2"}
         assert intake.places(again, ["2", "3"]) == {"2": 2}
         intake.extend(again, [("user", "better", None, "2"), ("user", "c", None, "3")])
-    assert [event.content for event in store.keyed("tool/1").events()] == ["a", "b", "c"]
+    assert [event.content for event in store.agent(key="tool/1").events()] == ["a", "b", "c"]
 
 
 def test_a_fork_goes_on_from_a_position_and_a_sub_agent_is_born_there(store):
@@ -254,23 +252,23 @@ def test_threads_that_take_in_the_same_write_it_once(store):
                 continue
 
     in_threads(take_in, 3)
-    found = store.keyed("tool/1").events()
+    found = store.agent(key="tool/1").events()
     assert [event.content for event in found] == [str(n) for n in range(10)]
     assert store.verify() == []
 
 
 def test_a_source_is_remembered_with_its_agent_and_how_far_it_was_read(store):
-    assert store.source("codex", "019f") is None
+    assert store.intake().source("codex", "019f") is None
     with store.intake() as intake:
         agent = intake.agent("codex/019f")
         intake.remember("codex", "019f", agent=agent)
         intake.remember("file", "/a/b", cursor={"size": 3})
-    assert store.source("codex", "019f") == ("codex", "019f", agent.id, None)
+    assert store.intake().source("codex", "019f") == ("codex", "019f", agent.id, None)
     with store.intake() as intake:
-        assert intake.cursor(("file", "/a/b")) == {"size": 3}
-        assert intake.cursor(("file", "/a")) is None
+        assert intake.source("file", "/a/b").cursor == {"size": 3}
+        assert intake.source("file", "/a") is None
         intake.remember("codex", "019f", cursor={"line": 7})
-    assert store.source("codex", "019f") == ("codex", "019f", agent.id, {"line": 7})
+    assert store.intake().source("codex", "019f") == ("codex", "019f", agent.id, {"line": 7})
 
 
 def test_an_agent_is_found_by_the_id_that_its_tool_gave_it_and_by_its_title(store):
@@ -297,10 +295,10 @@ def test_an_export_carries_the_sources(store, url):
     store.export_to(part, sessions=[agent.session])
     with backstory.open(":memory:") as other:
         other.import_from(part.getvalue().splitlines())
-        assert other.source("codex", "019f") == store.source("codex", "019f")
-        assert other.source("file", "/a/b") is None
+        assert other.intake().source("codex", "019f") == store.intake().source("codex", "019f")
+        assert other.intake().source("file", "/a/b") is None
         other.import_from(whole.getvalue().splitlines())
-        assert other.source("file", "/a/b") == ("file", "/a/b", None, {"size": 3})
+        assert other.intake().source("file", "/a/b") == ("file", "/a/b", None, {"size": 3})
         again = io.StringIO()
         other.export_to(again)
     assert again.getvalue() == whole.getvalue()
@@ -314,8 +312,7 @@ def test_a_label_names_an_earlier_position_wherever_the_agent_is_by_then(store, 
         agent.user(text)
     agent.label("first", at=1)
     agent.jump(2)
-    assert agent.labels() == {"first": 1}
-    assert agent.position("first") == 1
+    assert agent.context("first").at == 1
     assert store.resolve("main@first") == (agent, 1, "first")
     agent.jump("first")
     assert [event.content for event in agent.context().messages if event.kind == "user"] == ["a"]
@@ -326,13 +323,12 @@ def test_the_last_position_that_got_a_name_has_it_and_a_mark_comes_first(store, 
     agent.label("here")
     agent.user("b")
     agent.label("here")
-    assert agent.labels() == {"here": 3}
+    assert agent.context("here").at == 3
     agent.append("note", "backstory.label", {"label": None, "at": 3})
-    assert agent.labels() == {}
     with pytest.raises(backstory.MarkNotFound):
         agent.jump("here")
     mark = agent.mark("here")
-    assert agent.position("here") == mark.seq
+    assert agent.context("here").at == mark.seq
 
 
 @pytest.mark.parametrize("name", ["", " ", 3, None])
@@ -363,6 +359,7 @@ def test_what_cannot_be_taken_in_is_refused_when_it_is_handed_over(store, agent)
             lambda: intake.extend("main", [("user", "x")]),
             lambda: intake.extend(agent, None),
             lambda: intake.extend(agent, [("user", "x", None, None, T0, 6)]),
+            lambda: intake.extend(agent, [Draft("bogus", "a\0b")]),
             lambda: intake.describe("main", title="x"),
             lambda: intake.remember("tool", 5),
             lambda: intake.remember("tool", "\ud800"),
@@ -374,10 +371,10 @@ def test_what_cannot_be_taken_in_is_refused_when_it_is_handed_over(store, agent)
             lambda: intake.seen([5]),
             lambda: intake.seen(["a\0b"]),
             lambda: intake.places(agent, "abc"),
-            lambda: intake.cursor("ab"),
-            lambda: intake.cursor((1, 2)),
+            lambda: intake.source("ab", 1),
+            lambda: intake.source(1, "ab"),
         ]
         for call in calls:
             with pytest.raises(backstory.Invalid):
                 call()
-    assert (agent.head, len(store.agents()), store.source("tool", "id")) == (0, 1, None)
+    assert (agent.head, len(store.agents()), store.intake().source("tool", "id")) == (0, 1, None)

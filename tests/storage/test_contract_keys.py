@@ -17,7 +17,7 @@ from tests.threads import in_threads
 def test_ensure_starts_a_session_once_and_finds_it_again(store):
     first = store.ensure("user/42", system="Be careful.")
     again = store.ensure("user/42", system="Something else.")
-    assert again == first == store.keyed("user/42")
+    assert again == first == store.agent(key="user/42")
     assert first.key == "user/42"
     assert [event.content for event in again.events()] == ["Be careful."]
 
@@ -25,7 +25,7 @@ def test_ensure_starts_a_session_once_and_finds_it_again(store):
 def test_a_key_is_any_text_and_the_name_is_what_can_be_one(store):
     for key in ("a/b@c", " blanks ", "x" * 1_000, "ключ", "\n"):
         agent = store.ensure(key)
-        assert (store.keyed(key), agent.key) == (agent, key)
+        assert (store.agent(key=key), agent.key) == (agent, key)
         assert store.agent(agent.id) == agent
 
 
@@ -40,7 +40,7 @@ def test_the_longest_keys_are_keys_in_every_script(store):
     like_it = key[:-1] + "x"
     agent = store.ensure(key)
     assert store.ensure(key) == agent != store.ensure(like_it)
-    assert store.agents(prefix=key[:999]) == [agent, store.keyed(like_it)]
+    assert store.agents(prefix=key[:999]) == [agent, store.agent(key=like_it)]
     assert store.agents(prefix=key) == [agent]
     assert agent.fork(key=long_text("of a fork")).key == long_text("of a fork")
     event = agent.append("user", "once", key=key)
@@ -56,7 +56,7 @@ def test_the_name_of_a_note_may_be_long(store, agent):
     note = agent.note(name, {"n": 1})
     agent.note(name[:-1] + "x")
     assert agent.notes(name) == [note]
-    assert agent.last_note(name) == note
+    assert agent.last_notes([name]) == {name: note}
     assert store.last_notes(name) == [(agent, note)]
 
 
@@ -98,14 +98,14 @@ def test_a_key_that_is_taken_is_refused_and_one_that_is_not_there_is_not_found(s
         with pytest.raises(backstory.KeyTaken, match="key 'k' already exists"):
             make("another", key="k")
     with pytest.raises(backstory.AgentNotFound, match="no agent has the key 'missing'"):
-        store.keyed("missing")
+        store.agent(key="missing")
     assert len(store.agents()) == 2
 
 
 def test_forks_and_sub_agents_have_keys_too(store, agent):
     agent.user("hi")
     fork, sub = agent.fork("f", key="fork"), agent.spawn("s", key="sub")
-    assert (store.keyed("fork"), store.keyed("sub")) == (fork, sub)
+    assert (store.agent(key="fork"), store.agent(key="sub")) == (fork, sub)
     assert (fork.session, fork.fork_seq, sub.spawned) == (agent.session, 1, True)
 
 
@@ -113,7 +113,7 @@ def test_threads_that_ask_for_one_key_get_one_session(store):
     found = []
     in_threads(lambda nth: found.append(store.ensure("shared", system="once").id), 8)
     assert len(found) == 8
-    assert len(set(found)) == len(store.agents()) == store.keyed("shared").head == 1
+    assert len(set(found)) == len(store.agents()) == store.agent(key="shared").head == 1
 
 
 def test_eight_processes_that_ask_for_one_key_make_one_session(durable_url):
@@ -128,7 +128,7 @@ def test_eight_processes_that_ask_for_one_key_make_one_session(durable_url):
     ids = {process.communicate()[0] for process in started}
     assert [process.returncode for process in started] == [0] * 8
     with backstory.open(durable_url) as store:
-        assert ids == {f"{store.keyed('shared').id}\n"}
+        assert ids == {f"{store.agent(key='shared').id}\n"}
         assert [agent.head for agent in store.agents()] == [1]
 
 
@@ -139,7 +139,7 @@ def test_an_event_is_written_once_under_its_key(store, agent):
     first = agent.append("user", "hi", {"n": 1}, key="k")
     assert agent.append("user", "hi", {"n": 1}, key="k") == first
     assert (agent.head, first.key, agent.find("k"), agent.find("other")) == (1, "k", first, None)
-    assert agent.event(1).key == "k"
+    assert agent.events()[0].key == "k"
 
 
 def test_a_key_that_stands_for_something_else_is_refused(store, agent):
@@ -177,6 +177,54 @@ def test_a_repeat_under_expected_has_to_have_the_same_key(store, agent):
     assert agent.append("jump", None, {"target_message_id": 0}, key="mine", expected=0) == first
     with pytest.raises(backstory.Conflict):
         agent.append("jump", None, {"target_message_id": 0}, key="yours", expected=0)
+
+
+def test_keys_and_jumps_are_written_after_an_expected_head(store, agent):
+    agent.extend([("user", "a"), ("user", "b")])
+    jump = ("jump", None, {"target_message_id": 1}, "j")
+    batch = [("user", "c", None, "k"), jump, ("clear", None, None, "l"), ("user", "d")]
+    written = agent.extend(batch, expected=2)
+    assert [event.seq for event in written] == [3, 4, 5, 6]
+    assert [row.base for row in agent.outline()] == [None, None, None, 1, 0, None]
+    assert agent.extend(batch, expected=2) == written
+    assert store.verify() == []
+
+
+def test_keys_that_exist_are_found_under_expected(store, agent):
+    [first] = agent.extend([("user", "a", None, "k")], expected=0)
+    later = agent.user("b")
+    assert agent.append("user", "a", key="k", expected=0) == first
+    assert agent.append("user", "a", key="k", expected=2) == first
+    assert agent.append("user", "a", key="k", expected=99) == first
+    assert agent.extend([("user", "a", None, "k"), ("user", "c")], expected=2) == [
+        first,
+        agent.events()[-1],
+    ]
+    for expected in (0, 3):
+        with pytest.raises(backstory.KeyTaken, match="position 1 has the key 'k'"):
+            agent.append("user", "other", key="k", expected=expected)
+    with pytest.raises(backstory.Invalid, match="the same key"):
+        agent.extend([("user", "a", None, "x"), ("user", "a", None, "x")], expected=3)
+    with pytest.raises(backstory.Conflict):
+        agent.extend([("user", "a", None, "k"), ("user", "new", None, "n")], expected=later.seq - 1)
+    assert agent.head == 3
+    assert store.verify() == []
+
+
+def test_a_fork_finds_inherited_keys_under_expected(agent):
+    first = agent.append("user", "a", key="k")
+    fork = agent.fork("f")
+    assert fork.append("user", "a", key="k", expected=1) == first
+    with pytest.raises(backstory.KeyTaken):
+        fork.append("user", "other", key="k", expected=1)
+    assert fork.head == 1
+
+
+def test_a_malformed_jump_under_expected_is_inert_and_logged_once(agent, caplog):
+    agent.extend([("jump", None, {"target_message_id": 9}), ("user", "a")], expected=0)
+    assert [event.content for event in agent.context().messages] == ["a"]
+    assert len(caplog.messages) == 1
+    assert "position 1: invalid jump: 9 is not an earlier position" in caplog.messages[0]
 
 
 def test_an_empty_batch_under_expected_is_checked_too(store, agent):
@@ -218,12 +266,15 @@ def test_notes_follow_rewinds_and_forks_and_no_model_is_given_them(store, agent)
     agent.rewind("x")
     assert [note.data for note in agent.notes("state")] == [{"n": 1}]
     assert [note.content for note in fork.notes()] == ["state", "state", "other"]
-    assert agent.last_note("state").data == {"n": 1}
-    assert (fork.last_note("state").data, fork.last_note("state", at=2).data) == (
+    assert agent.last_notes(["state"])["state"].data == {"n": 1}
+    assert (
+        fork.last_notes(["state"])["state"].data,
+        fork.last_notes(["state"], at=2)["state"].data,
+    ) == (
         {"n": 2},
         {"n": 1},
     )
-    assert agent.last_note("missing") is None
+    assert agent.last_notes(["missing"]) == {}
     assert [note.data for note in agent.notes("state", live=False)] == [{"n": 1}, {"n": 2}]
     assert [message.kind for message in agent.conversation()] == ["user"]
     assert [(owner.name, note.data) for owner, note in store.last_notes("state")] == [
@@ -333,9 +384,12 @@ def test_old_sessions_with_a_prefix_are_not_looked_for_among_all_that_are_later(
     for n in range(60):
         store.ensure(f"other/{n}")
     asked = []
-    listed = store._log.backend.agents
-    monkeypatch.setattr(
-        store._log.backend, "agents", lambda wanted: asked.append(wanted) or listed(wanted)
-    )
+    list_agents = store._backend.list_agents
+
+    def record_query(query):
+        asked.append(query)
+        return list_agents(query)
+
+    monkeypatch.setattr(store._backend, "list_agents", record_query)
     assert [one.id for one in store.sessions(order="updated", prefix="old/", limit=2)] == old[:0:-1]
     assert len(asked) < 15

@@ -1,7 +1,5 @@
 """What every backend does with undo and redo, compaction, settings, and short reads."""
 
-from contextlib import contextmanager
-
 import pytest
 
 import backstory
@@ -66,42 +64,6 @@ def test_moves_take_the_head_that_was_seen_and_who_did_it(agent):
         assert agent.head == head + 1
 
 
-class Counted:
-    """A backend whose calls are counted, inside of an exclusive block too."""
-
-    def __init__(self, backend, calls):
-        self._backend, self._calls = backend, calls
-
-    def __getattr__(self, name):
-        method = getattr(self._backend, name)
-
-        @contextmanager
-        def exclusive(agent):
-            with method(agent) as rows:
-                yield Counted(rows, self._calls)
-
-        def counted(*args, **kwargs):
-            self._calls.append(name)
-            return method(*args, **kwargs)
-
-        return exclusive if name == "exclusive" else counted if callable(method) else method
-
-
-def test_a_move_takes_three_calls_however_long_the_history(store, agent):
-    agent.extend([("user", str(n)) for n in range(50)])
-    agent.mark("x")
-    agent.user("dead")
-    calls = []
-    agent._log.backend = Counted(agent._log.backend, calls)
-    for move in (lambda: agent.rewind("x"), lambda: agent.jump(3), agent.undo):
-        calls.clear()
-        move()
-        assert len(calls) <= 3, calls
-    calls.clear()
-    agent.context(7)
-    assert calls == ["walk", "read"]
-
-
 MOVES = {
     "rewind": (lambda agent: agent.rewind("m"), 2),
     "jump": (lambda agent: agent.jump("m"), 2),
@@ -120,19 +82,18 @@ def test_a_move_is_decided_after_what_was_written_before_it_had_the_lock(
     agent.mark("m")
     agent.extend([("user", "b"), ("user", "c")])
     agent.jump(3)
-    backend = store._log.backend
-    exclusive = backend.exclusive
+    backend = store._backend
+    begin = backend.begin
 
-    @contextmanager
-    def overtaken(*agents):
+    def begin_later(**locks):
+        monkeypatch.undo()
         agent.user("in between")
-        with exclusive(*agents) as rows:
-            yield rows
+        return begin(**locks)
 
-    monkeypatch.setattr(backend, "exclusive", overtaken)
+    monkeypatch.setattr(backend, "begin", begin_later)
     event = move(agent)
     assert (event.seq, event.data["target_message_id"]) == (7, target)
-    assert agent.live_ranges()[-1][1] == 7
+    assert agent.context().messages[-1] == event
 
 
 def test_a_compaction_is_one_batch_that_undo_takes_back(store, agent):
@@ -185,17 +146,17 @@ def test_settings_follow_the_context(agent):
 # --- reading less ---
 
 
-def test_tail_with_notes_counts_the_notes_in_the_context(agent):
+def test_a_limit_of_messages_counts_the_notes_that_are_asked_for(agent):
     agent.user("one")
     agent.note("n", {"at": 2})
     agent.mark("m")
     agent.note("dead")
     agent.rewind("m")
     agent.assistant("two")
-    told = [(event.kind, event.content) for event in agent.tail(2, notes=True)]
-    assert told == [("note", "n"), ("assistant", "two")]
-    assert [event.content for event in agent.tail(2)] == ["one", "two"]
-    assert [event.content for event in agent.tail(9, notes=True)] == ["one", "n", "two"]
+    found = [(event.kind, event.content) for event in agent.messages(notes=["n", "dead"], limit=2)]
+    assert found == [("note", "n"), ("assistant", "two")]
+    assert [event.content for event in agent.messages(limit=2)] == ["one", "two"]
+    assert [event.content for event in agent.messages(notes=["n"], limit=9)] == ["one", "n", "two"]
 
 
 def test_messages_leave_out_marks_and_notes_but_for_those_that_are_named(agent):
@@ -219,31 +180,37 @@ def test_messages_leave_out_marks_and_notes_but_for_those_that_are_named(agent):
     assert agent.messages() == [
         event for event in agent.context().messages if event.kind in ("user", "assistant")
     ]
-    for its, at, notes in (
-        (agent, None, ["item", "none"]),
-        (agent, 5, []),
-        (child, None, ["state"]),
-    ):
-        messages = its.messages(at, notes=notes)
-        assert its.texts(at, notes=notes) == [
-            (event.content, event.data_json) for event in messages
-        ]
     agent.clear()
     assert agent.messages(notes=["item"]) == []
-    assert agent.texts(notes=["item"]) == []
 
 
-def test_places_are_those_of_the_keys_that_the_lineage_has(agent):
+def test_the_newest_note_of_several_names_comes_with_the_messages(agent):
+    agent.note("state", {"n": 1})
+    agent.note("item", {"n": 2})
+    agent.user("one")
+    agent.note("state", {"n": 3})
+    agent.note("item", {"n": 4})
+    agent.jump(4)
+    found = agent.messages(notes=["item"], last=["state", "other"])
+    assert [event.seq for event in found] == [2, 3, 4]
+    assert agent.last_notes(["state", "item", "other"]) == {
+        "state": agent.event(4),
+        "item": agent.event(2),
+    }
+
+
+def test_an_intake_finds_the_positions_of_the_keys_that_the_lineage_has(store, agent):
     agent.append("user", "one", key="a")
     agent.append("user", "two", key="b")
     child = agent.fork(at=1)
     child.append("user", "three", key="c")
-    assert child.places(["a", "b", "c", "d"]) == {"a": 1, "c": 2}
-    assert agent.places(iter(["a", "b"])) == {"a": 1, "b": 2}
-    assert agent.places([]) == {}
+    intake = store.intake()
+    assert intake.places(child, ["a", "b", "c", "d"]) == {"a": 1, "c": 2}
+    assert intake.places(agent, iter(["a", "b"])) == {"a": 1, "b": 2}
+    assert intake.places(agent, []) == {}
 
 
-def test_tail_is_the_end_of_the_conversation(agent):
+def test_a_limit_of_messages_gives_the_end_of_the_conversation(agent):
     for n in range(40):
         agent.user(f"u{n}")
         agent.note("n")
@@ -251,23 +218,21 @@ def test_tail_is_the_end_of_the_conversation(agent):
     agent.user("dead")
     agent.rewind("x")
     agent.user("last")
-    whole = [message.content for message in agent.conversation()]
-    for n in (0, 1, 2, 39, 41, 100):
-        assert [event.content for event in agent.tail(n)] == whole[
-            len(whole) - n if n <= len(whole) else 0 :
-        ]
-    assert [event.content for event in agent.tail(2, at=4)] == ["u0", "u1"]
+    texts = [message.content for message in agent.conversation()]
+    for n in (1, 2, 39, 41, 100):
+        assert [event.content for event in agent.messages(limit=n)] == texts[-n:]
+    assert [event.content for event in agent.messages(4, limit=2)] == ["u0", "u1"]
     with pytest.raises(backstory.Invalid):
-        agent.tail(-1)
+        agent.messages(limit=-1)
 
 
 def test_positions_are_read_in_order_dead_or_alive(agent):
     agent.extend([("user", str(n)) for n in range(5)])
     fork = agent.fork("f", at=3)
     fork.user("own")
-    assert [event.content for event in fork.read([4, 1, 3, 1])] == ["0", "2", "own"]
+    assert [event.content for event in fork.events([4, 1, 3, 1])] == ["0", "2", "own"]
     with pytest.raises(backstory.PositionNotFound):
-        fork.read([5])
+        fork.events([5])
 
 
 def test_a_digest_names_one_history(store, agent):

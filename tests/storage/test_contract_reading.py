@@ -56,24 +56,17 @@ def test_an_outline_can_be_read_from_a_position_on(agent):
             agent.outline(*beyond)
 
 
-def test_the_data_of_some_kinds_is_read_in_order_without_the_texts(agent):
+def test_events_of_some_kinds_are_read_in_order_dead_or_alive(agent):
     agent.user("a", data={"x": 1})
     agent.mark("here")
     agent.tool_result(agent.tool_call("glob", {}, id="c"), "much text")
     fork = agent.fork(at=3)
     fork.mark()
     fork.note("n", {"y": 2})
-    backend = fork._log.backend
-    lineage = backend.lineage(fork.snapshot)
-    found = backend.data_of(fork.snapshot, lineage, ("mark", "tool_call"))
-    assert found == [
-        (seq, event.kind, event.data_json) for seq in (2, 3, 4) for event in [fork.event(seq)]
-    ]
-    assert (
-        backend.data_of(fork.snapshot, lineage, ())
-        == backend.data_of(fork.snapshot, [], ("mark",))
-        == []
-    )
+    fork.clear()
+    assert fork.events(kinds=["mark", "tool_call"]) == fork.events([2, 3, 4])
+    assert fork.events(kinds=["mark"], after=2, until=3) == []
+    assert fork.events(kinds=["system"]) == []
 
 
 def test_the_marks_of_a_session_are_those_of_all_its_agents_dead_or_alive(store, agent):
@@ -128,7 +121,7 @@ def test_the_last_notes_of_all_agents_are_the_live_ones(store, agent):
     assert [(one, note.data["n"]) for one, note in store.last_notes("state", prefix="k/")] == [
         (kept, 5)
     ]
-    assert found[fork.name] == fork.last_note("state").data["n"]
+    assert found[fork.name] == fork.last_notes(["state"])["state"].data["n"]
 
 
 def test_sessions_by_their_last_write_stand_where_their_latest_agent_stands(store):
@@ -146,7 +139,7 @@ def test_sessions_by_their_last_write_stand_where_their_latest_agent_stands(stor
         seen.append(last.name)
     assert seen == expected
     assert [one.name for one in store.sessions(order="updated", prefix="k/2")] == ["s2"]
-    since = store.agent("sub").event(1).created_at
+    since = store.agent("sub").events()[0].created_at
     assert [one.name for one in store.sessions(order="updated", since=since)] == ["s0", "s1"]
 
 
@@ -156,16 +149,16 @@ def test_a_session_that_is_written_to_while_sessions_are_listed_is_not_left_out(
     for n in range(5):
         store.start(f"other{n}").user("x")
     root.fork("fork").user("the latest")
-    backend = store._log.backend
-    listed = backend.agents
+    backend = store._backend
+    list_agents = backend.list_agents
 
-    def write_behind(wanted):
-        found = listed(wanted)
-        if wanted.sessions is None:
+    def write_after_listing(query):
+        found = list_agents(query)
+        if query.sessions is None:
             root.user("meanwhile")
         return found
 
-    monkeypatch.setattr(backend, "agents", write_behind)
+    monkeypatch.setattr(backend, "list_agents", write_after_listing)
     assert [one.name for one in store.sessions(order="updated", limit=2)] == ["busy", "other4"]
 
 
@@ -184,21 +177,26 @@ def test_positions_are_read_in_order_and_each_once_through_all_forks(agent):
     grandchild.user("seven")
     wanted = ([7, 2, 5, 4, 2], range(1, 8), range(7, 0, -3), [6], [])
     for positions in wanted:
-        read = [event.seq for event in grandchild.read(positions)]
+        read = [event.seq for event in grandchild.events(positions)]
         assert read == sorted(set(positions))
-    assert [event.content for event in grandchild.read([5, 7])] == ["five", "seven"]
+    assert [event.content for event in grandchild.events([5, 7])] == ["five", "seven"]
 
 
 def test_positions_that_follow_each_other_are_read_as_one_range(agent, monkeypatch):
     agent.extend([("user", str(n)) for n in range(9)])
-    backend, asked = agent._log.backend, []
-    read = backend.read
-    monkeypatch.setattr(backend, "read", lambda *args: asked.append(args[1]) or read(*args))
-    agent.read([1, 2, 3, 7, 8])
-    assert [[(piece.low, piece.high) for piece in pieces] for pieces in asked] == [[(1, 3), (7, 8)]]
+    backend, asked = agent._backend, []
+    read_events = backend.read_events
+
+    def record_ranges(record, pieces, *where):
+        asked.append([(piece.low, piece.high) for piece in pieces])
+        return read_events(record, pieces, *where)
+
+    monkeypatch.setattr(backend, "read_events", record_ranges)
+    agent.events([1, 2, 3, 7, 8])
+    assert asked == [[(1, 3), (7, 8)]]
 
 
-@pytest.mark.parametrize("call", ["read", "erase"])
+@pytest.mark.parametrize("call", ["events", "erase"])
 def test_a_range_of_positions_beyond_the_log_is_refused_at_its_first_position_there(agent, call):
     agent.extend([("user", "a"), ("user", "b")])
     seen = []
@@ -211,6 +209,6 @@ def test_a_range_of_positions_beyond_the_log_is_refused_at_its_first_position_th
 
     for positions in (range(1, 10**12), endless()):
         with pytest.raises(backstory.PositionNotFound, match="has no position 3"):
-            agent.read(positions) if call == "read" else agent.erase(positions, why="asked")
+            agent.events(positions) if call == "events" else agent.erase(positions, why="asked")
     assert seen == [1, 2, 3]
     assert [event.content for event in agent.events()] == ["a", "b"]

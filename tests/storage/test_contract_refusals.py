@@ -6,7 +6,7 @@ import pytest
 
 import backstory
 from backstory import Invalid, KeyTaken, NotFound, PositionNotFound
-from backstory.log.events import LONGEST_KEY
+from backstory.log.checks import LONGEST_KEY
 
 LONG = "k" * (LONGEST_KEY + 1)
 
@@ -61,7 +61,7 @@ REFUSED = {
     "erasing position 0": (PositionNotFound, lambda store, agent: agent.erase([0], why="asked")),
     "erasing without a reason": (Invalid, lambda store, agent: agent.erase([1], why=" ")),
     "deleting what is not there": (NotFound, lambda store, agent: store.delete("missing")),
-    "deleting a number": (NotFound, lambda store, agent: store.delete(5)),
+    "deleting a number": (Invalid, lambda store, agent: store.delete(5)),
     "expiring without a time": (Invalid, lambda store, agent: store.expire(None, "", False)),
     "expiring before a text": (
         Invalid,
@@ -71,13 +71,13 @@ REFUSED = {
     "a NUL deep in the details": (Invalid, lambda store, agent: agent.describe(x=[{"y\0": "\\"}])),
     "a note without a name": (Invalid, lambda store, agent: agent.note(" ")),
     "notes whose name is a number": (Invalid, lambda store, agent: agent.notes(5)),
-    "a last note with a NUL in its name": (Invalid, lambda store, agent: agent.last_note("\0")),
+    "a last note with a NUL in its name": (Invalid, lambda store, agent: agent.last_notes(["\0"])),
     "last notes whose name is a number": (Invalid, lambda store, agent: store.last_notes(5)),
     "a prefix that is a number": (Invalid, lambda store, agent: store.agents(prefix=5)),
     "a prefix with a NUL": (Invalid, lambda store, agent: store.sessions(prefix="\0")),
     "sessions since a text": (Invalid, lambda store, agent: store.sessions(since="2026-01-01")),
-    "agents after a number": (NotFound, lambda store, agent: store.agents(after=5)),
-    "reading a number": (Invalid, lambda store, agent: agent.read(5)),
+    "agents after a number": (Invalid, lambda store, agent: store.agents(after=5)),
+    "reading a number": (Invalid, lambda store, agent: agent.events(5)),
     "erasing a number": (Invalid, lambda store, agent: agent.erase(5, why="asked")),
     "following after a number": (Invalid, lambda store, agent: store.follow(after=5)),
     "a search for no results": (Invalid, lambda store, agent: store.search("x", limit=0)),

@@ -136,7 +136,7 @@ def check_removal(store, name, promised):
     for n in itertools.count():
         steps = {step for step, nth in promised if nth == str(n)}
         try:
-            agent = store.keyed(f"{name}/{n}")
+            agent = store.agent(key=f"{name}/{n}")
         except backstory.AgentNotFound:
             if "made" not in steps:
                 return

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.postgres.watch import WatchState
 from tests import databases
 from tests.processes import wait_until
 
@@ -44,8 +45,8 @@ def test_a_store_that_is_older_than_the_extension_is_distributed_on_request(plai
         assert heard[-1] == (done.rows, done.rows)
         assert store.distribute() == (0, done.servers)
         assert store.verify(seal=before) == []
-        assert store.keyed("of a fork").context().messages[-1].content == "three"
-        store.keyed("root").rewind("here")
+        assert store.agent(key="of a fork").context().messages[-1].content == "three"
+        store.agent(key="root").rewind("here")
         assert len(store.search("needle", limit=30)) == 21
         with psycopg.connect(url) as db:
             assert db.execute("SELECT pg_relation_size('backstory.events')").fetchone() == (0,)
@@ -110,7 +111,7 @@ def test_processes_that_have_a_store_open_while_it_is_distributed_go_on(plain):
             assert sorted(heard) == sorted(event.seq for event in writers.written)
             agent.user("haystack")
             assert next(following).content == "haystack"
-            assert not following._watch._heard  # it polls: there are no more notifications
+            assert following._watch._state is WatchState.POLLING
         assert len(other.search("haystack")) == 1
         assert other.stats().size > 100_000
         assert store.verify() == []

@@ -1,4 +1,4 @@
-"""What an intake brings into SQLite is packed: smaller in the file, the same to everyone who reads it."""
+"""Imported events are compressed in SQLite: smaller in the file, the same for every reader."""
 
 import hashlib
 import io
@@ -14,8 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backstory
-from backstory.log.events import EncodedRow
-from backstory.storage.sqlite.frames import Packer, dictionary, tables, unpacked
+from backstory.log.events import StoredRow
+from backstory.storage.sqlite.frames import (
+    FrameWriter,
+    load_old_dictionary,
+    read_frame,
+    read_neighbour,
+)
 from backstory.storage.zstd import zstd
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 20
@@ -26,7 +31,7 @@ FRAMES = "SELECT id, packed FROM events WHERE packed IS NOT NULL ORDER BY id"
 def take_in(store, *events, key="tool/1"):
     with store.intake() as intake:
         intake.extend(intake.agent(key), events)
-    return store.keyed(key)
+    return store.agent(key=key)
 
 
 def frames(path):
@@ -56,23 +61,21 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 
 @given(st.none() | TEXTS, st.none() | TEXTS, st.sampled_from([1, 3, 200]))
-def test_whatever_is_packed_is_unpacked_the_same(content, data, times):
-    content, data = (None if text is None else text * times for text in (content, data))
-    encoded = (None if text is None else text.encode() for text in (content, data))
-    row = EncodedRow(7, "tool_call", *encoded, 1, "key", None, b"digest")
-    [(seq, kind, *said, created, key, base, digest, frame, size)] = Packer().packed([row])
-    assert (seq, kind, created, key, base, digest) == (7, "tool_call", 1, "key", None, b"digest")
-    if frame is None:
-        assert said == [content, data]
-        assert size is None
+def test_compressed_texts_are_read_as_they_were(content, data_json, times):
+    content = None if content is None else content * times
+    data_json = None if data_json is None else data_json * times
+    row = StoredRow(7, "tool_call", content, data_json, 1, "key", None, b"digest")
+    texts = FrameWriter().compress(row)
+    if texts.packed is None:
+        assert texts == (content, data_json, None, None)
     else:
-        assert said == [None, None]
-        assert unpacked(frame) == (content, data)
-        assert size == len((content or "").encode()) + len((data or "").encode())
-        assert len(frame) < size
+        assert texts[:2] == (None, None)
+        assert read_frame(texts.packed) == (content, data_json)
+        assert texts.size == len((content or "").encode()) + len((data_json or "").encode())
+        assert len(texts.packed) < texts.size
 
 
-def test_long_messages_of_an_intake_are_packed_and_nothing_else_is(path):
+def test_only_long_imported_messages_are_compressed(path):
     with backstory.open(path) as store:
         call = {"id": "c", "name": "look", "arguments": {"text": LONG}}
         agent = take_in(
@@ -90,10 +93,10 @@ def test_long_messages_of_an_intake_are_packed_and_nothing_else_is(path):
     other = path.with_name("other.db")
     with backstory.open(other) as store:
         store.import_from(io.StringIO(out.getvalue()))
-    assert frames(other) == {}
+    assert list(frames(other)) == [FIRST + 1, FIRST + 5, FIRST + 6]  # here, all are imported
 
 
-def test_what_becomes_no_smaller_is_not_packed(path):
+def test_text_that_becomes_no_smaller_is_not_compressed(path):
     noise = "".join(chr(0x21 + byte % 94) for byte in hashlib.shake_128(b"noise").digest(120))
     with backstory.open(path) as store:
         take_in(store, ("user", noise))
@@ -101,34 +104,45 @@ def test_what_becomes_no_smaller_is_not_packed(path):
 
 
 @pytest.mark.parametrize(
-    ("part", "known"),
+    ("name", "known"),
     [
-        (dictionary, "4a06d77919b89fb095a15bc3f0b8596363c8db1662e16f648f28d3ea0b1399ae"),
-        (tables, "2d2653f471272091b0c865818567b0caa891df5fed9eb3d4286bb6bc1c951181"),
+        (
+            "dictionary.txt",
+            "4a06d77919b89fb095a15bc3f0b8596363c8db1662e16f648f28d3ea0b1399ae",
+        ),
+        (
+            "dictionary.tables",
+            "2d2653f471272091b0c865818567b0caa891df5fed9eb3d4286bb6bc1c951181",
+        ),
     ],
 )
-def test_the_dictionary_never_changes(part, known):
-    assert hashlib.sha256(part()).hexdigest() == known
+def test_the_old_dictionary_never_changes(name, known):
+    assert hashlib.sha256(read_neighbour(name)).hexdigest() == known
 
 
-def test_a_frame_from_before_there_were_tables_is_read():
-    bare = zstd.ZstdDict(dictionary(), is_raw=True)
-    frame = zstd.compress(f'{LONG}\0{{"a":1}}'.encode(), zstd_dict=bare)
-    assert unpacked(frame) == (LONG, '{"a":1}')
+@pytest.mark.parametrize("with_tables", [False, True])
+def test_a_frame_with_an_old_dictionary_is_read(with_tables):
+    dictionary = load_old_dictionary(with_tables=with_tables)
+    frame = zstd.compress(f'{LONG}\0{{"a":1}}'.encode(), zstd_dict=dictionary)
+    assert read_frame(frame) == (LONG, '{"a":1}')
+
+
+def test_a_new_frame_needs_no_dictionary():
+    assert zstd.decompress(compress(LONG)).decode() == LONG
 
 
 def test_a_frame_of_another_dictionary_is_damage():
     sample = [f"{number} apples and {number * 7} pears".encode() for number in range(2_000)]
     frame = zstd.compress(LONG.encode(), zstd_dict=zstd.train_dict(sample, 1_000))
     with pytest.raises(backstory.Corrupt):
-        unpacked(frame)
+        read_frame(frame)
 
 
-def test_a_store_of_packed_events_is_read_by_those_who_may_only_read(path):
+def test_compressed_events_are_read_from_a_read_only_store(path):
     with backstory.open(path) as store:
         take_in(store, ("user", f"apple {LONG}"), ("assistant", LONG))
     with backstory.open(path, read_only=True) as store:
-        assert [event.content for event in store.keyed("tool/1").events()] == [
+        assert [event.content for event in store.agent(key="tool/1").events()] == [
             f"apple {LONG}",
             LONG,
         ]
@@ -137,14 +151,14 @@ def test_a_store_of_packed_events_is_read_by_those_who_may_only_read(path):
 
 
 @pytest.mark.parametrize("removed", ["erase", "delete", "expire"])
-def test_no_file_of_the_store_holds_the_frame_of_what_was_removed(path, removed):
+def test_no_file_of_the_store_contains_a_removed_frame(path, removed):
     with backstory.open(path) as store:
         for no in range(3):
             noise = hashlib.sha256(b"%d" % no).hexdigest()
             came = [("user", f"{LONG} secret{n}x{no} {noise[n:]}{n}") for n in range(60)]
             take_in(store, *came, key=f"tool/{no}")
         store.search("fox")
-        agent, before = store.keyed("tool/1"), frames(path)
+        agent, before = store.agent(key="tool/1"), frames(path)
         if removed == "erase":
             agent.erase(range(1, 61), why="asked")
         elif removed == "delete":
@@ -166,7 +180,7 @@ def test_no_file_of_the_store_holds_the_frame_of_what_was_removed(path, removed)
 # --- damage ---
 
 
-def test_a_damaged_frame_is_found_where_it_is(path):
+def test_verify_finds_a_damaged_frame(path):
     with backstory.open(path) as store:
         take_in(store, *(("user", f"{n} {LONG}") for n in range(5)))
         damage(path, 3)
@@ -175,7 +189,7 @@ def test_a_damaged_frame_is_found_where_it_is(path):
         assert {(each.position, each.severity) for each in found} == {(3, "error")}
 
 
-def test_an_export_of_what_is_damaged_is_not_completed_and_says_so(path):
+def test_an_export_of_damaged_events_ends_with_an_error(path):
     with backstory.open(path) as store:
         take_in(store, *(("user", f"{n} {LONG}") for n in range(5)), ("mark",))
         damage(path, 3)
@@ -198,49 +212,48 @@ def test_an_export_of_what_is_damaged_is_not_completed_and_says_so(path):
 @pytest.mark.parametrize("cut", [0, 3, -1])
 def test_a_frame_that_is_cut_off_is_damaged(cut):
     with pytest.raises(backstory.Corrupt):
-        unpacked(packed_frame(LONG)[:cut])
+        read_frame(compress(LONG)[:cut])
 
 
-def packed_frame(content):
-    row = EncodedRow(1, "user", content.encode(), None, 1, None, None, b"")
-    [(*_, frame, _)] = Packer().packed([row])
-    return frame
+def compress(content):
+    row = StoredRow(1, "user", content, None, 1, None, None, b"")
+    return FrameWriter().compress(row).packed
 
 
-def test_a_frame_that_no_longer_says_that_it_has_a_checksum_is_damaged():
-    frame = bytearray(packed_frame(LONG))
+def test_a_frame_whose_header_denies_its_checksum_is_damaged():
+    frame = bytearray(compress(LONG))
     frame[4] &= ~0x04  # the checksum flag of the frame's header
     with pytest.raises(backstory.Corrupt):
-        unpacked(bytes(frame))
+        read_frame(bytes(frame))
 
 
-def test_bytes_behind_a_frame_are_damage():
+def test_bytes_after_a_frame_are_damage():
     with pytest.raises(backstory.Corrupt):
-        unpacked(packed_frame(LONG) + b"x")
+        read_frame(compress(LONG) + b"x")
 
 
 def test_a_frame_of_many_parts_is_damaged():
     with pytest.raises(backstory.Corrupt):
-        unpacked(packed_frame("\0" * 1000))
+        read_frame(compress("\0" * 1000))
 
 
-def test_an_empty_frame_is_damaged_for_the_first_reader_too(path):
+def test_an_empty_frame_is_damaged_for_the_first_reader(path):
     with backstory.open(path) as store:
         take_in(store, ("user", LONG))
     with closing(apsw.Connection(str(path))) as db:
         db.execute("UPDATE events SET packed = x''")
     with backstory.open(path) as store, pytest.raises(backstory.Corrupt):
-        store.keyed("tool/1").context()
+        store.agent(key="tool/1").context()
 
 
-def test_a_damaged_frame_stops_only_those_who_need_it(path):
+def test_a_damaged_frame_stops_only_reads_of_its_text(path):
     with backstory.open(path) as store:
         agent = take_in(store, *(("user", f"word{n} {LONG}") for n in range(50)))
         other = take_in(store, ("user", LONG), key="tool/2")
         damage(path, 3)
         with pytest.raises(backstory.Corrupt, match="event 3 of agent 'tool_1' is damaged"):
             agent.context()
-        assert [event.seq for event in agent.tail(2)] == [49, 50]
+        assert [event.seq for event in agent.messages(limit=2)] == [49, 50]
         assert agent.context(2).messages[1].content.startswith("word1")
         assert len(agent.outline()) == 50
         assert other.context().messages[0].content == LONG
@@ -252,7 +265,7 @@ def test_a_damaged_frame_stops_only_those_who_need_it(path):
         assert [hit.event.seq for hit in store.search("word4")] == [5]
 
 
-def test_an_agent_with_a_damaged_frame_can_be_deleted_and_the_index_keeps_none_of_its_words(path):
+def test_deleting_an_agent_with_a_damaged_frame_removes_its_words_from_the_index(path):
     with backstory.open(path) as store:
         agent = take_in(store, ("user", f"secretword {LONG}"))
         other = take_in(store, ("user", f"otherword {LONG}"), key="tool/2")
@@ -265,7 +278,7 @@ def test_an_agent_with_a_damaged_frame_can_be_deleted_and_the_index_keeps_none_o
     assert b"secretword" not in raw(path)
 
 
-def test_a_text_that_an_older_program_writes_takes_the_frame_away(path):
+def test_a_text_that_an_older_program_writes_removes_the_frame(path):
     with backstory.open(path) as store:
         agent = take_in(store, ("user", f"secret {LONG}"))
         with closing(apsw.Connection(str(path))) as db:
@@ -275,7 +288,7 @@ def test_a_text_that_an_older_program_writes_takes_the_frame_away(path):
         assert [found.position for found in store.verify()] == [1]
 
 
-def test_verify_notices_that_the_trigger_for_older_programs_is_gone(path):
+def test_verify_finds_that_the_trigger_for_older_programs_is_missing(path):
     with backstory.open(path) as store:
         with closing(apsw.Connection(str(path))) as db:
             db.execute("DROP TRIGGER event_texts")
@@ -283,10 +296,7 @@ def test_verify_notices_that_the_trigger_for_older_programs_is_gone(path):
         assert finding.problem == "the trigger event_texts is missing"
 
 
-# --- what it costs others ---
-
-
-def test_zstd_is_imported_only_where_something_is_packed(path):
+def test_zstd_is_imported_only_if_something_is_compressed(path):
     code = """
 import sys, backstory
 with backstory.open(sys.argv[1]) as store:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.postgres import batches as postgres_batches
+from backstory.storage.postgres import server as postgres_server
 
 NO_LOCKS = r"""
 #define _GNU_SOURCE
@@ -62,8 +62,8 @@ def test_a_file_system_that_refuses_locks_is_not_blamed_on_other_processes(tmp_p
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    monkeypatch.setattr(postgres_batches, "LARGEST_EVENT", 1_000)
-    monkeypatch.setattr(postgres_batches, "LARGEST_BATCH", 1_500)
+    monkeypatch.setattr(postgres_server, "LARGEST_EVENT", 1_000)
+    monkeypatch.setattr(postgres_server, "LARGEST_BATCH", 1_500)
 
 
 def test_an_event_that_postgresql_cannot_take_is_refused_before_it_is_sent(
@@ -96,7 +96,7 @@ def test_a_batch_that_postgresql_cannot_take_at_once_is_sent_in_portions(
 
 def test_what_is_too_large_for_an_array_is_sent_as_it_is(new_database, small_limits, monkeypatch):
     """In an array, quotes and backslashes take two bytes: a large event would become too large."""
-    monkeypatch.setattr(postgres_batches, "LARGEST_BATCH", 500)
+    monkeypatch.setattr(postgres_server, "LARGEST_BATCH", 500)
     url, text = new_database(plain=True), '"' * 600
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         for name in ("append_many", "add_events"):  # which take arrays

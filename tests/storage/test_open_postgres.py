@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.ids import place_of
-from backstory.storage.postgres import server as opening_postgres
-from backstory.storage.postgres.rows import PostgresRows
+from backstory.storage.ids import find_place
+from backstory.storage.postgres import schema, server
+from backstory.storage.postgres.transaction import PostgresWriter
 from tests import databases
 from tests.processes import wait_until
 from tests.threads import in_threads
@@ -149,7 +149,7 @@ def test_a_read_that_loses_its_connection_is_repeated(new_database):
         )
         with ThreadPoolExecutor(1) as pool:
             lost = pool.submit(lose)
-            assert store._backend._query(slow_at_first, {}) == [(False, 2)]
+            assert store._backend._run(slow_at_first) == [(False, 2)]
             lost.result()
 
 
@@ -160,7 +160,7 @@ def test_a_statement_that_took_too_long_was_not_written(new_database):
     ) as store:
         agent = store.start("main")
         with psycopg.connect(url) as db:
-            db.execute(HOLD, (place_of(agent.session),))
+            db.execute(HOLD, (find_place(agent.session),))
             with pytest.raises(backstory.StorageError, match="statement timeout") as error:
                 agent.user("x")
         assert type(error.value) is backstory.StorageError
@@ -180,15 +180,13 @@ def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monk
     url = new_database(plain=True)
     with backstory.open(url) as store:
         store.start("main").user("kept")
-    first = opening_postgres.MIGRATIONS
+    first = schema.MIGRATIONS
     with monkeypatch.context() as patch:
         broken = "CREATE TABLE backstory.added (x int); SELECT nowhere"
-        patch.setattr(opening_postgres, "MIGRATIONS", (*first, broken))
+        patch.setattr(schema, "MIGRATIONS", (*first, broken))
         with pytest.raises(backstory.StorageError, match="nowhere"):
             backstory.open(url)
-    monkeypatch.setattr(
-        opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE backstory.added (x int)")
-    )
+    monkeypatch.setattr(schema, "MIGRATIONS", (*first, "CREATE TABLE backstory.added (x int)"))
     with backstory.open(url) as store:
         assert store.agent("main").events()[0].content == "kept"
     with psycopg.connect(url) as db:
@@ -288,7 +286,7 @@ def test_a_schema_of_someone_else_is_not_trusted(shared):
 def test_a_schema_that_someone_else_makes_in_the_meantime_is_not_trusted(shared):
     url, db, stranger, _ = shared
     with psycopg.connect(db.info.dsn) as migrating, ThreadPoolExecutor(1) as pool:
-        migrating.execute(opening_postgres.ONE_MIGRATES)
+        migrating.execute(schema.LOCK_STORE)
         opened = pool.submit(backstory.open, url)
         wait_until(lambda: db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall())
         db.execute(TRAP.format(stranger=stranger))
@@ -337,12 +335,12 @@ WAITING_CALLS = {
 
 @pytest.mark.parametrize("call", WAITING_CALLS.values(), ids=WAITING_CALLS)
 def test_nothing_waits_for_ever_behind_an_idle_transaction(empty_database, monkeypatch, call):
-    monkeypatch.setattr(opening_postgres, "LOCK_PATIENCE", 0.2)
+    monkeypatch.setattr(server, "LOCK_TIMEOUT", 0.2)
     url = empty_database()
     with backstory.open(url) as store, psycopg.connect(url) as idle:
         agent = store.start("main")
         agent.user("there")
-        idle.execute(HOLD, (place_of(agent.session),))
+        idle.execute(HOLD, (find_place(agent.session),))
         with pytest.raises(backstory.Busy, match="has held a lock"):
             call(store, agent)
         idle.rollback()
@@ -398,8 +396,13 @@ def test_a_key_of_an_agent_that_is_gone_is_found_and_is_not_tried_for_ever(
     empty_database, monkeypatch
 ):
     tries = []
-    create = PostgresRows.create
-    monkeypatch.setattr(PostgresRows, "create", lambda *args: tries.append(args) or create(*args))
+    insert = PostgresWriter.insert_agent
+
+    def insert_and_count(*args):
+        tries.append(args)
+        return insert(*args)
+
+    monkeypatch.setattr(PostgresWriter, "insert_agent", insert_and_count)
     url = empty_database()
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         gone = store.ensure("k")

@@ -1,4 +1,4 @@
-"""Opening a store: what is made, what is migrated, what is refused, and with which words."""
+"""Opening a store: what is created, migrated and refused, and with which messages."""
 
 import os
 import signal
@@ -13,6 +13,7 @@ import pytest
 
 import backstory
 from backstory.storage.sqlite import file as sqlite_file
+from backstory.storage.sqlite import schema
 from tests.threads import in_threads
 
 
@@ -52,14 +53,11 @@ def test_a_program_that_changes_its_directory_stays_with_its_file(tmp_path, monk
         agent = store.start("main")
         (tmp_path / "elsewhere").mkdir()
         monkeypatch.chdir(tmp_path / "elsewhere")
-        [db] = store._backend._free
-        store._backend._free.clear()  # the next call has to connect anew
-        agent.user("x")
-        assert len(agent.events()) == 1
-        db.close()
+        in_threads(lambda nth: agent.user(str(nth)), 4)  # which need new connections
+        assert len(agent.events()) == 4
 
 
-def test_a_file_that_is_gone_takes_no_more_events(tmp_path):
+def test_nothing_is_appended_to_a_file_that_is_gone(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         agent = store.start("main")
@@ -132,18 +130,18 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_the_pragmas_that_keep_the_promise(tmp_path):
+def test_connections_have_the_settings_that_make_commits_durable(tmp_path):
     with backstory.open(tmp_path / "history.db") as store:
-        [db] = store._backend._free
         promised = {
             "journal_mode": "wal",
             "synchronous": 2,
             "foreign_keys": 1,
-            "page_size": sqlite_file.PAGE_SIZE,
-            "wal_autocheckpoint": sqlite_file.CHECKPOINT,
+            "page_size": schema.PAGE_SIZE,
+            "wal_autocheckpoint": sqlite_file.CHECKPOINT_PAGES,
             "secure_delete": 1,
         }
-        assert {name: db.pragma(name) for name in promised} == promised
+        for name, value in promised.items():
+            assert store._backend._run(f"PRAGMA {name}") == [(value,)]
 
 
 def test_a_newer_sqlite_store_is_refused_untouched(tmp_path):
@@ -161,15 +159,14 @@ def test_an_older_sqlite_store_is_migrated(tmp_path, monkeypatch):
     with backstory.open(path) as store:
         store.start("main").user("kept")
     monkeypatch.setattr(
-        sqlite_file,
+        schema,
         "MIGRATIONS",
-        (*sqlite_file.MIGRATIONS, "CREATE TABLE added (x); CREATE TABLE more (x)"),
+        (*schema.MIGRATIONS, "CREATE TABLE added (x); CREATE TABLE more (x)"),
     )
     with backstory.open(path) as store:
         assert store.agent("main").events()[0].content == "kept"
-        [db] = store._backend._free
-        assert db.pragma("user_version") == len(sqlite_file.MIGRATIONS)
-        assert db.execute("SELECT count(*) FROM more").fetchall() == [(0,)]
+        assert store._backend._run("PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
+        assert store._backend._run("SELECT count(*) FROM more") == [(0,)]
 
 
 def test_a_sqlite_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
@@ -177,26 +174,25 @@ def test_a_sqlite_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
     backstory.open(path).close()
     broken = "CREATE TABLE added (x); INSERT INTO nowhere VALUES (1)"
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, broken))
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
         with pytest.raises(backstory.StorageError, match="no such table: nowhere"):
             backstory.open(path)
     with backstory.open(path) as store:
-        [db] = store._backend._free
-        assert db.execute("SELECT name FROM sqlite_master WHERE name = 'added'").fetchall() == []
+        assert store._backend._run("SELECT 1 FROM sqlite_master WHERE name = 'added'") == []
 
 
-def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path):
+def test_a_full_disk_is_an_error_and_nothing_is_half_written(tmp_path):
     with backstory.open(tmp_path / "history.db") as store:
         agent = store.start("main")
-        [db] = store._backend._free
-        db.execute(f"PRAGMA max_page_count = {db.pragma('page_count') + 2}")
+        [(pages,)] = store._backend._run("PRAGMA page_count")
+        store._backend._run(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(
             backstory.StorageError, match="full; nothing was written: free some space"
         ):
             agent.extend([("user", "x" * 5_000, None)] * 10)
         assert agent.events() == []
-        db.execute("PRAGMA max_page_count = 1000000")
-        agent.user("goes on")
+        store._backend._run("PRAGMA max_page_count = 1000000")
+        agent.user("more")
         assert store.verify() == []
 
 
@@ -212,7 +208,7 @@ def somebody_writing(path):
 
 
 def test_a_store_that_stays_locked_is_busy_in_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.1)
+    monkeypatch.setattr(sqlite_file, "LOCK_TIMEOUT", 0.1)
     with backstory.open(tmp_path / "history.db") as store:
         agent = store.start("main")
         with somebody_writing(tmp_path / "history.db"):
@@ -237,20 +233,18 @@ def test_ctrl_c_ends_the_wait_for_other_writers_and_nothing_is_written(tmp_path)
             began = time.monotonic()
             with pytest.raises(KeyboardInterrupt):
                 write()
-            assert time.monotonic() - began < sqlite_file.PATIENCE / 2
+            assert time.monotonic() - began < sqlite_file.LOCK_TIMEOUT / 2
             ctrl_c.join()
         agent.user("now")
         assert [event.content for event in agent.events()] == ["now"]
 
 
-def test_a_damaged_file_is_said(tmp_path):
+def test_a_damaged_file_is_corrupt(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.start("main").extend([("user", "x" * 500, None)] * 200)
     data = bytearray(path.read_bytes())
-    data[sqlite_file.PAGE_SIZE * 5 : sqlite_file.PAGE_SIZE * 9] = (
-        b"\xff" * sqlite_file.PAGE_SIZE * 4
-    )
+    data[schema.PAGE_SIZE * 5 : schema.PAGE_SIZE * 9] = b"\xff" * schema.PAGE_SIZE * 4
     path.write_bytes(data)
     with backstory.open(path) as store:
         with pytest.raises(
@@ -259,7 +253,7 @@ def test_a_damaged_file_is_said(tmp_path):
             store.agent("main").context()
 
 
-def test_many_may_open_a_new_store_at_once(durable_url):
+def test_many_threads_can_open_a_new_store_at_once(durable_url):
     """The first one makes it; nobody sees it half made."""
 
     def work(nth):
@@ -272,9 +266,7 @@ def test_many_may_open_a_new_store_at_once(durable_url):
 
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm"])
-def test_a_log_that_is_removed_under_an_open_store_is_noticed_before_a_write_is_acknowledged(
-    tmp_path, ending
-):
+def test_a_log_that_was_removed_is_noticed_before_a_write_is_acknowledged(tmp_path, ending):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         agent = store.start("main")
@@ -287,8 +279,8 @@ def test_a_log_that_is_removed_under_an_open_store_is_noticed_before_a_write_is_
         assert store.verify() == []
 
 
-def test_a_log_that_another_process_made_anew_is_noticed_too(tmp_path):
-    """The names are there again, but they are of other files: only what they are tells."""
+def test_a_log_that_was_replaced_is_noticed(tmp_path):
+    """The names are there again, but they belong to other files."""
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         agent = store.start("main")
@@ -300,7 +292,7 @@ def test_a_log_that_another_process_made_anew_is_noticed_too(tmp_path):
             agent.user("two")
 
 
-def test_a_store_that_others_open_and_close_is_written_without_alarm(tmp_path):
+def test_a_store_that_others_open_and_close_is_written_without_error(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         agent = store.start("main")
@@ -312,7 +304,7 @@ def test_a_store_that_others_open_and_close_is_written_without_alarm(tmp_path):
         assert agent.head == 10
 
 
-def test_every_index_and_trigger_that_is_gone_is_found(tmp_path):
+def test_verify_finds_every_missing_index_and_trigger(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.start("main").user("x")
@@ -356,3 +348,40 @@ def test_a_deletion_waits_for_a_checkpoint_of_another_process(tmp_path, monkeypa
         store.delete(agent)
         assert holder.poll() == 0
         assert os.path.getsize(f"{path}-wal") == 0
+
+
+def test_removed_text_that_others_still_read_is_busy(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        agent.user("secret")
+        reader = apsw.Connection(str(path))
+        rows = reader.execute("SELECT content FROM events")
+        next(rows)  # its read transaction is open now
+        monkeypatch.setattr(sqlite_file, "LOCK_TIMEOUT", 0.1)
+        with pytest.raises(backstory.Busy, match="stays in the write-ahead log while others"):
+            store.delete(agent)
+        assert store.agents() == []
+        reader.close()
+        store.delete(store.start("other"))
+        assert b"secret" not in path.read_bytes()
+        assert os.path.getsize(f"{path}-wal") == 0
+
+
+def test_a_store_knows_that_another_file_is_at_its_path(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        assert not store.is_replaced()
+        path.rename(tmp_path / "moved.db")
+        assert not store.is_replaced()  # there is none
+        path.write_bytes(b"")
+        assert store.is_replaced()
+
+
+def test_a_closed_store_says_so(tmp_path):
+    store = backstory.open(tmp_path / "history.db")
+    agent = store.start("main")
+    store.close()
+    for call in (store.agents, store.verify, store.watch, lambda: agent.user("x"), agent.context):
+        with pytest.raises(backstory.StorageError, match="is closed: open it again"):
+            call()

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -23,9 +24,13 @@ OF_CITUS = {
 
 
 def statements(path):
-    """The statements of a module: its constants, as they are in the end, and those in its functions."""
+    """Yield the statements of a module: its constants, those of its classes, and those in its
+    functions."""
     module = importlib.import_module(f"backstory.storage.postgres.{path.stem}")
-    yield from (str(value) for name, value in vars(module).items() if name.isupper())
+    for owner in (module, *filter(inspect.isclass, vars(module).values())):
+        for name, value in vars(owner).items():
+            if name.isupper() and not isinstance(value, frozenset):
+                yield str(value)
     literals = (
         node.value
         for node in ast.walk(ast.parse(path.read_text()))

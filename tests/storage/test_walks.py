@@ -1,17 +1,16 @@
-"""Contexts of very many moves in a row: what a recursive query begins, blocks of moves go on with."""
+"""Contexts of very many moves in a row, and the walk that a query's steps describe."""
 
 import random
 
 import pytest
 
 import backstory
-from backstory.log.events import columns_of
-from backstory.storage.protocols import AgentRecord
-from backstory.storage.walks import BLOCK, RUN, walked
-from backstory.wire.conversation import conversation_in
+from backstory.storage.positions import WalkStep, build_lineage, build_walk
+from backstory.storage.protocol import AgentRecord, Piece
+from backstory.wire.conversation import conversation_of
 from tests import plain
 
-AGENT = AgentRecord(1, "a", "a", "main", None, 0, 0, False, 0, 900, 0, None, None, None)
+AGENT = AgentRecord(1, "a", "a", "main", None, 0, 0, False, 0, 900, 0)
 
 
 def moves(source, head, count):
@@ -27,40 +26,51 @@ def moves(source, head, count):
             yield "user", str(seq)
 
 
-def test_a_context_of_very_many_moves_is_what_the_rules_say(store):
+def test_a_context_of_very_many_moves_follows_the_rules(store):
     source = random.Random(7)
     agent = store.start()
-    agent.extend(moves(source, 0, 2 * RUN + 2 * BLOCK + 500))
+    agent.extend(moves(source, 0, 2_000))
     fork = agent.fork(at=agent.head - 3)
-    fork.extend(moves(source, fork.head, 3 * RUN))
+    fork.extend(moves(source, fork.head, 100))
     for one in (agent, fork):
-        wanted = plain.contexts(one.events())
+        contexts = plain.contexts(one.events())
         for at in (one.head, one.head - 1, one.head // 2, *source.sample(range(one.head), 5)):
-            assert one.context(at=at).messages == wanted[at]
-            assert one.conversation(at=at) == conversation_in(columns_of(wanted[at]))
+            assert one.context(at=at).messages == contexts[at]
+            assert one.conversation(at=at) == conversation_of(contexts[at])
 
 
 def test_moves_that_all_follow_each_other_are_one_context(store):
     agent = store.start()
-    agent.extend([event for seq in range(1, 801) for event in one_after_another(seq)])
+    batch = []
+    for seq in range(1, 801):
+        batch += [("user", "x"), ("jump", None, {"target_message_id": 2 * seq - 1})]
+    agent.extend(batch)
     assert plain.positions(agent.context().messages) == list(range(1, agent.head + 1))
 
 
-def one_after_another(seq):
-    return ("user", "x"), ("jump", None, {"target_message_id": 2 * seq - 1})
+def test_a_walk_is_built_from_steps_in_any_order():
+    steps = [
+        WalkStep(2, 7, 9, 6, 6, 9),
+        WalkStep(None, 1, 0, None, 9, 9),
+        WalkStep(1, 1, 4, None, 0, 9),
+        WalkStep(2, 5, 6, None, 4, 9),
+        WalkStep(3, 5, 4, None, 4, 9),
+    ]
+    assert build_walk(AGENT, steps) == (9, [Piece(1, 1, 4), Piece(2, 5, 6), Piece(2, 7, 9, 6)])
 
 
-def cut_at(seq):
-    """A walk that a query left at a position."""
-    return [(1, seq + 1, 900, seq, seq, 1, RUN, 900)]
+def test_a_lineage_contains_the_empty_pieces():
+    steps = [WalkStep(2, 5, 4, None, 4, 4), WalkStep(1, 1, 4, None, 0, 4)]
+    assert build_lineage(AGENT, steps) == [Piece(1, 1, 4), Piece(2, 5, 4)]
 
 
-def test_a_damaged_move_that_goes_forward_does_not_walk_for_ever():
+@pytest.mark.parametrize("build", [build_walk, build_lineage])
+def test_steps_that_do_not_lead_to_the_beginning_are_corrupt(build):
     with pytest.raises(backstory.Corrupt, match="breaks off at position 50"):
-        walked(AGENT, None, lambda no, at: cut_at(500), lambda no, at: [(60, 59), (50, 50)])
+        build(AGENT, [WalkStep(1, 60, 900, 59, 59, 900), WalkStep(1, 51, 59, 50, 50, 900)])
 
 
-def test_an_agent_that_is_deleted_in_the_middle_of_a_walk_is_not_found():
-    found = iter([cut_at(500), []])
+@pytest.mark.parametrize("build", [build_walk, build_lineage])
+def test_an_agent_without_steps_is_not_found(build):
     with pytest.raises(backstory.AgentNotFound):
-        walked(AGENT, None, lambda no, at: next(found), lambda no, at: [])
+        build(AGENT, [])

@@ -5,7 +5,7 @@ import json
 from itertools import groupby
 
 from backstory import transcripts
-from backstory.log.drafts import draft
+from backstory.log.checks import check_draft
 from backstory.transcripts import Report, Unit
 
 
@@ -25,7 +25,7 @@ def log(thread):
     events = list(transcripts.events(thread.steps()))
     for event in events:
         if event.kind != "note":
-            draft(event.kind, event.content, event.data)
+            check_draft(event.kind, event.content, event.data)
     times = [event.time for event in events if event.time is not None]
     assert times == sorted(times)
     return events

@@ -364,7 +364,7 @@ def test_what_is_said_about_a_session_has_no_secrets_if_that_is_asked_for(store,
     [session] = outcome.sessions
     assert session.title == main(store).about["title"]
     named = "".join(f"{agent.name}{agent.about}" for agent in store.agents())
-    assert "ghp_" not in f"{named}{session.title}{store.source('claude-code', SESSION)}"
+    assert "ghp_" not in f"{named}{session.title}{store.intake().source('claude-code', SESSION)}"
     assert named.count("[github secret ") == 3  # in the folder, the title and the name
     assert outcome.masked == {"github": 1}
     again = store.import_transcripts(write_lines(path, [*records, title]), settle=0, mask=True)
@@ -517,7 +517,7 @@ def logged(store, agent):
     """The events of an agent with their bases, as the tests of the parsers have them."""
     from backstory.transcripts import LogEvent
 
-    rows = store._backend.stored(agent.snapshot, 0, 100_000)
+    rows = store._backend.read_rows(agent._record, 0, 100_000)
     return [
         LogEvent(r.seq, r.kind, r.content, r.event.data, r.created_us, r.base, r.key) for r in rows
     ]

@@ -26,12 +26,12 @@ PACKED = """
 import os, signal, sys
 import backstory
 from backstory.transcripts import thread_writer
-from backstory.storage.sqlite.frames import Packer
-from backstory.storage.sqlite.intake import SqliteIntake
+from backstory.storage.sqlite.frames import FrameWriter
+from backstory.storage.sqlite.transaction import SqliteTransaction
 
 folder, path = sys.argv[1:]
 thread_writer.BATCH = 5
-pack, take = Packer.packed, SqliteIntake.add_packed
+compress, add = FrameWriter.compress, SqliteTransaction.add_rows
 left = [0]
 
 def step():
@@ -39,13 +39,13 @@ def step():
     if left[0] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 
-def packed(self, *given):
-    for row in pack(self, *given):
-        step()  # a row is in a frame, and not yet in the database
-        yield row
+def compress_and_step(self, row):
+    texts = compress(self, row)
+    step()  # a row is in a frame, and not yet in the database
+    return texts
 
-def add_packed(self, *given):
-    take(self, *given)
+def add_and_step(self, *given):
+    add(self, *given)
     step()  # all rows of a transaction are written, and it is not committed
 
 def imported(url, last=0):
@@ -77,7 +77,7 @@ def goes_on(url):
     imported(url)
     assert story(url) == story(f"{folder}/undisturbed.db")
 
-Packer.packed, SqliteIntake.add_packed = packed, add_packed
+FrameWriter.compress, SqliteTransaction.add_rows = compress_and_step, add_and_step
 points = in_child(lambda: -imported(f"{folder}/undisturbed.db"))
 for point in range(1, points + 1):
     url = f"{folder}/{point}.db"
@@ -88,21 +88,22 @@ print(points)
 
 DYING = """
 import os, signal, sys
-import backstory, backstory.intake
+import backstory
+from backstory.storage.sqlite.transaction import SqliteTransaction
 from backstory.transcripts import thread_writer
 
 url, path, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 thread_writer.BATCH = 2
-take = backstory.intake._Commit.take
-taken = []
+add_rows = SqliteTransaction.add_rows
+added = []
 
-def take_and_die(self, *given):
-    take(self, *given)
-    taken.append(given)
-    if len(taken) == last:
+def add_and_die(self, *given):
+    add_rows(self, *given)
+    added.append(given)
+    if len(added) == last:
         os.kill(os.getpid(), signal.SIGKILL)
 
-backstory.intake._Commit.take = take_and_die
+SqliteTransaction.add_rows = add_and_die
 with backstory.open(url) as store:
     store.import_transcripts(path)
 """

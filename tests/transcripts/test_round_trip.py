@@ -93,7 +93,7 @@ def test_what_the_tool_adds_to_an_exported_file_comes_into_the_agent(store, told
         for record in (user("n1", "go on", last, 50), answer("n2", text("Gone on."), "n1", 51)):
             file.write(json.dumps(record | {"timestamp": "2030-01-01T00:00:00.000Z"}) + "\n")
     store.import_transcripts(path, settle=0)
-    assert [e.content for e in told.tail(3)] == ["Nothing.", "go on", "Gone on."]
+    assert [e.content for e in told.messages(limit=3)] == ["Nothing.", "go on", "Gone on."]
     assert "jump" not in [event.kind for event in told.events()]
 
 

@@ -66,7 +66,7 @@ def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
 
         async def receive():
             if len(messages) == 1:
-                await asyncio.to_thread(reading.wait)
+                await asyncio.to_thread(reading.wait, 20)
                 asyncio.get_running_loop().call_soon(left.set)  # after it was noticed
             return messages.pop()
 
@@ -101,19 +101,19 @@ def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
 def test_a_stream_of_a_store_that_does_not_answer_ends_quietly_and_the_next_one_works(
     filled, monkeypatch
 ):
-    def heads():
+    def heads(query=None):
         raise Busy("the store is busy")
 
     client = Client(filled)
     with monkeypatch.context() as patch:
-        patch.setattr(filled._log.backend, "heads", heads)
+        patch.setattr(filled._backend, "list_agents", heads)
         assert client("/api/live").content == b""
     assert client("/api/live").content.startswith(b": hello")
 
 
 def test_pages_that_open_at_once_have_one_watcher(filled, monkeypatch):
-    made, watch = [], filled._log.backend.watch
-    monkeypatch.setattr(filled._log.backend, "watch", lambda: made.append(watch()) or made[-1])
+    made, watch = [], filled._backend.watch
+    monkeypatch.setattr(filled._backend, "watch", lambda: made.append(watch()) or made[-1])
 
     async def opened():
         streams = [(one := Watch(filled)).stream(), one.stream()]
@@ -127,20 +127,20 @@ def test_pages_that_open_at_once_have_one_watcher(filled, monkeypatch):
 
 
 def test_a_page_that_goes_while_its_stream_begins_leaves_no_watcher(filled, monkeypatch):
-    made, watch = [], filled._log.backend.watch
+    made, watch = [], filled._backend.watch
     reading, left = threading.Event(), threading.Event()
 
-    def heads():
+    def heads(query=None):
         reading.set()
         left.wait(20)
         return []
 
-    monkeypatch.setattr(filled._log.backend, "watch", lambda: made.append(watch()) or made[-1])
-    monkeypatch.setattr(filled._log.backend, "heads", heads)
+    monkeypatch.setattr(filled._backend, "watch", lambda: made.append(watch()) or made[-1])
+    monkeypatch.setattr(filled._backend, "list_agents", heads)
 
     async def opened():
         first = asyncio.ensure_future(anext(Watch(filled).stream()))
-        await asyncio.to_thread(reading.wait)
+        await asyncio.to_thread(reading.wait, 20)
         first.cancel()
         asyncio.get_running_loop().call_soon(left.set)
         with pytest.raises(asyncio.CancelledError):
@@ -178,7 +178,7 @@ def test_the_list_goes_on_behind_a_session_whose_root_was_deleted(store):
 
 def test_a_search_whose_index_is_behind_is_accepted_and_not_final(monkeypatch, tmp_path):
     monkeypatch.setattr("backstory.maintenance.search.AT_ONCE", 3)
-    monkeypatch.setattr("backstory.maintenance.search.catch_up_soon", lambda backend: None)
+    monkeypatch.setattr("backstory.maintenance.search.start_indexing", lambda backend: None)
     with backstory.open(tmp_path / "history.db") as store:
         main = fill(store)
         store.search("files", wait=True)

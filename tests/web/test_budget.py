@@ -64,7 +64,7 @@ def bushy():
 
 def test_an_outline_takes_two_and_a_half_bytes_an_event(large):
     main = large.agent("main")
-    outline = json.dumps(outline_json(large, main, 0), separators=(",", ":")).encode()
+    outline = json.dumps(outline_json(main, 0), separators=(",", ":")).encode()
     assert len(gzip.compress(outline, 5)) / main.head < 2.5
 
 
@@ -148,7 +148,7 @@ def test_a_step_within_loaded_text_asks_for_nothing_and_a_drag_for_no_outline(sh
 
 
 def test_a_thousand_branches_fold_and_the_open_one_is_in_view(show, bushy):
-    deep = max(bushy.agents(), key=lambda agent: len(bushy._log.backend.lineage(agent.snapshot)))
+    deep = max(bushy.agents(), key=lambda agent: len(agent.lineage()))
     screen = show(bushy, f"/s/{deep.session}/a/{deep.id}").ready()
     assert screen.page.evaluate(ELEMENTS) <= 1_500
     selected = screen(".name[aria-selected=true]")

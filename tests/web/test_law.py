@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import backstory
+from backstory.present.history import find_live_ranges
 from backstory.web.outline import outline_json
 from tests.slow import more
 from tools.site import served
@@ -61,7 +62,7 @@ def expected(agent):
         left = [left_by(agent.explain(seq, at=at)) for seq in range(1, at + 1)]
         found.append(
             {
-                "ranges": joined(agent.live_ranges(at)),
+                "ranges": joined(find_live_ranges(agent, at)),
                 "count": len(messages),
                 "size": sum(sizes),
                 "left": left,
@@ -88,7 +89,7 @@ def left_by(why):
 
 def split(store, agent):
     """An outline in two parts, as a page gets it that was there before the rest was written."""
-    whole = outline_json(store, agent, 0)
+    whole = outline_json(agent, 0)
     half = agent.head // 2
     before = {**whole, "head": half, "kinds": whole["kinds"][:half]}
     for name in ("bytes", "times"):
@@ -96,7 +97,7 @@ def split(store, agent):
     for name in ("bases", "marks"):
         before[name] = [pair for pair in whole[name] if pair[0] <= half]
     before |= {"errors": [], "calls": [], "compactions": []}
-    return [before, outline_json(store, agent, half)]
+    return [before, outline_json(agent, half)]
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +114,7 @@ def page(browser):
 def test_ranges_counts_and_sizes_are_those_of_replay_at_every_position(page, steps):
     with backstory.open(":memory:") as store:
         agents = written(store, steps)
-        outlines = [[outline_json(store, agent, 0)] for agent in agents]
+        outlines = [[outline_json(agent, 0)] for agent in agents]
         outlines += [split(store, agent) for agent in agents]
         wanted = [expected(agent) for agent in agents] * 2
         for found, right in zip(page(outlines), wanted, strict=True):
@@ -150,7 +151,7 @@ def test_sizes_by_kind_are_those_of_the_context_on_a_log_longer_than_a_block_of_
         page = browser.new_page()
         page.goto(site.address)
         page.locator("main").wait_for()
-        found = page.evaluate(SUMS, outline_json(store, main, 0))
+        found = page.evaluate(SUMS, outline_json(main, 0))
         page.close()
         assert len(found) == main.head + 1 > 200
         for at, kinds in enumerate(found):

@@ -32,11 +32,11 @@ PAIRS = ("bases", "marks", "errors", "calls", "compactions")
 
 @pytest.mark.parametrize("limit", [1, 3, 7])
 def test_pages_of_an_outline_are_the_whole_outline(filled, long, limit):
-    whole = as_json(outline_json(filled, long, 0))
+    whole = as_json(outline_json(long, 0))
     kinds, sizes, times, found = "", [], [], {name: [] for name in PAIRS}
     head = 0
     while head < long.head:
-        page = as_json(outline_json(filled, long, head, limit))
+        page = as_json(outline_json(long, head, limit))
         assert (page["after"], page["head"], page["last"]) == (
             head,
             min(head + limit, long.head),
@@ -71,14 +71,21 @@ def test_a_second_result_does_not_take_the_call_of_the_first_in_a_later_page(fil
     main.tool_result(call, "a.py")
     seen = main.head
     main.append("tool_result", "a.py, again", {"id": "once"})
-    assert outline_json(filled, main, 0)["calls"][-1] == (seen - 1, seen)
-    assert outline_json(filled, main, seen)["calls"] == []
+    assert outline_json(main, 0)["calls"][-1] == (seen - 1, seen)
+    assert outline_json(main, seen)["calls"] == []
 
 
-def test_an_outline_reads_no_text_and_only_the_data_of_what_it_looks_into(filled, monkeypatch):
+def test_an_outline_reads_only_the_events_that_it_looks_into(filled, monkeypatch):
     main = filled.agent("main")
-    monkeypatch.setattr(type(main), "events", None)
-    found = outline_json(filled, main, 0)
+    read_events, kinds = filled._backend.read_events, []
+
+    def record_filter(agent, pieces, where):
+        kinds.append(where.kinds)
+        return read_events(agent, pieces, where)
+
+    monkeypatch.setattr(filled._backend, "read_events", record_filter)
+    found = outline_json(main, 0)
+    assert kinds == [frozenset({"tool_call", "tool_result", "mark"})]
     assert (found["errors"], found["calls"]) == ([8], [(3, 4), (7, 8)])
     assert found["marks"] == [(5, "two files")]
 
@@ -100,5 +107,5 @@ def test_a_page_behind_the_head_is_refused_and_one_at_the_head_is_empty(filled):
 
 def test_an_empty_agent_has_an_empty_outline():
     with backstory.open(":memory:") as store:
-        found = outline_json(store, store.start("empty"), 0)
+        found = outline_json(store.start("empty"), 0)
     assert (found["head"], found["last"], found["kinds"], found["bytes"]) == (0, 0, "", [])

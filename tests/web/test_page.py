@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import backstory
-from backstory.log.kinds import SPOKEN
+from backstory.log.kinds import MESSAGE_KINDS
 from backstory.present.shapes import comparison_json, explanation_json, preview_json, tokens_json
 from backstory.wire import FORMATS
 from tests.web.asgi import Client
@@ -31,7 +31,7 @@ def seqs_shown(screen):
 def test_the_context_pane_shows_what_is_live_at_the_position(show, filled, at):
     main = filled.agent("main")
     screen = show(filled, f"/s/{main.session}/a/{main.id}@{at}").ready()
-    live = [event for event in main.context(at).messages if event.kind in SPOKEN]
+    live = [event for event in main.context(at).messages if event.kind in MESSAGE_KINDS]
     assert seqs_shown(screen) == [event.seq for event in live]
     for event in live:
         text = screen(f".message[data-seq='{event.seq}']").inner_text()
@@ -68,7 +68,7 @@ def test_explain_preview_tokens_marks_and_diff_are_those_of_the_command_line(fil
     )
     from backstory.log.diff import compare
 
-    sides = [[e for e in one.context().messages if e.kind in SPOKEN] for one in (main, idea)]
+    sides = [[e for e in one.context().messages if e.kind in MESSAGE_KINDS] for one in (main, idea)]
     found = client(f"/api/diff?left={main.id}&right={idea.id}").json
     assert found.items() >= comparison_json(compare(*sides)).items()
     assert found["parted"] == 4
@@ -234,7 +234,7 @@ def test_search_shows_what_an_index_that_is_behind_has_and_says_how_far_it_is(
     monkeypatch.setattr("backstory.maintenance.search.AT_ONCE", 3)
     indexing = threading.Event()
     monkeypatch.setattr(
-        "backstory.maintenance.search.catch_up_soon", lambda backend: indexing.set()
+        "backstory.maintenance.search.start_indexing", lambda backend: indexing.set()
     )
     with backstory.open(tmp_path / "history.db") as store:
         main = fill(store)

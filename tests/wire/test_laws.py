@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.log.events import Event
-from backstory.log.kinds import SPOKEN, TEXT_KINDS
+from backstory.log.kinds import MESSAGE_KINDS, TEXT_KINDS
 from backstory.log.messages import Message
 from backstory.wire import _FORMATS, FORMATS, dump, load, to_bytes
 from backstory.wire.conversation import conversation_of
@@ -104,7 +104,7 @@ def system_text_is_never_taken_for_the_users(log: Log) -> None:
 
 
 def the_fast_path_gives_up_or_says_what_the_slow_path_says(log: Log) -> None:
-    events = [event for event in log.events if event.kind in SPOKEN]
+    events = [event for event in log.events if event.kind in MESSAGE_KINDS]
     for format in FORMATS:
         if plain_json(events, _FORMATS[format]) is not None:
             long = list(conversation_of(events))

@@ -223,7 +223,7 @@ class BackstorySessionService(BaseSessionService):
         """The timestamp of the last event, or when the session was created."""
         for last in newest_items(ADAPTER, agent, Translation(app), 1, join=joined):
             return float(last.item["timestamp"])
-        return agent.snapshot.created_us / 1_000_000
+        return agent.created_at.timestamp()
 
     def _listed(self, app: str, user: str | None) -> list[Session]:
         """Sessions without their events: a few queries for all of them."""
@@ -236,21 +236,21 @@ class BackstorySessionService(BaseSessionService):
         shared = self._all_shared(app, user)
         found = []
         for agent in store.agents(prefix=prefix):
-            if not agent.snapshot.head:
+            if not agent.listed_head:
                 continue
             _, its_user, id = ids_of(agent)
             session = sessions.get(agent.id)
             state = _kept_state(states.get(agent.id) or session)
             last = updates.get(agent.id) or session
-            if last is not None and last.created_us == agent.snapshot.updated_us:
-                time = (last.data or {}).get("time", agent.snapshot.created_us / 1_000_000)
+            if last is not None and last.created_at == agent.updated_at:
+                time = (last.data or {}).get("time", agent.created_at.timestamp())
             else:  # someone else has written since, or moved
                 time = self._last_time(agent, app)
             state |= shared["app"] | shared.get(agent_key(USER_STATE, app, its_user), {})
             found.append(
                 Session(app_name=app, user_id=its_user, id=id, state=state, last_update_time=time)
             )
-            found[-1]._storage_update_marker = str(agent.snapshot.head)
+            found[-1]._storage_update_marker = str(agent.listed_head)
         return found
 
     def _all_shared(self, app: str, user: str | None) -> dict[str, dict[str, Any]]:
@@ -290,7 +290,8 @@ class BackstorySessionService(BaseSessionService):
         return found if limit is None else found[-limit:] if limit else []
 
     def _state(self, agent: Agent) -> dict[str, Any]:
-        return _kept_state(agent.last_note(STATE) or agent.last_note(SESSION))
+        notes = agent.last_notes([STATE, SESSION])
+        return _kept_state(notes.get(STATE) or notes.get(SESSION))
 
     def _scope(self, scope: str, *ids: str) -> dict[str, Any]:
         return self._history.read(agent_key(f"{ADAPTER}_{scope}", *ids), self._state, {})

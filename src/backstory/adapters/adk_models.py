@@ -10,8 +10,6 @@ from typing import Any
 from google.adk.events.event import Event as AdkEvent
 from pydantic import BaseModel
 
-from backstory import wire
-
 MOST_SHAPES = 1_000  # that are kept; arguments of calls may have any shape
 PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -51,8 +49,7 @@ _templates: dict[Any, Template | None] = {}  # by shape; None: such events have 
 
 def adk_events(forms: list[Form]) -> list[AdkEvent]:
     """The events of these forms. They may share parts with the forms, so the caller must not keep those."""
-    with wire.pause_gc():
-        return [_event(form) for form in forms]
+    return [_event(form) for form in forms]
 
 
 def _event(form: Form) -> AdkEvent:

@@ -55,7 +55,7 @@ class BackstoryHistory(HistoryProvider):
     def fork(self, session_id: str | None, new_id: str, at: Any = None) -> Agent:
         """A new session that goes on from a position of another one: one row. Raises AgentNotFound and
         KeyTaken."""
-        source = self._history.store.keyed(self._key_of(session_id))
+        source = self._history.store.agent(key=self._key_of(session_id))
         return self._history.forked(source, agent_key(ADAPTER, new_id), new_id, at)
 
     def _key_of(self, session_id: str | None) -> str:

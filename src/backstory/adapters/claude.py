@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from claude_agent_sdk import fold_session_summary
 
-from backstory import Agent, AgentNotFound, Conflict, Event, replay, wire
+from backstory import Agent, AgentNotFound, Conflict, Event, replay
 from backstory.adapters.claude_lines import (
     NewLine,
     Written,
@@ -60,7 +60,7 @@ class BackstorySessionStore:
         """A new session that goes on from a session's end, or from the line with a uuid: one row. Raises
         AgentNotFound, KeyTaken, and ValueError for a uuid that no line has."""
         project, session, *_ = _ids(key)
-        source = self._history.store.keyed(agent_key(ADAPTER, project, session))
+        source = self._history.store.agent(key=agent_key(ADAPTER, project, session))
         at = None if up_to is None else _last_event_of(source, up_to)
         new = self._history.forked(
             source, agent_key(ADAPTER, project, new_session_id), new_session_id, at
@@ -75,8 +75,7 @@ class BackstorySessionStore:
         if entries:
             if not all(isinstance(line, dict) for line in entries):
                 raise TypeError("a line of a transcript is a JSON object")
-            with wire.pause_gc():
-                lines = [NewLine.of(line) for line in entries]
+            lines = [NewLine.of(line) for line in entries]
             await self._in_thread(lambda: _append(self.agent(key), key, lines))
 
     async def load(self, key: Key) -> list[Line] | None:
@@ -141,11 +140,11 @@ def _ids(key: Key) -> list[str]:
 
 
 def _is_written(agent: Agent) -> bool:
-    return agent.snapshot.head > 0
+    return agent.listed_head > 0
 
 
 def _mtime(agent: Agent) -> int:
-    return agent.snapshot.updated_us // 1_000
+    return int(agent.updated_at.timestamp() * 1_000)
 
 
 def _data(event: Event) -> dict[str, Any]:
@@ -172,7 +171,7 @@ def _append(agent: Agent, key: Key, lines: list[NewLine]) -> None:
 
 def _summary(written: Written, key: Key, lines: list[Line], *, is_moved: bool) -> list[Event]:
     """The SDK's summary with these lines folded in, if it changed or its note has left the context."""
-    note = written.agent.last_note(SUMMARY) if written.head else None
+    note = written.agent.last_notes([SUMMARY]).get(SUMMARY) if written.head else None
     before = kept_in(note.data, "summary") if note else None
     if (
         note is None and written.head

@@ -27,6 +27,7 @@ from backstory.transcripts import Entry, claude_entries, claude_kept, claude_par
 
 ADAPTER = "claude"
 WINDOW = 16  # lines that are looked at to see that a line continues the newest one
+LINE_NOTE = "claude.line"  # the name of a note that carries a line which says nothing
 PAGE = 64  # events at the end of a transcript that tell what a line usually continues
 SAYS = {
     "text": "text",
@@ -56,7 +57,7 @@ class NewLine(NamedTuple):
     def of(cls, line: Line) -> "NewLine":
         """A copy of a line with its key; TypeError or ValueError for what is not JSON."""
         uuid = line.get("uuid")
-        exact, line = wire.exact_copy(line) or (None, json.loads(json.dumps(line)))
+        exact, line = wire.copy_exactly(line) or (None, json.loads(json.dumps(line)))
         if not isinstance(uuid, str):
             return cls(None, line, exact)
         digest = sha256(exact or json.dumps(line).encode()).hexdigest()
@@ -75,9 +76,9 @@ class Written:
     def new(self, lines: Sequence[NewLine]) -> list[NewLine]:
         """The lines without those that are there already."""
         unique = {line.key or number: line for number, line in enumerate(lines)}
-        known = (
-            self.agent.places(key for key in unique if isinstance(key, str)) if self.head else {}
-        )
+        keys = [key for key in unique if isinstance(key, str)]
+        events = self.agent.events(keys=keys) if keys and self.head else []
+        known = {event.key for event in events}
         return [line for key, line in unique.items() if key not in known]
 
     def entries(self, line: Line) -> list[Entry]:
@@ -87,11 +88,9 @@ class Written:
     @cached_property
     def newest(self) -> list[Line]:
         """The last live lines."""
-        events: list[Event] = []
-        for low, high in reversed(self.agent.live_ranges() if self.head else []):
-            events = self.agent.events(after=max(low - 1, high - PAGE), until=high) + events
-            if len(events) >= PAGE:
-                break
+        if not self.head:
+            return []
+        events = self.agent.messages(notes=[LINE_NOTE], limit=PAGE)
         return [line for _, line in lines_in(events)]
 
     @cached_property
@@ -149,8 +148,7 @@ def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
         tuple[int, Line]
     ] = []  # the lines so far, each with the position that its last event gets
     spoken: Line | None = None  # the last of them that says something
-    with wire.pause_gc():
-        said = [_said(new, written.entries(new.line)) for new in lines]
+    said = [_said(new, written.entries(new.line)) for new in lines]
     for new, events in zip(lines, said, strict=True):
         line = new.line
         kind = events[0].kind
@@ -176,9 +174,9 @@ def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) 
         exact, is_parsed = new.exact, new.exact is not None and not copies
         return carried(ADAPTER, new.line, events, exact=exact, is_parsed=is_parsed, key=new.key)
     if not events:
-        return [note(ADAPTER, "claude.line", new.line, key=new.key)]
+        return [note(ADAPTER, LINE_NOTE, new.line, key=new.key)]
     second = None if new.key is None else f"{new.key}:1"
-    return [_move_event("clear", key=new.key), note(ADAPTER, "claude.line", new.line, key=second)]
+    return [_move_event("clear", key=new.key), note(ADAPTER, LINE_NOTE, new.line, key=second)]
 
 
 def _plain(new: NewLine, entry: Entry) -> Event | None:
@@ -251,7 +249,7 @@ def _move(
     if current in (units.get(str(line.get(key))) for key in ("uuid", "parentUuid")):
         return []
     if (place := written.others.get(line.get("parentUuid"))) is not None:
-        is_last = [event.seq for event in written.agent.tail(1)] == [place]
+        is_last = [event.seq for event in written.agent.messages(limit=1)] == [place]
         is_said = any(written.entries(earlier) for earlier in recent)
         return [] if is_last and not is_said else [_move_event("jump", target_message_id=place)]
     keys = claude_parents([*written.lines(), *recent, line])

@@ -10,8 +10,6 @@ from typing import Any
 
 import orjson
 
-from backstory import wire
-
 HOLE = "$backstory"
 CONTENT_HOLE, ANY_HOLE = '{"$backstory":"content"}', '"$backstory":'
 HOLES = {name: f'{{"{HOLE}":"{name}"}}'.encode() for name in ("content", "arguments", "native")}
@@ -215,14 +213,13 @@ def all_forms(adapter: str, rows: list[TextAndData]) -> list[Any] | None:
     tag = Tag(adapter)
     found: list[Any] = []
     rows.reverse()
-    with wire.pause_gc():
-        while rows:
-            some = rows[: -AT_ONCE - 1 : -1]
-            del rows[-AT_ONCE:]
-            forms = _at_once(tag, some) or _one_by_one(tag, some)
-            if forms is None:
-                return None
-            found += forms
+    while rows:
+        some = rows[: -AT_ONCE - 1 : -1]
+        del rows[-AT_ONCE:]
+        forms = _at_once(tag, some) or _one_by_one(tag, some)
+        if forms is None:
+            return None
+        found += forms
     return found
 
 

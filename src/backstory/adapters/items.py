@@ -48,7 +48,7 @@ class Carried(NamedTuple):
 
 def plain(item: Any) -> Any:
     """A copy of the item as JSON gives it back; TypeError or ValueError for what is not JSON."""
-    text = wire.exact_json(item)
+    text = wire.encode_exactly(item)
     return json.loads(json.dumps(item)) if text is None else orjson.loads(text)
 
 
@@ -79,7 +79,7 @@ def carried(
     if provider is not None and "native" in data:
         data = {name: value for name, value in data.items() if name != "native"}
     if exact is None:
-        exact = wire.exact_json(item)
+        exact = wire.encode_exactly(item)
     if exact is not None and _is_too_deep(exact, item):
         exact = None  # no data has room for it: it is carried as text
     storable = named if is_parsed and exact is not None else _storable
@@ -207,7 +207,7 @@ def _gives_back(text: str, content: str | None, exact: bytes) -> bool:
 
 def _text_of(data: dict[str, Any]) -> str | None:
     """The text that a store would keep; None where it would refuse, or where only slower JSON would do."""
-    exact = wire.exact_json(data)
+    exact = wire.encode_exactly(data)
     return None if exact is None or _is_too_deep(exact, data) else exact.decode()
 
 
@@ -284,11 +284,12 @@ def all_items(
     join: Join | None = None,
 ) -> list[Any]:
     """All items of a context, without the events that carry them."""
-    notes = _item_notes(adapter)
-    found = all_forms(adapter, agent.texts(at, notes=notes))
+    notes = list_item_notes(adapter)
+    events = agent.messages(at, notes=notes)
+    found = all_forms(adapter, [(event.content, event.data_json) for event in events])
     if found is not None:
         return found
-    events = agent.messages(at, notes=notes)  # someone else wrote, too
+    # Someone else wrote, too.
     return [each.item for each in read_items(adapter, events, translate, join)]
 
 
@@ -297,14 +298,15 @@ def last_items(adapter: str, agent: Agent, translate: Translate, limit: int) -> 
     if limit <= 0:
         return []
     asked = limit + 2  # notes may lie between
-    events = agent.tail(asked, notes=True)
+    events = agent.messages(notes=list_item_notes(adapter), limit=asked)
     found = all_forms(adapter, [(event.content, event.data_json) for event in events])
     if found is not None and (len(found) >= limit or len(events) < asked):
         return found[-limit:]
     return [each.item for each in newest_items(adapter, agent, translate, limit)]
 
 
-def _item_notes(adapter: str) -> list[str]:
+def list_item_notes(adapter: str) -> list[str]:
+    """Return the names of the notes that carry items."""
     return [f"{adapter}.{what}" for what in ITEM_NOTES]
 
 
@@ -320,15 +322,17 @@ def newest_items(
     """The newest items of a context, oldest first; None: all. A limited read takes only the log's end."""
     if limit is None:
         return list(
-            read_items(adapter, agent.messages(at, notes=_item_notes(adapter)), translate, join)
+            read_items(adapter, agent.messages(at, notes=list_item_notes(adapter)), translate, join)
         )
-    asked = limit + 2 if limit > 0 else 0  # notes may lie between
+    if limit <= 0:
+        return []
+    asked = limit + 2  # notes may lie between
     while True:
-        events = agent.tail(asked, at=at, notes=True)
+        events = agent.messages(at, notes=list_item_notes(adapter), limit=asked)
         found = list(read_items(adapter, events, translate, join))
         whole = len(found) if join is None else len(found) - _perhaps_cut(found)
         if whole >= limit or len(events) < asked:
-            return found[-limit:] if limit > 0 else []
+            return found[-limit:]
         asked *= 4  # some events are parts of an item, or no item at all
 
 

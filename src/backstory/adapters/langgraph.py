@@ -60,7 +60,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
     def fork(self, thread_id: str, new_thread_id: str, at: Any = None) -> Agent:
         """A new thread that goes on from a position of another one: one row. Raises AgentNotFound and
         KeyTaken."""
-        source = self._history.store.keyed(agent_key(ADAPTER, str(thread_id), ""))
+        source = self._history.store.agent(key=agent_key(ADAPTER, str(thread_id), ""))
         return self._forked(source, str(new_thread_id), "", at)
 
     def _forked(self, source: Agent, id: str, ns: str, at: Any = None) -> Agent:
@@ -206,7 +206,8 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         def write(agent: Agent) -> bool:
             thread = Thread(agent, codec, *ids)
             while True:
-                known = agent.places(key for key, *_ in keyed if key is not None)
+                keys = [key for key, *_ in keyed if key is not None]
+                known = {event.key for event in agent.events(keys=keys)} if keys else set()
                 batch = [
                     thread.write(checkpoint, (task_path, task_id, index, channel, value), key)
                     for key, index, channel, value in keyed

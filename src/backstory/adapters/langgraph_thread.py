@@ -78,14 +78,14 @@ class Thread:
 
     def newest(self) -> Entry | None:
         """The newest checkpoint in the context, else of all."""
-        note = self.agent.last_note(CHECKPOINT)
+        note = self.agent.last_notes([CHECKPOINT]).get(CHECKPOINT)
         if note is None:
             return self._begun_elsewhere(self.head) if self.head and not self.ns else None
         return self._entry(note) or next(reversed(self.entries()), None)
 
     def _begun_elsewhere(self, seq: int) -> Entry | None:
         """The checkpoint that a conversation is which something else began: nothing of it is in the log."""
-        if seq > self.head or not self.agent.tail(1, at=seq):
+        if seq > self.head or not self.agent.messages(seq, limit=1):
             return None
         id = f"{BEGUN_ELSEWHERE}{seq:012x}"
         rest = {
@@ -117,7 +117,7 @@ class Thread:
         if held == CONVERSATION:
             return self._read(at)
         if "at" in held:
-            [note] = self.agent.read([held["at"]])
+            [note] = self.agent.events([held["at"]])
             held = (note.data or {})["channels"][channel]
         return self._codec.value(held)
 
@@ -201,13 +201,13 @@ class Thread:
         if above is None or not isinstance(before, dict):
             return form
         at = before.get("at", above.seq)
-        [note] = [above] if at == above.seq else self.agent.read([at])
+        [note] = [above] if at == above.seq else self.agent.events([at])
         same = (note.data or {})["channels"][channel] == form
         return {"at": at} if same and len(str(form)) > len(str({"at": at})) else form
 
     def _said(self, messages: list[BaseMessage], above: Event | None, *, is_first: bool) -> Batch:
         """The moves and messages that make the context's conversation this one."""
-        newest = self.agent.last_note(CHECKPOINT)
+        newest = self.agent.last_notes([CHECKPOINT]).get(CHECKPOINT)
         moves: list[Draft] = []
         at = None
         if is_first and newest is not None:

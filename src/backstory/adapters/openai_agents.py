@@ -257,7 +257,7 @@ def drafts(item: Any) -> list[Event]:
     """The events that an item becomes, whatever it is."""
     if not isinstance(item, dict):
         raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
-    exact = wire.exact_json(item)
+    exact = wire.encode_exactly(item)
     form = item if exact is not None else _as_json(item)
     events = _loaded(form)
     if not events:

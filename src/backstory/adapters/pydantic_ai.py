@@ -212,7 +212,7 @@ def _parsed(note: Event) -> ConversationRecord:
 def _record(conversation_id: str, agent: Agent) -> ConversationRecord | None:
     """The record in the context. Where others wrote behind it, its history ends with what they wrote, and it
     has a revision of its own."""
-    note = agent.last_note(RECORD)
+    note = agent.last_notes([RECORD]).get(RECORD)
     record = _parsed(note) if note else None
     if note is None or record is None or record.conversation_id != conversation_id:
         return None
@@ -228,7 +228,7 @@ def _listed(agent: Agent, note: Event) -> ConversationRecord | None:
     record = _parsed(note)
     if agent.key != agent_key(ADAPTER, record.conversation_id):
         return None
-    return record if agent.snapshot.head == note.seq else _record(record.conversation_id, agent)
+    return record if agent.listed_head == note.seq else _record(record.conversation_id, agent)
 
 
 def _ends_with(agent: Agent, entry_id: str | None) -> bool:

@@ -89,7 +89,7 @@ class History:
     def found(self, key: str) -> Agent | None:
         """The agent with a key, if there is one."""
         try:
-            return self._at_hand(key, self.store.keyed(key))
+            return self._at_hand(key, self.store.agent(key=key))
         except AgentNotFound:
             return None
 
@@ -124,7 +124,7 @@ class History:
                 break
             except NameTaken:
                 continue
-        return self.store.keyed(key)
+        return self.store.agent(key=key)
 
     def told(self, agent: Agent, path: str) -> Agent:
         """The agent, with its ids kept beside it where they are too long for its key."""

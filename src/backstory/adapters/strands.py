@@ -4,7 +4,6 @@ A session is an agent, each of its Strands agents one below it, with its state a
 Bedrock's. A redaction hides what was said and does not erase it.
 """
 
-from datetime import UTC, datetime
 from typing import Any
 
 from strands.agent.conversation_manager import SlidingWindowConversationManager
@@ -91,7 +90,7 @@ class BackstoryRepository(SessionRepository):
         if form:
             return Session.from_dict(form)
         agents = self._history.store.agents(prefix=key_prefix(ADAPTER, session_id))
-        begun_elsewhere = any(agent.snapshot.head for agent in agents)
+        begun_elsewhere = any(agent.listed_head for agent in agents)
         return (
             Session(session_id=session_id, session_type=SessionType.AGENT)
             if begun_elsewhere
@@ -149,8 +148,10 @@ class BackstoryRepository(SessionRepository):
         """What the newest note of a name says, in the context or, after a clear, at all."""
 
         def read(agent: Agent) -> Form | None:
-            notes = agent.last_note(name) or next(reversed(agent.notes(name, live=False)), None)
-            return kept_in(notes.data, field) if notes else None
+            note = agent.last_notes([name]).get(name)
+            if note is None:
+                note = next(reversed(agent.notes(name, live=False)), None)
+            return kept_in(note.data, field) if note else None
 
         return self._history.read(key, read, None)
 
@@ -190,9 +191,8 @@ class BackstoryRepository(SessionRepository):
                 ("jump", None, jump),
                 *(event for each in again for event in drafts(each)),
             ]
-            state = agent.last_note(
-                STATE
-            )  # what was noted behind the message counts from here on, too
+            # A state that was noted after the message counts from here on, too.
+            state = agent.last_notes([STATE]).get(STATE)
             batch += [("note", STATE, state.data)] if state else []
             try:
                 agent.extend(batch, expected=head)
@@ -228,11 +228,10 @@ def _check_multi_agent(value: Any) -> None:
 
 def _begun_elsewhere(agent: Agent) -> Form | None:
     """The state of an agent whose conversation something else began, as Strands' default would begin."""
-    if not agent.tail(1):
+    if not agent.messages(limit=1):
         return None
     manager = SlidingWindowConversationManager().get_state()
-    time = agent.snapshot.created_us / 1_000_000
-    begun = datetime.fromtimestamp(time, UTC).isoformat()
+    begun = agent.created_at.isoformat()
     return {
         "state": {},
         "conversation_manager_state": manager,

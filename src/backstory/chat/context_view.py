@@ -7,7 +7,7 @@ from backstory.chat.output import Output
 from backstory.chat.presence import Presence
 from backstory.chat.session import Chat
 from backstory.log.events import Event
-from backstory.log.kinds import MOVES
+from backstory.log.kinds import MOVE_KINDS
 from backstory.present.measures import count
 
 MOST_DRAWN = 200  # events of a long context
@@ -92,4 +92,4 @@ class ContextView:
 
 def has_moved(events: Sequence[Event]) -> bool:
     """Whether these events changed the context, so that it must be drawn again."""
-    return any(event.kind in MOVES or event.kind == "clear" for event in events)
+    return any(event.kind in MOVE_KINDS or event.kind == "clear" for event in events)

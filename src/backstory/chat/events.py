@@ -18,9 +18,9 @@ from backstory.chat.markdown import Prose
 from backstory.chat.mentions import ATTACHED, typed_text
 from backstory.chat.shell import OUTPUT
 from backstory.log.events import Event
-from backstory.log.kinds import MOVES
-from backstory.log.messages import tool_call, tool_result
-from backstory.log.undo import undo_or_redo
+from backstory.log.kinds import MOVE_KINDS
+from backstory.log.messages import read_call, read_result
+from backstory.log.moves import find_author_command
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
 from backstory.wire.groups import INTERRUPTED
@@ -40,9 +40,11 @@ def drawn(
     matters."""
     open_calls = interrupted(events)
     pen = Pen(expanded=expanded)
-    shown = [event for event in events[first:] if event.kind != "note" and not undo_or_redo(event)]
+    shown = [
+        event for event in events[first:] if event.kind != "note" and not find_author_command(event)
+    ]
     passed = {
-        one.seq for one, other in pairwise(shown) if one.kind == "jump" and other.kind in MOVES
+        one.seq for one, other in pairwise(shown) if one.kind == "jump" and other.kind in MOVE_KINDS
     }
     for event in shown:
         if event.seq in passed:
@@ -86,7 +88,7 @@ class Pen:
         if thought:
             drawing = Group(*thoughts(thought, expanded=self._expanded), drawing)
         if event.kind == "tool_call":
-            self._calls[str(tool_call(event.data).id)] = event
+            self._calls[str(read_call(event.data).id)] = event
         elif event.kind == "tool_result":
             of = self._calls.get(str((event.data or {}).get("id")))
             if of is not None and of is not self._last:
@@ -181,7 +183,7 @@ def endings(data: dict[str, Any]) -> list[RenderableType]:
 
 def call(event: Event, *, expanded: bool = False, sign: str = "● ") -> RenderableType:
     """A tool call on one line, or with all its arguments."""
-    _, name, arguments = tool_call(event.data)
+    _, name, arguments = read_call(event.data)
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(sign, style="cyan").append(one_line(str(name)), style="bold")
     if not expanded:
@@ -229,7 +231,7 @@ def fits_one_line(name: str, arguments: dict[str, Any], width: int) -> bool:
 
 def result(event: Event, *, expanded: bool = False) -> RenderableType:
     """A result: its first lines, or all of them."""
-    found = tool_result(event.content, event.data)
+    found = read_result(event.content, event.data)
     whole = (event.data or {}).get("whole")
     text = str(whole if expanded and isinstance(whole, str) else found.output or "")
     return _folded(text, event.seq, "red" if found.error else "dim", expanded=expanded)

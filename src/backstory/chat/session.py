@@ -25,7 +25,7 @@ from backstory.runtime.models import Model
 from backstory.runtime.requests import write_settings
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool
-from backstory.storage.ids import name_of
+from backstory.storage.ids import name_from_key
 from backstory.store import Store
 from backstory.wire.tokens import Tokens
 
@@ -207,7 +207,7 @@ class Chat:
             raise NotFound("there is nothing to answer yet: say something")
         before = self.agent
         self.loop.agent = before.fork(
-            _free_name(self.store, name_of(f"{before.name}-{model}")), at=prompts[-1].seq
+            _free_name(self.store, name_from_key(f"{before.name}-{model}")), at=prompts[-1].seq
         )
         return before.name
 
@@ -218,7 +218,7 @@ class Chat:
 
     def _last(self) -> Event | None:
         spoken = (
-            event for event in self.agent.context().messages[::-1] if KINDS[event.kind].speaks
+            event for event in self.agent.context().messages[::-1] if KINDS[event.kind].is_message
         )
         last = next(spoken, None)
         return None if last is None or last.kind == "system" else last
@@ -226,7 +226,7 @@ class Chat:
     def restored(self) -> Restored:
         """The live context in numbers."""
         context = self.agent.context()
-        spoken = sum(1 for event in context.messages if KINDS[event.kind].speaks)
+        spoken = sum(1 for event in context.messages if KINDS[event.kind].is_message)
         return Restored(spoken, len(context.marks), int(self.tokens()))
 
     def tokens(self) -> Tokens:
@@ -269,7 +269,9 @@ class Chat:
         return len(before - after), len(after - before)
 
     def _spoken(self) -> set[int]:
-        return {event.seq for event in self.agent.context().messages if KINDS[event.kind].speaks}
+        return {
+            event.seq for event in self.agent.context().messages if KINDS[event.kind].is_message
+        }
 
     def compact(self, focus: str = "", *, at_least: int = 0) -> Compaction:
         """Let the model summarize the conversation; the last turns stay as they are."""

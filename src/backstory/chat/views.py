@@ -36,7 +36,7 @@ def context(at: "Terminal", _: str) -> None:
     """What the model sees: each message on a line, then tokens by kind and in total."""
     tokens = at.chat.tokens()
     sizes = tokens.by("at")
-    events = [event for event in at.chat.agent.context().messages if KINDS[event.kind].speaks]
+    events = [event for event in at.chat.agent.context().messages if KINDS[event.kind].is_message]
     for event in events:
         at.output.line(
             f"{event.seq:>5} {event.kind:<11} {sizes.get(event.seq, 0):>6,}  {gist(event)}"

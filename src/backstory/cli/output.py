@@ -14,7 +14,7 @@ import click
 
 from backstory.agent import Agent
 from backstory.log.events import Event, to_json
-from backstory.log.terms import harmless
+from backstory.log.terms import escape_unseen
 from backstory.present.safe_text import one_line, visible
 from backstory.present.shapes import agent_json, event_json
 
@@ -52,7 +52,7 @@ def answer(text: str) -> None:
 
 def answer_json(value: Any) -> None:
     """An object of the answer, on one line."""
-    click.echo(harmless(to_json(value)))
+    click.echo(escape_unseen(to_json(value)))
 
 
 def answer_agent(agent: Agent, said: str, *, as_json: bool) -> None:

@@ -81,8 +81,8 @@ def rehearsed(url: str | None) -> AbstractContextManager[Store]:
 
 def file_of(address: str) -> str | None:
     """The path of a store that is a file."""
-    database, place = parse_address(address)
-    return place if database is Database.SQLITE else None
+    database, location = parse_address(address)
+    return location if database is Database.SQLITE else None
 
 
 def default_store(*, make: bool) -> str:

@@ -1,1 +1,4 @@
-"""Pure values and the rules of the log: events, messages, replay, diff and search terms. No I/O, no clock."""
+"""Pure values and the rules of the log: events, messages, replay, diff, search terms.
+
+No I/O, no clock, no randomness.
+"""

@@ -1,116 +1,149 @@
 """Compaction: the events that replace the older part of a context with a summary.
 
-One batch: a clear, the system messages and settings again, the summary, and copies of the newest messages.
-Nothing is lost, and undoing the clear takes back all of it. Pure.
+They are one batch: a clear, the system messages and settings again, the summary, and copies of the
+newest messages. Nothing is lost, and undoing the clear undoes all of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from backstory.errors import Invalid, NotFound
-from backstory.log.chain import is_erased
-from backstory.log.erasure import stand_in
+from backstory.log.digests import is_erased
+from backstory.log.erasure import build_stand_in
 from backstory.log.events import Event
-from backstory.log.kinds import SPOKEN
-from backstory.log.messages import tool_call, tool_result
+from backstory.log.kinds import MESSAGE_KINDS
+from backstory.log.messages import read_call, read_result
 from backstory.log.replay import SUMMARY
-from backstory.log.settings import SETTINGS, usable
+from backstory.log.settings import SETTINGS, list_usable_fields
 
-COPY = "copy_of"  # the key of `data` that names the position a copy was made from
-COMPACTED = "compacted"  # the key of `data` that says what a summary replaces
+COPY = "copy_of"  # the key of `data` that names the position that a copy was made from
+COMPACTED = "compacted"  # the key of `data` that describes what a summary replaces
 
-Written = tuple[str, str | None, dict[str, Any] | None]
+NO_AUTHOR: Mapping[str, str] = MappingProxyType({})
+ANSWER_KINDS = frozenset({"assistant", "tool_call"})
+
+NewEvent = tuple[str, str | None, dict[str, Any] | None]  # kind, content and data
 
 
-def compaction(
-    context: Sequence[Event], summary: str, *, keep: int, head: int, tokens: int
-) -> list[Written]:
-    """The events that compact a context. The last `keep` messages stay as they are, or a few more, so that no
-    call loses its result and no answer is split. `tokens` is the size of the whole context."""
+def build_compaction(
+    context: Sequence[Event],
+    summary: str,
+    *,
+    keep: int,
+    head: int,
+    tokens: int,
+    author: Mapping[str, str] = NO_AUTHOR,
+) -> list[NewEvent]:
+    """Return the events that compact a context.
+
+    The last `keep` messages stay as they are, or a few more, so that no call loses its result and
+    no answer is split. `tokens` is the size of the complete context. `author` is the part of the
+    clear's data that names who did it.
+    """
     if not isinstance(summary, str) or not summary.strip():
         raise Invalid("the summary is empty: a compaction needs one")
     if type(keep) is not int or keep < 0:
         raise Invalid(f"keep={keep!r} is not a number of messages", remedy="pass 0 or more")
-    context = [event for event in map(_presentable, context) if event is not None]
-    spoken = [event for event in context if event.kind in SPOKEN and event.kind != "system"]
-    if not spoken:
+    events = _replace_erased(context)
+    system = [event for event in events if event.kind == "system"]
+    repeated = system + _find_settings(events)
+    messages = [event for event in events if _is_compactable(event)]
+    if not messages:
         raise NotFound(
             "there is nothing to compact: the context has no messages",
             remedy="compact when something was said",
         )
-    kept = spoken[first_kept(spoken, keep) :]
-    # If all are kept, the summary comes before them, so that a caller need not count messages first.
-    compacted = {
-        "from": spoken[0].seq,
-        "to": head,
-        "events": len(spoken) - len(kept),
-        "tokens": tokens,
-    }
-    again = [event for event in context if event.kind == "system"] + _settings_in_force(context)
+    start = find_start(messages, keep)
+    description = {"from": messages[0].seq, "to": head, "events": start, "tokens": tokens}
+    summary_position = head + 1 + len(repeated) + 1
     return [
-        ("clear", None, {SUMMARY: head + 1 + len(again) + 1}),
-        *map(_copied, again),
-        ("user", summary, {COMPACTED: compacted}),
-        *map(_copied, kept),
+        ("clear", None, {SUMMARY: summary_position, **author}),
+        *map(_copy, repeated),
+        # Also if all messages stay, so that a caller need not count them first.
+        ("user", summary, {COMPACTED: description}),
+        *map(_copy, messages[start:]),
     ]
 
 
-def _presentable(event: Event) -> Event | None:
-    """The event, or a substitute if it was erased: an erased event cannot be written again."""
-    if not is_erased(event.data_json):
-        return event
-    message = stand_in(event)
-    if message is None:
-        return None
-    data = {**(message.data or {}), COPY: (event.data or {}).get(COPY, event.seq)}
-    return Event.of(event.seq, message.kind, message.content, data)
+def _is_compactable(event: Event) -> bool:
+    return event.kind in MESSAGE_KINDS and event.kind != "system"
 
 
-def first_kept(spoken: Sequence[Event], keep: int) -> int:
-    """Where the kept messages begin: the newest index, at least `keep` from the end, that does not split an
-    answer or separate a result from its call."""
-    wanted = max(0, len(spoken) - keep)
-    if wanted == len(spoken):
-        return wanted
-    calls: dict[Any, int] = {}
-    first_of_result: dict[int, int] = {}
-    for place, event in enumerate(spoken):
-        if event.kind == "tool_call":
-            calls[tool_call(event.data).id] = place
-        elif event.kind == "tool_result":
-            first_of_result[place] = calls.get(tool_result(event.content, event.data).id, place)
-    needed = len(spoken)  # no kept result may have its call before this index
-    for start in range(len(spoken) - 1, 0, -1):
-        needed = min(needed, first_of_result.get(start, start))
-        if start <= min(wanted, needed) and _begins(spoken, start):
+def _replace_erased(context: Sequence[Event]) -> list[Event]:
+    """Return the events, with stand-ins for erased ones, which cannot be written again."""
+    events = []
+    for event in context:
+        if not is_erased(event.data_json):
+            events.append(event)
+            continue
+        message = build_stand_in(event)
+        if message is not None:
+            data = dict(message.data or {})
+            data[COPY] = _find_original(event)
+            events.append(Event.of(event.seq, message.kind, message.content, data))
+    return events
+
+
+def find_start(messages: Sequence[Event], keep: int) -> int:
+    """Return the index of the first message to keep: the newest one, at least `keep` from the end,
+    that does not split an answer or separate a result from its call."""
+    newest = max(0, len(messages) - keep)
+    if newest == len(messages):
+        return newest
+    calls = _find_calls(messages)
+    earliest_call = len(messages)  # of the results from `start` on
+    for start in range(len(messages) - 1, 0, -1):
+        earliest_call = min(earliest_call, calls.get(start, start))
+        if start <= newest and start <= earliest_call and _is_beginning(messages, start):
             return start
     return 0
 
 
-def _begins(spoken: Sequence[Event], place: int) -> bool:
-    """Whether something new begins here: what a person said, or a model's answer."""
-    kind = spoken[place].kind
-    if kind == "user" or place == 0:
+def _find_calls(messages: Sequence[Event]) -> dict[int, int]:
+    """Return the index of its call for the index of each result that has one."""
+    newest_call: dict[Any, int] = {}
+    calls = {}
+    for index, event in enumerate(messages):
+        if event.kind == "tool_call":
+            newest_call[read_call(event.data).id] = index
+        elif event.kind == "tool_result":
+            id = read_result(event.content, event.data).id
+            if id in newest_call:
+                calls[index] = newest_call[id]
+    return calls
+
+
+def _is_beginning(messages: Sequence[Event], index: int) -> bool:
+    """Return True if a prompt or an answer begins at this index, which is not the first."""
+    kind = messages[index].kind
+    if kind == "user":
         return True
-    return kind in ("assistant", "tool_call") and spoken[place - 1].kind not in (
-        "assistant",
-        "tool_call",
-    )
+    return kind in ANSWER_KINDS and messages[index - 1].kind not in ANSWER_KINDS
 
 
-def _copied(event: Event) -> Written:
+def _copy(event: Event) -> NewEvent:
     data = event.data or {}
-    return event.kind, event.content, {**data, COPY: data.get(COPY, event.seq)}
+    data[COPY] = _find_original(event)
+    return event.kind, event.content, data
 
 
-def _settings_in_force(context: Sequence[Event]) -> list[Event]:
-    """The settings notes that are still in force: newer fields replace older ones."""
-    found: list[Event] = []
-    said: set[str] = set()
+def _find_original(event: Event) -> Any:
+    """Return the position that a copy of `event` names: that of the first original."""
+    data = event.data or {}
+    return data.get(COPY, event.seq)
+
+
+def _find_settings(context: Sequence[Event]) -> list[Event]:
+    """Return the settings notes that are in force. Newer fields replace older ones."""
+    notes: list[Event] = []
+    fields: set[str] = set()
     for event in reversed(context):
-        if event.kind == "note" and event.content == SETTINGS:
-            fields = usable(event.data)
-            if not fields <= said:
-                found.append(event)
-                said |= fields
-    return found[::-1]
+        if event.kind != "note" or event.content != SETTINGS:
+            continue
+        own_fields = list_usable_fields(event.data)
+        if not own_fields <= fields:
+            notes.append(event)
+            fields |= own_fields
+    notes.reverse()
+    return notes

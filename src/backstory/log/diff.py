@@ -1,32 +1,29 @@
-"""Compares two contexts: what they share, and where they differ, down to the words.
-
-Pure: it compares events that the caller has read.
-"""
+"""Compares two contexts: the messages that both have, and those that differ, down to the words."""
 
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import islice, zip_longest
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from backstory.errors import Invalid
 from backstory.log.events import Event, parse_object, to_json
-from backstory.log.messages import BOOKKEEPING
+from backstory.log.messages import BOOKKEEPING, NATIVE
 from backstory.log.replay import Explanation
 
 MOST_MESSAGES = 2_000  # beyond this, messages are only compared from both ends
 MOST_WORDS = 4_000  # beyond this, texts are compared line by line
-ALIKE = 0.5  # the part of a message that must be the same for it to count as changed, not replaced
+LEAST_LIKENESS = 0.5  # the part that must be equal for a message to be changed, not replaced
 
-_BESIDE = BOOKKEEPING | {"native"}
-_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
-_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+IGNORED_KEYS = BOOKKEEPING | {NATIVE}
+WORDS = re.compile(r"\s+|\w+|[^\w\s]")
+LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Edit(NamedTuple):
     """A piece of text that both have ("="), only the left ("-") or only the right ("+")."""
 
-    op: str
+    op: Literal["=", "-", "+"]
     text: str
 
 
@@ -40,20 +37,18 @@ class Change(NamedTuple):
 
     @property
     def op(self) -> str:
-        """What became of the message, seen from the left."""
-        if self.left and self.right:
-            return "changed"
-        return "removed" if self.left else "added"
+        """The change of the message, seen from the left."""
+        if self.left is None:
+            return "added"
+        return "removed" if self.right is None else "changed"
 
 
 class Comparison(NamedTuple):
-    """How two contexts differ."""
+    """The differences of two contexts."""
 
     common: int  # messages that both have
     changes: list[Change]
-    only_left: int = (
-        0  # messages that only the left has, changed ones included, on all pages together
-    )
+    only_left: int = 0  # messages that only the left has, changed ones included, on all pages
     only_right: int = 0
     more: bool = False  # whether other changes follow
 
@@ -68,105 +63,134 @@ def compare(
     after: Change | None = None,
     limit: int | None = None,
 ) -> Comparison:
-    """Compare messages by what they say, not by their times. At most `limit` changes after the last one of
-    the previous page are returned; only these are compared word by word."""
-    start = _same_from_start(left, right)
-    end = _same_from_start(left[start:][::-1], right[start:][::-1])
-    mine, theirs = left[start : len(left) - end], right[start : len(right) - end]
-    blocks = [block for block in _opcodes(mine, theirs) if block[0] != "equal"]
-    pairs = [pair for _, a, b, c, d in blocks for pair in zip_longest(mine[a:b], theirs[c:d])]
-    only_left = sum(one is not None for one, _ in pairs)
-    changes = _changes(pairs if after is None else _behind(pairs, after), after)
+    """Compare messages by their content, not by their times.
+
+    Returns at most `limit` changes after the last one of the previous page. Only these are compared
+    word by word.
+    """
+    pairs = _pair_differences(left, right)
+    only_left = sum(1 for one, _ in pairs if one is not None)
+    common = len(left) - only_left
+    changes = _iterate_changes(pairs, after)
     page = list(islice(changes, limit))
-    more = next(changes, None) is not None
-    return Comparison(
-        len(left) - only_left, page, only_left, len(right) - (len(left) - only_left), more
-    )
+    has_more = next(changes, None) is not None
+    return Comparison(common, page, only_left, len(right) - common, has_more)
 
 
-def _behind(pairs: Sequence[Pair], after: Change) -> Sequence[Pair]:
-    """The pairs that start with the one that a change came from."""
-    side = 0 if after.left else 1
-    last = (after.left, after.right)[side]
-    for place, pair in enumerate(pairs):
+def _pair_differences(left: Sequence[Event], right: Sequence[Event]) -> list[Pair]:
+    """Return the messages that differ. Those at the same index of a difference are a pair."""
+    start = _count_equal(left, right)
+    left, right = left[start:], right[start:]
+    end = _count_equal(left[::-1], right[::-1])
+    left = left[: len(left) - end]
+    right = right[: len(right) - end]
+    if max(len(left), len(right)) > MOST_MESSAGES:
+        return list(zip_longest(left, right))
+    left_keys = [_build_key(event) for event in left]
+    right_keys = [_build_key(event) for event in right]
+    matcher = SequenceMatcher(None, left_keys, right_keys, autojunk=False)
+    pairs: list[Pair] = []
+    for op, a, b, c, d in matcher.get_opcodes():
+        if op != "equal":
+            pairs.extend(zip_longest(left[a:b], right[c:d]))
+    return pairs
+
+
+def _count_equal(left: Sequence[Event], right: Sequence[Event]) -> int:
+    """Return how many messages at the start are equal."""
+    count = 0
+    for one, other in zip(left, right, strict=False):
+        if _build_key(one) != _build_key(other):
+            break
+        count += 1
+    return count
+
+
+def _build_key(event: Event) -> tuple[str, str | None, str | None]:
+    """Return the part of a message that is compared."""
+    data = _select_data(event)
+    return event.kind, event.content, data
+
+
+def _select_data(event: Event) -> str | None:
+    """Return the part of the data that is compared. In an answer, there is none: its usage, request
+    and sealed content differ each time, even if the text is the same."""
+    if event.data_json is None or event.kind == "assistant":
+        return None
+    if not any(name in event.data_json for name in IGNORED_KEYS):
+        return event.data_json
+    data = parse_object(event.data_json) or {}
+    selected = {name: value for name, value in data.items() if name not in IGNORED_KEYS}
+    return to_json(selected) if selected else None
+
+
+def _iterate_changes(pairs: Sequence[Pair], after: Change | None) -> Iterator[Change]:
+    """Yield the changes of `pairs`, or those that follow the change `after`."""
+    first = 0 if after is None else _find_pair(pairs, after)
+    for index in range(first, len(pairs)):
+        changes = _compare_pair(*pairs[index])
+        if after is not None and index == first:
+            changes = changes[2 if after.left is None else 1 :]
+        yield from changes
+
+
+def _find_pair(pairs: Sequence[Pair], change: Change) -> int:
+    """Return the index of the pair that a change came from."""
+    side = 1 if change.left is None else 0
+    wanted = change.left or change.right
+    for index, pair in enumerate(pairs):
         event = pair[side]
-        if event is not None and last is not None and event.seq == last.seq:
-            return pairs[place:]
+        if event is not None and wanted is not None and event.seq == wanted.seq:
+            return index
     raise Invalid("the contexts have no such difference", remedy="name positions, or begin again")
 
 
-def _changes(pairs: Sequence[Pair], after: Change | None) -> Iterator[Change]:
-    for place, (left, right) in enumerate(pairs):
-        found = _paired(left, right)
-        if place == 0 and after is not None:
-            found = found[2 if after.left is None else 1 :]
-        yield from found
-
-
-def _opcodes(
-    mine: Sequence[Event], theirs: Sequence[Event]
-) -> list[tuple[str, int, int, int, int]]:
-    if max(len(mine), len(theirs)) > MOST_MESSAGES:
-        return [("replace", 0, len(mine), 0, len(theirs))]
-    keys = SequenceMatcher(None, list(map(_key, mine)), list(map(_key, theirs)), autojunk=False)
-    return list(keys.get_opcodes())
-
-
-def _key(event: Event) -> tuple[str, str | None, str | None]:
-    return event.kind, event.content, _said(event)
-
-
-def _said(event: Event) -> str | None:
-    """What counts in the data. In an answer, nothing does: its usage, request and sealed content differ each
-    time, even if the text is the same."""
-    if event.data_json is None or event.kind == "assistant":
-        return None
-    if not any(name in event.data_json for name in _BESIDE):
-        return event.data_json
-    data = parse_object(event.data_json) or {}
-    said = {name: value for name, value in data.items() if name not in _BESIDE}
-    return to_json(said) if said else None
-
-
-def _same_from_start(left: Sequence[Event], right: Sequence[Event]) -> int:
-    same = 0
-    for one, other in zip(left, right, strict=False):
-        if _key(one) != _key(other):
-            break
-        same += 1
-    return same
-
-
-def _paired(left: Event | None, right: Event | None) -> list[Change]:
-    """Pair similar messages at the same place: they count as one that changed."""
-    if left and right and left.kind == right.kind:
-        edits = _edits(_text(left), _text(right))
-        if _likeness(edits) >= ALIKE:
+def _compare_pair(left: Event | None, right: Event | None) -> list[Change]:
+    """Return one change for two similar messages, otherwise one for each message."""
+    if left is not None and right is not None and left.kind == right.kind:
+        edits = _compare_texts(_build_text(left), _build_text(right))
+        if _measure_likeness(edits) >= LEAST_LIKENESS:
             return [Change(left, right, tuple(edits))]
-    removed = [Change(left, None)] if left else []
-    return removed + ([Change(None, right)] if right else [])
+    changes = []
+    if left is not None:
+        changes.append(Change(left, None))
+    if right is not None:
+        changes.append(Change(None, right))
+    return changes
 
 
-def _text(event: Event) -> str:
-    return "\n".join(text for text in (event.content, _said(event)) if text)
+def _build_text(event: Event) -> str:
+    texts = (event.content, _select_data(event))
+    return "\n".join(text for text in texts if text)
 
 
-def _edits(left: str, right: str) -> list[Edit]:
-    a, b = _WORDS.findall(left), _WORDS.findall(right)
+def _compare_texts(left: str, right: str) -> list[Edit]:
+    a, b = WORDS.findall(left), WORDS.findall(right)
     if max(len(a), len(b)) > MOST_WORDS:
-        a, b = _LINES.findall(left), _LINES.findall(right)
-    found = []
-    for op, i, j, k, m in SequenceMatcher(None, a, b, autojunk=len(a) > MOST_WORDS).get_opcodes():
+        a, b = LINES.findall(left), LINES.findall(right)
+    matcher = SequenceMatcher(None, a, b, autojunk=len(a) > MOST_WORDS)
+    edits = []
+    for op, a_start, a_end, b_start, b_end in matcher.get_opcodes():
+        left_part = "".join(a[a_start:a_end])
+        right_part = "".join(b[b_start:b_end])
         if op == "equal":
-            found.append(Edit("=", "".join(a[i:j])))
+            edits.append(Edit("=", left_part))
             continue
-        found += [
-            Edit(sign, "".join(text)) for sign, text in (("-", a[i:j]), ("+", b[k:m])) if text
-        ]
-    return found
+        if left_part:
+            edits.append(Edit("-", left_part))
+        if right_part:
+            edits.append(Edit("+", right_part))
+    return edits
 
 
-def _likeness(edits: Sequence[Edit]) -> float:
-    same = 2 * sum(len(edit.text.split()) for edit in edits if edit.op == "=")
-    total = same + sum(len(edit.text.split()) for edit in edits if edit.op != "=")
-    return same / total if total else 0.0
+def _measure_likeness(edits: Sequence[Edit]) -> float:
+    """Return the part of the words of both texts that is in both: 0 to 1."""
+    equal = total = 0
+    for edit in edits:
+        count = len(edit.text.split())
+        if edit.op == "=":
+            equal += 2 * count
+            total += 2 * count
+        else:
+            total += count
+    return equal / total if total else 0.0

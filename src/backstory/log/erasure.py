@@ -1,79 +1,78 @@
-"""Erasing events: what they said goes, the events stay.
+"""Erased events: their text is gone, the events stay.
 
-An erased event keeps its position, kind, time, base, key and digest. Its data begins with `erased`: when,
-why and the digests of what was there, so that the chain of digests stays valid. Otherwise only what connects
-it to other events is left, such as the id of a call or the target of a jump. Pure.
+An erased event keeps its position, kind, time, base, key and digest. Its data begins with `erased`:
+when, why and the digests of the original texts, so that the chain of digests stays valid. Otherwise
+only the values that connect it to other events are left, such as the id of a call or the target of
+a jump.
 """
 
 import re
 from typing import Any
 
-from backstory.errors import Invalid
-from backstory.log.chain import ERASED, inner
-from backstory.log.events import Event, Stored, check_text, plain, to_json
-from backstory.log.kinds import MOVES, TOOL_KINDS
-from backstory.log.messages import Message, tool_call, tool_result
+from backstory.log.digests import ERASED, digest_texts
+from backstory.log.events import Event, StoredRow, to_json
+from backstory.log.kinds import MOVE_KINDS, TOOL_KINDS
+from backstory.log.messages import Message, read_call, read_result
 
-SAYS = "(erased)"  # what a model reads in place of an erased call or result
-LONGEST_REASON = 1_000  # characters
+ERASED_TEXT = "(erased)"  # the text that a model reads in place of an erased call or result
 
-_FIELDS = {"at", "why", "content", "data"}
-_LINKS = ("copy_of", "answer")  # which other events an event belongs to
-_OF_MOVES = ("target_message_id", "undo", "redo")
-_DIGEST = re.compile("[0-9a-f]{64}")
-
-
-def checked_reason(why: object) -> str:
-    """The reason for an erasure, which must not be blank; raises Invalid."""
-    if not isinstance(why, str) or not why.strip() or len(why) > LONGEST_REASON:
-        raise Invalid(
-            "an erasure needs a reason", remedy=f"say why, in 1 to {LONGEST_REASON:,} characters"
-        )
-    check_text(why, "the reason of this erasure")
-    return plain(why)
+ERASURE_FIELDS = {"at", "why", "content", "data"}
+LINKS = ("copy_of", "answer")  # keys of data that name other events
+MOVE_LINKS = ("target_message_id", "undo", "redo")
+TOOL_LINKS = ("id", "name")
+TEXT_DIGEST = re.compile("[0-9a-f]{64}")
 
 
-def erased_row(row: Stored, at: str, why: str) -> tuple[str | None, str]:
-    """The content and the data of a row after it is erased."""
+def erase_row(row: StoredRow, at: str, why: str) -> tuple[str | None, str]:
+    """Return the content and the data of a row after its erasure at the time `at`."""
     data = row.event.data or {}
-    said, beside = inner(row.content, row.data_json, data)
-    erased = {"at": at, "why": why, "content": said.hex(), "data": beside.hex()}
-    return None if row.content is None else "", to_json({ERASED: erased, **_kept(row, data)})
+    content_digest, data_digest = digest_texts(row.content, row.data_json, data)
+    erasure = {"at": at, "why": why, "content": content_digest.hex(), "data": data_digest.hex()}
+    content = None if row.content is None else ""
+    return content, to_json({ERASED: erasure, **_find_links(row, data)})
 
 
-def _kept(row: Stored, data: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: data[name] for name in _LINKS if name in data}
-    if row.kind in MOVES:
-        kept |= {name: data[name] for name in _OF_MOVES if name in data}
+def _find_links(row: StoredRow, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of an event's data that connects it to other events."""
+    names = LINKS + MOVE_LINKS if row.kind in MOVE_KINDS else LINKS
+    links = {name: data[name] for name in names if name in data}
     if row.kind == "tool_call":
-        call = tool_call(data)
-        kept |= {"id": call.id, "name": call.name}
+        call = read_call(data)
+        links["id"] = call.id
+        links["name"] = call.name
     elif row.kind == "tool_result":
-        kept |= {"id": tool_result(row.content, data).id}
-    return kept
+        links["id"] = read_result(row.content, data).id
+    return links
 
 
-def wrong_erasure(kind: str, content: object, data: dict[str, Any]) -> str | None:
-    """What is wrong with an event whose data says that it is erased; None if nothing is."""
-    erased = data[ERASED]
-    if not isinstance(erased, dict) or set(erased) != _FIELDS:
+def find_erasure_problem(kind: str, content: object, data: dict[str, Any]) -> str | None:
+    """Describe what is wrong with an event whose data contains `erased`, or return None."""
+    erasure = data[ERASED]
+    if not isinstance(erasure, dict) or set(erasure) != ERASURE_FIELDS:
         return "what it says about its erasure is not complete"
-    if not all(_DIGEST.fullmatch(str(erased[name])) for name in ("content", "data")):
-        return "it does not have the digests of what was erased"
-    allowed = {ERASED, *_LINKS}
-    allowed |= set(_OF_MOVES) if kind in MOVES else {"id", "name"} if kind in TOOL_KINDS else set()
-    if content or not set(data) <= allowed:
+    for name in ("content", "data"):
+        if not TEXT_DIGEST.fullmatch(str(erasure[name])):
+            return "it does not have the digests of what was erased"
+    links = set(LINKS)
+    if kind in MOVE_KINDS:
+        links.update(MOVE_LINKS)
+    elif kind in TOOL_KINDS:
+        links.update(TOOL_LINKS)
+    if content or not links.issuperset(data.keys() - {ERASED}):
         return "it says something, although it is erased"
     return None
 
 
-def stand_in(event: Event) -> Message | None:
-    """What a model is given instead of an erased event: calls and results stay, so that neither loses the
-    other; everything else is left out."""
+def build_stand_in(event: Event) -> Message | None:
+    """Return the message that a model receives instead of an erased event.
+
+    Calls and results stay, so that neither loses the other. Everything else is left out.
+    """
     data = event.data or {}
     if event.kind == "tool_call":
-        call = {"id": data.get("id"), "name": data.get("name"), "arguments": {ERASED: SAYS}}
+        arguments = {ERASED: ERASED_TEXT}
+        call = {"id": data.get("id"), "name": data.get("name"), "arguments": arguments}
         return Message("tool_call", None, call, seq=event.seq)
     if event.kind == "tool_result":
-        return Message("tool_result", SAYS, {"id": data.get("id")}, seq=event.seq)
+        return Message("tool_result", ERASED_TEXT, {"id": data.get("id")}, seq=event.seq)
     return None

@@ -1,12 +1,11 @@
-"""The table of kinds: what each kind of event continues, and whether it is part of the context and of a
-request."""
+"""The table of kinds: which position an event continues, and who sees the event."""
 
 from enum import Enum
 from typing import NamedTuple
 
 
 class Base(Enum):
-    """Which position an event continues."""
+    """The position that an event continues."""
 
     BEFORE = "the event before it"
     NOTHING = "position 0, the empty context"
@@ -14,36 +13,36 @@ class Base(Enum):
     ANYWHERE = "any earlier position"
 
 
-class Kind(NamedTuple):
+class KindRule(NamedTuple):
     """One row of the table."""
 
     base: Base = Base.BEFORE
-    shows: bool = True  # is it part of the context?
-    speaks: bool = False  # is a model given it?
+    is_shown: bool = True  # is it part of the context?
+    is_message: bool = False  # does a model receive it?
     is_tool: bool = False  # does its data name a tool call?
     needs_content: bool = False
-    by_people: bool = False  # do people write it? Then it must not be blank
+    is_typed: bool = False  # do people type it? Then it must not be blank
 
 
 KINDS = {
-    "system": Kind(speaks=True, needs_content=True, by_people=True),
-    "user": Kind(speaks=True, needs_content=True, by_people=True),
-    "assistant": Kind(speaks=True, needs_content=True),
-    "tool_call": Kind(speaks=True, is_tool=True),
-    "tool_result": Kind(speaks=True, is_tool=True, needs_content=True),
-    "mark": Kind(),
-    "note": Kind(needs_content=True),
-    "clear": Kind(Base.NOTHING, shows=False),
-    "rewind": Kind(Base.MARK),
-    "jump": Kind(Base.ANYWHERE),
+    "system": KindRule(is_message=True, needs_content=True, is_typed=True),
+    "user": KindRule(is_message=True, needs_content=True, is_typed=True),
+    "assistant": KindRule(is_message=True, needs_content=True),
+    "tool_call": KindRule(is_message=True, is_tool=True),
+    "tool_result": KindRule(is_message=True, is_tool=True, needs_content=True),
+    "mark": KindRule(),
+    "note": KindRule(needs_content=True),
+    "clear": KindRule(Base.NOTHING, is_shown=False),
+    "rewind": KindRule(Base.MARK),
+    "jump": KindRule(Base.ANYWHERE),
 }
 
-SPOKEN = frozenset(name for name, kind in KINDS.items() if kind.speaks)
-SILENT = frozenset(KINDS) - SPOKEN
-TOOL_KINDS = frozenset(name for name, kind in KINDS.items() if kind.is_tool)
-TEXT_KINDS = SPOKEN - TOOL_KINDS
-MOVES = frozenset(name for name, kind in KINDS.items() if kind.base in (Base.MARK, Base.ANYWHERE))
-FRESH_STARTS = frozenset(name for name, kind in KINDS.items() if kind.base is Base.NOTHING)
-ALWAYS_SHOWN = frozenset(name for name, kind in KINDS.items() if kind.shows) - MOVES
-NEEDS_CONTENT = frozenset(name for name, kind in KINDS.items() if kind.needs_content)
-SAID_BY_PEOPLE = frozenset(name for name, kind in KINDS.items() if kind.by_people)
+MESSAGE_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_message)
+CONTROL_KINDS = frozenset(KINDS) - MESSAGE_KINDS
+TOOL_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_tool)
+TEXT_KINDS = MESSAGE_KINDS - TOOL_KINDS
+TYPED_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_typed)
+NEEDS_CONTENT = frozenset(name for name, rule in KINDS.items() if rule.needs_content)
+
+MOVE_KINDS = frozenset({"rewind", "jump"})  # their target may be invalid; then they are not shown
+ALWAYS_SHOWN = frozenset(name for name, rule in KINDS.items() if rule.is_shown) - MOVE_KINDS

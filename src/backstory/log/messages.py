@@ -1,23 +1,22 @@
-"""Canonical messages: the part of the log that a model is given, decided by one allow-list.
+"""Canonical messages: the part of the log that a model receives, decided by one allow-list.
 
-Pure, and below the events: it imports only the table of kinds and the errors, so that new events can be
-checked with it. `backstory.wire` turns messages into a provider's format.
+`backstory.wire` turns messages into a provider's format.
 """
 
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from backstory.errors import InvalidEvent
-from backstory.log.kinds import SAID_BY_PEOPLE, SILENT, SPOKEN, TEXT_KINDS, TOOL_KINDS
+from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 
-# What is kept in an event's data beside its message. Text events have nothing else there but `native`.
-ITEM = "item"  # what an event is of a framework's item
-NATIVE = "native"  # the provider's own form; the first event of an answer has that of all of it
+# Keys of an event's data that are not part of its message.
+ITEM = "item"  # the form of a framework's item
+NATIVE = "native"  # the provider's own form; the first event of an answer has that of all its parts
 ANSWER = "answer"  # the provider's name for the answer that an event is part of
 BOOKKEEPING = frozenset({"by", "compacted", "copy_of", ITEM, "model", "request", "usage"})
 
 
-class Recorded(Protocol):
-    """What an event and a message have in common."""
+class MessageFields(Protocol):
+    """The fields that an event and a message have in common."""
 
     @property
     def seq(self) -> int | None:
@@ -25,20 +24,20 @@ class Recorded(Protocol):
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """The kind of event."""
 
     @property
     def content(self) -> str | None:
-        """Its text."""
+        """The text."""
 
     @property
     def data(self) -> dict[str, Any] | None:
-        """The rest of it."""
+        """The other values."""
 
 
 class Message:
-    """One canonical message. Two are equal if kind, content and data are; the position of its event is only
-    for reports."""
+    """One canonical message. Two are equal if kind, content and data are equal; the position of the
+    event is only for reports."""
 
     __slots__ = ("content", "data", "kind", "seq")
     __match_args__ = ("kind", "content", "data")
@@ -56,8 +55,10 @@ class Message:
         *,
         seq: int | None = None,
     ) -> None:
-        for name, value in (("kind", kind), ("content", content), ("data", data), ("seq", seq)):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "content", content)
+        object.__setattr__(self, "data", data)
+        object.__setattr__(self, "seq", seq)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
@@ -79,39 +80,44 @@ class Message:
         return f"Message({self.kind!r}, {self.content!r}, {self.data!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.kind, self.content, self.data, self.seq)
+        return _rebuild_message, (self.kind, self.content, self.data, self.seq)
 
 
-def _rebuilt(
+def _rebuild_message(
     kind: str, content: str | None, data: dict[str, Any] | None, seq: int | None
 ) -> Message:
+    """Make a message from a pickle: `__reduce__` cannot pass `seq` as a keyword."""
     return Message(kind, content, data, seq=seq)
 
 
-def canonical(event: Recorded) -> Message | None:
-    """The message that a model is given for an event; None for control events. An unknown kind raises
-    InvalidEvent: only what is listed here reaches a model.
+def to_message(event: MessageFields) -> Message | None:
+    """Return the message that a model receives for an event, or None for a control event.
+
+    An unknown kind raises InvalidEvent: only the kinds in the table reach a model.
     """
-    kind, data = event.kind, event.data
-    if kind in TOOL_KINDS or kind in TEXT_KINDS:
-        if data:
-            data = {name: value for name, value in data.items() if _is_given(kind, name)} or None
-        return Message(kind, event.content, data, seq=event.seq)
-    if kind in SILENT:
+    kind = event.kind
+    if kind in CONTROL_KINDS:
         return None
-    raise InvalidEvent(
-        f"event {event.seq} has the unknown kind {kind!r}",
-        remedy=f"leave it out: a model is given {', '.join(sorted(SPOKEN))}",
-    )
+    if kind not in MESSAGE_KINDS:
+        raise InvalidEvent(
+            f"event {event.seq} has the unknown kind {kind!r}",
+            remedy=f"leave it out: a model is given {', '.join(sorted(MESSAGE_KINDS))}",
+        )
+    data = event.data
+    if data:
+        data = {name: data[name] for name in data if _is_part_of_message(kind, name)} or None
+    return Message(kind, event.content, data, seq=event.seq)
 
 
-def _is_given(kind: str, name: str) -> bool:
-    """Whether something in an event's data is part of its message."""
-    return name == "native" if kind in TEXT_KINDS else name not in BOOKKEEPING
+def _is_part_of_message(kind: str, name: str) -> bool:
+    """Return True if the value with this key in an event's data is part of its message."""
+    if kind in TEXT_KINDS:
+        return name == NATIVE
+    return name not in BOOKKEEPING
 
 
 class ToolCall(NamedTuple):
-    """The data of a tool call, whichever shape it was stored in."""
+    """The data of a tool call, in whichever shape it was stored."""
 
     id: Any
     name: Any
@@ -119,15 +125,16 @@ class ToolCall(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """The data of a tool result, whichever shape it was stored in."""
+    """The data of a tool result, in whichever shape it was stored."""
 
     id: Any
     output: Any
     error: bool
 
 
-def tool_call(data: Any) -> ToolCall:
-    """A call's id, name and arguments as they were stored, in today's or one of two older shapes."""
+def read_call(data: Any) -> ToolCall:
+    """Return the id, name and arguments of a call, as they were stored in today's or one of two
+    older shapes."""
     if not isinstance(data, dict):
         return ToolCall(None, None, None)
     function = data.get("function")
@@ -138,58 +145,15 @@ def tool_call(data: Any) -> ToolCall:
     return ToolCall(data.get("id"), data.get("name"), data.get("arguments"))
 
 
-def tool_result(content: Any, data: Any) -> ToolResult:
-    """A result's id, output and error flag. In the older shape a string `output` wins over the content."""
+def read_result(content: Any, data: Any) -> ToolResult:
+    """Return the id, output and error flag of a result. In the older shape, an `output` that is a
+    string counts more than the content."""
     if not isinstance(data, dict):
         return ToolResult(None, content, False)
-    if "tool_call_id" in data and "id" not in data:
-        output = data.get("output")
-        failed = data.get("success") is False or data.get("error") is True
-        return ToolResult(
-            data["tool_call_id"], output if isinstance(output, str) else content, failed
-        )
-    return ToolResult(data.get("id"), content, data.get("error") is True)
-
-
-def check_message(kind: str, content: str | None, data: Any) -> None:
-    """Refuse tool events that no wire format could represent."""
-    if kind in TOOL_KINDS and not _is_named(kind, data):
-        if kind == "tool_call":
-            call = tool_call(data)
-            _check_named(kind, "id", call.id)
-            _check_named(kind, "name", call.name)
-        else:
-            _check_named(kind, "id", tool_result(content, data).id)
-    if isinstance(data, dict) and not isinstance(data.get("native", data), dict) and kind in SPOKEN:
-        raise InvalidEvent(
-            f"the native data of this {kind} event is not an object",
-            remedy="pass an object with the name of its provider",
-        )
-
-
-def _is_named(kind: str, data: Any) -> bool:
-    """Whether a tool event has today's shape, and its id and name are not blank: nearly all are like that, so
-    it is checked before anything else."""
-    if type(data) is not dict:
-        return False
-    id, name = data.get("id"), data.get("name") if kind == "tool_call" else "-"
-    return type(id) is str and type(name) is str and bool(id.strip()) and bool(name.strip())
-
-
-def check_says_something(kind: str, content: Any, data: Any = None) -> None:
-    """Refuse a blank user or system message without data.
-
-    This is for `user()`, `system()`, `start(system=)` and what people type. `append` and `extend` accept such
-    messages, because an imported history may have them. Assistant messages and tool results may be empty,
-    because models and tools do return nothing at times.
-    """
-    if kind in SAID_BY_PEOPLE and isinstance(content, str) and not content.strip() and not data:
-        raise InvalidEvent(f"the text of a {kind} message is empty: nothing was written")
-
-
-def _check_named(kind: str, field: str, value: Any) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidEvent(
-            f"the {field} of this {kind} event is {value!r}",
-            remedy=f"pass its {field} in data, as a non-blank string",
-        )
+    if "tool_call_id" not in data or "id" in data:
+        return ToolResult(data.get("id"), content, data.get("error") is True)
+    output = data.get("output")
+    if not isinstance(output, str):
+        output = content
+    has_failed = data.get("success") is False or data.get("error") is True
+    return ToolResult(data["tool_call_id"], output, has_failed)

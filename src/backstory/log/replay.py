@@ -1,20 +1,20 @@
-"""Replay: what each event continues, and so what the model sees at any moment.
+"""Replay: which position each event continues, and so what a model sees at any position.
 
     context(0) = empty
-    context(n) = context(base(n)) + event n, if that event shows
+    context(n) = context(base(n)) + event n, if that event is shown
 
-`judge` decides base and shows for one event: the log asks it before a write, and the fold during a replay.
-Pure: no I/O, no clock; inert events are reported to the logger.
+A `Fold` decides the base of one event after another. `storage.write` asks it before an event is
+written, and `replay` feeds it a complete log.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import partial
-from operator import attrgetter
-from typing import NamedTuple
+from collections.abc import Container, Iterable, Mapping
+from typing import Literal, NamedTuple
 
 from backstory.errors import InvalidEvent
 from backstory.log.events import Event, parse_object
-from backstory.log.kinds import ALWAYS_SHOWN, KINDS, MOVES, Base
+from backstory.log.kinds import ALWAYS_SHOWN, KINDS, MOVE_KINDS, Base, KindRule
+
+SUMMARY = "summary"  # a key in the data of a compaction's clear: the position of its summary
 
 NO_STACKS: Mapping[int, Container[int]] = {}
 
@@ -30,13 +30,13 @@ class Context:
 
     @property
     def marks(self) -> list[Event]:
-        """The mark stack: the marks that show, oldest first."""
+        """The mark stack: the marks that are shown, oldest first."""
         return [event for event in self.messages if event.kind == "mark"]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):
             return NotImplemented
-        return (self.messages, self.at) == (other.messages, other.at)
+        return self.at == other.at and self.messages == other.messages
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -45,82 +45,70 @@ class Context:
 
 
 class Verdict(NamedTuple):
-    """What becomes of one event."""
+    """The decision about one event."""
 
-    base: int | None  # the position it continues; None: the event before it
-    shows: bool
+    base: int | None  # the position that it continues; None: the event before it
+    is_shown: bool
     problem: str = ""  # why it is inert; empty if it is not
 
 
-def judge(
-    seq: int,
-    kind: str,
-    data_json: str | None,
-    is_position: Callable[[int], bool],
-    is_on_stack: Callable[[int], bool],
-) -> Verdict:
-    """Apply the table of kinds to one event.
+PLAIN = Verdict(None, True)
+FRESH_START = Verdict(0, False)
 
-    A valid rewind or jump always has a base, even if that is the event before it, and an inert one never has.
-    So the base alone tells them apart.
-    """
-    rule = KINDS.get(kind)
-    match rule and rule.base:
-        case None:
-            return Verdict(None, False, f"unknown kind {kind!r}")
-        case Base.BEFORE:
-            return Verdict(None, True)
-        case Base.NOTHING:
-            return Verdict(0, False)
-    if data_json is None:
-        return Verdict(None, False, f"malformed {kind}: no data")
-    data = parse_object(data_json)
-    if data is None:
-        return Verdict(None, False, f"malformed {kind}: data is not a JSON object")
-    target = data.get("target_message_id")
-    if type(target) is not int:  # True and 3.0 are numbers in Python, not positions
-        return Verdict(None, False, f"malformed {kind}: no whole number in target_message_id")
-    if not (target < seq and is_position(target)):
-        return Verdict(None, False, f"invalid {kind}: {target} is not an earlier position")
-    if kind == "rewind" and not is_on_stack(target):
-        return Verdict(None, False, f"invalid rewind: {target} is not a mark on the mark stack")
-    return Verdict(target, True)
+
+def _inert(problem: str) -> Verdict:
+    return Verdict(None, False, problem)
 
 
 class Moment:
-    """The context at one position, as a chain: the newest event that shows, and what was before it. Moments
-    share their chains, so keeping one for every position costs one link per event, and going back to any of
-    them is free.
+    """The context at one position, as a linked list: the newest event that is shown, and the moment
+    before it.
 
-    The chain ends at `anchor`, the position below which the fold does not know the events.
+    Moments share their lists, so a moment for every position costs one link per event, and going
+    back to any of them costs nothing. The list ends at `anchor`, the position up to which the fold
+    does not know the events.
     """
 
-    __slots__ = ("anchor", "before", "event", "mark")
+    __slots__ = ("anchor", "before", "event", "newest_mark")
 
-    def __init__(self, anchor: int, event: Event | None = None, before: "Moment | None" = None):
+    def __init__(
+        self, anchor: int, event: Event | None = None, before: "Moment | None" = None
+    ) -> None:
         self.anchor = anchor
         self.event = event
         self.before = before
-        is_mark = event is not None and event.kind == "mark"
-        self.mark: Moment | None = self if is_mark else before and before.mark
+        self.newest_mark: Moment | None = None
+        if event is not None and event.kind == "mark":
+            self.newest_mark = self
+        elif before is not None:
+            self.newest_mark = before.newest_mark
 
-    def events(self) -> list[Event]:
-        """The chain's events, oldest first."""
-        found = []
+    def list_events(self) -> list[Event]:
+        """Return the events after the anchor, oldest first."""
+        events = []
         moment: Moment | None = self
         while moment is not None and moment.event is not None:
-            found.append(moment.event)
+            events.append(moment.event)
             moment = moment.before
-        found.reverse()
-        return found
+        events.reverse()
+        return events
+
+    def has_mark(self, position: int) -> bool:
+        """Return True if the event at `position`, after the anchor, is a mark on the stack."""
+        mark = self.newest_mark
+        while mark is not None and mark.event is not None and mark.event.seq >= position:
+            if mark.event.seq == position:
+                return True
+            mark = None if mark.before is None else mark.before.newest_mark
+        return False
 
 
 class Fold:
-    """Applies the rules of the log to one event after another, and remembers the context at every position.
+    """Applies the rules to one event after another and remembers the context at every position.
 
-    It starts after a position: 0, or a fork's. What was before comes from the fold that it `inherits` from.
-    Without one, earlier moments are bare anchors, and `stacks` has the mark stack at each anchor that may be
-    needed. `report(seq, problem)` is called for every inert event.
+    It starts after a position: 0, or that of a fork. Earlier events come from the fold that it
+    `inherits`. Without one, earlier moments are bare anchors, and `stacks` contains the mark stack
+    at each anchor that a rewind may need.
     """
 
     def __init__(
@@ -129,109 +117,133 @@ class Fold:
         after: int = 0,
         inherits: "Fold | None" = None,
         stacks: Mapping[int, Container[int]] = NO_STACKS,
-        report: Callable[[int, str], None] = lambda seq, problem: None,
     ) -> None:
         self.head = after
         self._after = after
         self._inherits = inherits
         self._stacks = stacks
-        self._report = report
         self._moments: dict[int, Moment] = {}
 
     def knows(self, position: int) -> bool:
-        """Whether this is a position of the log so far."""
-        owner = self._owner(position)
-        return position in owner._moments if position > owner._after else position >= 0
+        """Return True if this is a position of the log so far."""
+        owner = self._find_owner(position)
+        if position > owner._after:
+            return position in owner._moments
+        return position >= 0
 
     def at(self, position: int) -> Moment:
-        """context(position), for any position that it knows."""
-        owner = self._owner(position)
-        return owner._moments[position] if position > owner._after else Moment(position)
+        """Return the context at a position that the fold knows."""
+        owner = self._find_owner(position)
+        if position > owner._after:
+            return owner._moments[position]
+        return Moment(position)
 
-    def _owner(self, position: int) -> "Fold":
-        """The fold, among those it inherits from, that knows this position, or the oldest of them."""
+    def _find_owner(self, position: int) -> "Fold":
+        """Return the fold that has this position, or the oldest one."""
         fold = self
         while position <= fold._after and fold._inherits is not None:
             fold = fold._inherits
         return fold
 
     def feed(self, event: Event) -> Verdict:
-        """Take the next event of the log."""
+        """Take the next event of the log and return the decision about it."""
         if event.seq <= self.head:
             raise InvalidEvent(
                 f"position {event.seq} follows position {self.head}",
                 remedy="sort the events by their seq",
             )
-        now = self.at(self.head)
-        verdict = judge(
-            event.seq,
-            event.kind,
-            event.data_json,
-            self.knows,
-            lambda target: self._is_on_stack(now, target),
-        )
-        if verdict.problem:
-            self._report(event.seq, verdict.problem)
-        moment = now if verdict.base is None else self.at(verdict.base)
-        if verdict.shows:
+        verdict = self._judge(event)
+        base = self.head if verdict.base is None else verdict.base
+        moment = self.at(base)
+        if verdict.is_shown:
             moment = Moment(moment.anchor, event, moment)
         self._moments[event.seq] = moment
         self.head = event.seq
         return verdict
 
-    def _is_on_stack(self, moment: Moment, target: int) -> bool:
-        if target <= moment.anchor:
-            return target in self._stacks.get(moment.anchor, ())
-        mark = moment.mark
-        while mark is not None and mark.event is not None and mark.event.seq > target:
-            mark = mark.before and mark.before.mark
-        return mark is not None and mark.event is not None and mark.event.seq == target
+    def _judge(self, event: Event) -> Verdict:
+        """Apply the table of kinds to the next event.
+
+        A valid rewind or jump always has a base, even if that is the event before it, and an inert
+        one never has. So the base alone tells them apart.
+        """
+        rule = KINDS.get(event.kind)
+        if rule is None:
+            return _inert(f"unknown kind {event.kind!r}")
+        if rule.base is Base.BEFORE:
+            return PLAIN
+        if rule.base is Base.NOTHING:
+            return FRESH_START
+        return self._judge_move(event, rule)
+
+    def _judge_move(self, event: Event, rule: KindRule) -> Verdict:
+        """Decide about a rewind or jump: it continues the position that its data names."""
+        kind = event.kind
+        if event.data_json is None:
+            return _inert(f"malformed {kind}: no data")
+        data = parse_object(event.data_json)
+        if data is None:
+            return _inert(f"malformed {kind}: data is not a JSON object")
+        target = data.get("target_message_id")
+        if type(target) is not int:  # True and 3.0 are numbers in Python, not positions
+            return _inert(f"malformed {kind}: no whole number in target_message_id")
+        if target >= event.seq or not self.knows(target):
+            return _inert(f"invalid {kind}: {target} is not an earlier position")
+        if rule.base is Base.MARK and not self._is_on_stack(target):
+            return _inert(f"invalid {kind}: {target} is not a mark on the mark stack")
+        return Verdict(target, True)
+
+    def _is_on_stack(self, position: int) -> bool:
+        now = self.at(self.head)
+        if position > now.anchor:
+            return now.has_mark(position)
+        return position in self._stacks.get(now.anchor, ())
 
 
 def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
-    """The context at the end of a log, given as any iterable of events. `agent` is the name used in log
-    messages about inert events.
-    """
-    fold = Fold(report=partial(log_inert, agent))
+    """Return the context at the end of a log. Inert events are logged with the name `agent`."""
+    fold = Fold()
     for event in events:
-        fold.feed(event)
-    return Context(fold.at(fold.head).events(), fold.head)
-
-
-def shown(events: list[Event], moves: Container[int]) -> list[Event]:
-    """The events of live ranges that are part of the context. `moves` are the positions of the valid rewinds
-    and jumps among them."""
-    if ALWAYS_SHOWN.issuperset(map(attrgetter("kind"), events)):
-        return events
-    # Most events show because of their kind: only the others need a call.
-    return [
-        event
-        for event in events
-        if event.kind in ALWAYS_SHOWN or is_shown(event, event.seq in moves)
-    ]
-
-
-def is_shown(event: Event, valid: bool) -> bool:
-    """Whether a live event is part of the context; a rewind or jump is only if it is valid."""
-    return event.kind in ALWAYS_SHOWN or (valid and event.kind in MOVES)
+        verdict = fold.feed(event)
+        if verdict.problem:
+            log_inert(agent, event.seq, verdict.problem)
+    return Context(fold.at(fold.head).list_events(), fold.head)
 
 
 def log_inert(agent: str, seq: int, problem: str) -> None:
-    """Log an inert event, in one line."""
-    import logging  # here, because most processes never need it, and it would double our import time
+    """Log an inert event in one line."""
+    import logging  # here: most processes never need it, and it would double our import time
 
     logging.getLogger("backstory").warning(
         "agent %s, position %d: %s; the event is inert", agent, seq, problem
     )
 
 
+def select_shown(events: list[Event], moves: Container[int]) -> list[Event]:
+    """Return the events of live ranges that are part of the context. `moves` are the positions of
+    the valid rewinds and jumps among them."""
+    kinds = {event.kind for event in events}
+    if kinds <= ALWAYS_SHOWN:
+        return events
+    return [event for event in events if is_shown(event, event.seq in moves)]
+
+
+def is_shown(event: Event, is_valid: bool) -> bool:
+    """Return True if a live event is part of the context. `is_valid` is about rewinds and jumps."""
+    if event.kind in MOVE_KINDS:
+        return is_valid
+    return event.kind in ALWAYS_SHOWN
+
+
+Status = Literal["live", "cleared", "compacted", "rewound", "jumped", "inert", "clear"]
+STATUS_AFTER: Mapping[str, Status] = {"clear": "cleared", "rewind": "rewound", "jump": "jumped"}
+
+
 class Explanation(NamedTuple):
     """Why an event is, or is not, in the context."""
 
     seq: int
-    status: (
-        str  # live, cleared, compacted, rewound, jumped, inert, or clear for a clear event itself
-    )
+    status: Status  # "clear" is that of a clear event itself
     by: int | None  # the event that took it out of the context
     reason: str  # the same as a sentence
 
@@ -241,37 +253,33 @@ class Explanation(NamedTuple):
         return self.status == "live"
 
 
-SUMMARY = "summary"  # the key of a clear's data that names the summary, if it is a compaction's
-_LEFT_BY = {"clear": "cleared", "rewind": "rewound", "jump": "jumped"}
+def explain(event: Event, is_valid: bool, left_by: Event | None) -> Explanation:
+    """Explain why an event is or is not in the context.
 
-
-def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
-    """Why an event is or is not in the context. `valid` says whether a rewind or jump is;
-    `left_by` is the live clear, rewind or jump that left the event behind, if there is one."""
-    here = f"event {event.seq} ({event.kind})"
-    if event.kind == "clear" and left_by is None:
-        return Explanation(
-            event.seq, "clear", None, f"{here} empties the context; it is never shown"
-        )
-    if event.kind != "clear" and not is_shown(event, valid):
-        inert = f"{here} is malformed, invalid or of an unknown kind: it has no effect"
-        return Explanation(event.seq, "inert", None, inert)
+    `is_valid` says whether a rewind or jump is valid. `left_by` is the live clear, rewind or jump
+    that took the event out of the context, if there is one.
+    """
+    seq = event.seq
+    name = f"event {seq} ({event.kind})"
+    if event.kind != "clear" and not is_shown(event, is_valid):
+        reason = f"{name} is malformed, invalid or of an unknown kind: it has no effect"
+        return Explanation(seq, "inert", None, reason)
     if left_by is None:
-        return Explanation(event.seq, "live", None, f"{here} is in the context")
-    summary = (left_by.data or {}).get(SUMMARY) if left_by.kind == "clear" else None
-    if type(summary) is int:
-        reason = f"{here} was compacted by {left_by.seq}; the summary is at {summary}"
-        return Explanation(event.seq, "compacted", left_by.seq, reason)
-    reason = f"{here} was left behind by the {left_by.kind} at {left_by.seq}"
-    return Explanation(event.seq, _LEFT_BY[left_by.kind], left_by.seq, reason)
+        if event.kind == "clear":
+            reason = f"{name} empties the context; it is never shown"
+            return Explanation(seq, "clear", None, reason)
+        return Explanation(seq, "live", None, f"{name} is in the context")
+    summary = _find_summary(left_by)
+    if summary is not None:
+        reason = f"{name} was compacted by {left_by.seq}; the summary is at {summary}"
+        return Explanation(seq, "compacted", left_by.seq, reason)
+    reason = f"{name} was left behind by the {left_by.kind} at {left_by.seq}"
+    return Explanation(seq, STATUS_AFTER[left_by.kind], left_by.seq, reason)
 
 
-def gap_at(seq: int, ranges: Sequence[tuple[int, int]]) -> int | None:
-    """The start of the live range that left a position behind; None if the position is live. Ranges are given
-    oldest first."""
-    for low, high in ranges:
-        if seq < low:
-            return low
-        if seq <= high:
-            return None
-    raise ValueError(f"position {seq} is above the live ranges")
+def _find_summary(move: Event) -> int | None:
+    """Return the position of the summary, if `move` is the clear of a compaction."""
+    if move.kind != "clear" or move.data is None:
+        return None
+    summary = move.data.get(SUMMARY)
+    return summary if type(summary) is int else None

@@ -1,28 +1,30 @@
-"""Search terms: which part of an event is searched, how text is split into words, and what a query means.
+"""Search terms: which part of an event is searched, how text is split into words, and what a query
+means.
 
-All stores use these definitions, so that they find the same events; a database's own tokenizer is never used.
-Pure: no I/O, no clock.
+All stores use these definitions, so that they find the same events. A database's own tokenizer is
+never used.
 """
 
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
-from backstory.log.chain import is_erased
+from backstory.log.checks import RESERVED
+from backstory.log.compaction import COPY
+from backstory.log.digests import is_erased
 from backstory.log.events import parse_object
-from backstory.log.labels import LABEL
-from backstory.log.messages import tool_call, tool_result
-from backstory.log.notes import OURS
+from backstory.log.messages import read_call, read_result
+from backstory.log.moves import LABEL
 
 LONGEST_WORD = 200  # characters; longer words are cut, in the index and in the query
-AROUND = 60  # characters of a snippet before the first match
-SNIPPET = 160  # characters of a snippet
+LEAD = 60  # characters of a snippet before the first match
+LONGEST_SNIPPET = 160  # characters
 
-# Invisible characters that a terminal acts on, or that change how others are read: delete and C1, direction
-# marks and overrides, separators, and zero-width characters.
+# Invisible characters that a terminal acts on, or that change how others are read: delete and C1,
+# direction marks and overrides, separators, and zero-width characters.
 UNSEEN = frozenset(
     (
         *range(0x7F, 0xA0),
@@ -34,16 +36,21 @@ UNSEEN = frozenset(
         *range(0xE0000, 0xE0080),
     )
 )
+DELETE = 0x7F  # an ASCII character, which json.dumps does not escape
+ESCAPES = {code: json.dumps(chr(code))[1:-1] for code in UNSEEN} | {DELETE: "\\u007f"}
 
-_ESCAPED = {code: json.dumps(chr(code))[1:-1] for code in UNSEEN - {0x7F}} | {0x7F: "\\u007f"}
-
-_ASCII = re.compile(r"[a-z0-9]+")
-_ACCENTS = "\u0300-\u036f"
-_RUN = re.compile(rf"(?:[^\W_]|[{_ACCENTS}])+")
-_ACCENT = re.compile(f"[{_ACCENTS}]+")
+ACCENTS = "\u0300-\u036f"
 # Scripts without spaces between words: each character is a word, and a longer word is a phrase.
-_ALONE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_ALONE}]|(?:(?![{_ALONE}])[^\W_])+")
+SINGLE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+ASCII_WORD = re.compile(r"[a-z0-9]+")
+RUN = re.compile(rf"(?:[^\W_]|[{ACCENTS}])+")
+ACCENT = re.compile(f"[{ACCENTS}]+")
+WORD = re.compile(rf"[{SINGLE}]|(?:(?![{SINGLE}])[^\W_])+")
+QUERY_PART = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)')
+SPACE = re.compile(r"\s")
+
+# The kinds whose data is searched, too.
+KINDS_WITH_DATA = frozenset({"tool_call", "tool_result", "mark", "note"})
 
 
 class Phrase(NamedTuple):
@@ -57,159 +64,174 @@ Query = tuple[Phrase, ...]  # all of them, anywhere in the event
 
 
 class Snippet(NamedTuple):
-    """An excerpt of an event's text, and where the matches are."""
+    """An excerpt of an event's text, and the spans of the matches in it."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, in order: letters and digits, without case and accents."""
+    """Return the words of a text, in order: letters and digits, without case and accents."""
     if text.isascii():
-        found = _ASCII.findall(text.lower())
+        found = ASCII_WORD.findall(text.lower())
     else:
-        found = [word for run in _RUN.findall(text) for word in _folded(run)]
-    return [word[:LONGEST_WORD] for word in found] if len(text) > LONGEST_WORD else found
+        found = []
+        for run in RUN.findall(text):
+            found.extend(_split_run(run))
+    if len(text) <= LONGEST_WORD:
+        return found
+    return [word[:LONGEST_WORD] for word in found]
 
 
-def _folded(run: str) -> list[str]:
+def _split_run(run: str) -> list[str]:
+    """Return the words of letters, digits and accents without other characters between them."""
     if run.isascii():
         return [run.lower()]
-    plain = _ACCENT.sub("", unicodedata.normalize("NFKD", run.casefold()))
-    return _WORD.findall(unicodedata.normalize("NFC", plain).casefold())
+    without_accents = ACCENT.sub("", unicodedata.normalize("NFKD", run.casefold()))
+    return WORD.findall(unicodedata.normalize("NFC", without_accents).casefold())
 
 
 def searchable(kind: str, content: str | None, data_json: str | None) -> str:
-    """The part of an event that is searched: what was said, called, answered or labelled. Ids, usage numbers,
-    model names, native forms and items (which repeat the message) are not, nor are copies that a compaction
-    made."""
-    if data_json is None or (kind not in _TOLD_BY_DATA and "copy_of" not in data_json):
+    """Return the part of an event that is searched: its text, and the name, arguments, output or
+    label in its data.
+
+    Ids, usage numbers, model names, native forms and items (which repeat the message) are not
+    searched, nor are the copies that a compaction made.
+    """
+    if data_json is None:
         return content or ""
-    if is_erased(data_json):
-        return ""
+    if kind not in KINDS_WITH_DATA and COPY not in data_json:
+        return content or ""
     data = parse_object(data_json) or {}
-    if "copy_of" in data:
+    if is_erased(data_json) or COPY in data:
         return ""
-    if kind not in _TOLD_BY_DATA:
-        return content or ""
-    return "\n".join(text for text in _TOLD_BY_DATA[kind](content, data) if text)
+    return "\n".join(text for text in _list_texts(kind, content, data) if text)
 
 
-def _called(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
+def _list_texts(kind: str, content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
+    """Yield the texts of an event that are searched."""
+    if kind == "tool_result":
+        # The complete output of the tool, if the model received only a part.
+        output = data.get("whole") or read_result(content, data).output
+        yield from _list_values(output)
+        return
+    if kind == "note" and content is not None and content.startswith(RESERVED):
+        if content == LABEL:
+            yield from _list_values(data.get("label"))
+        return
     yield content
-    _, name, arguments = tool_call(data)
-    yield from _values(name)
+    if kind == "tool_call":
+        call = read_call(data)
+        yield from _list_values(call.name)
+        yield from _list_values(_parse_arguments(call.arguments))
+    elif kind == "mark":
+        yield from _list_values(data.get("label"))
+
+
+def _parse_arguments(arguments: Any) -> Any:
+    """Return the arguments of a call, as an object if they are the JSON text of one."""
     parsed = parse_object(arguments) if isinstance(arguments, str) else None
-    yield from _values(arguments if parsed is None else parsed)
+    return arguments if parsed is None else parsed
 
 
-def _answered(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
-    """The whole output of a tool, if the model was given only a part."""
-    yield from _values(data.get("whole") or tool_result(content, data).output)
+def _list_values(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for child in value.values():
+            yield from _list_values(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _list_values(child)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
 
 
-def _labelled(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
-    yield content
-    yield from _values(data.get("label"))
-
-
-def _noted(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
-    """A note's name; of reserved notes, only the name that a label gives."""
-    if not (content or "").startswith(OURS):
-        yield content
-    elif content == LABEL:
-        yield from _values(data.get("label"))
-
-
-_TOLD_BY_DATA: dict[str, Callable[[str | None, dict[str, Any]], Iterator[str | None]]] = {
-    "tool_call": _called,
-    "tool_result": _answered,
-    "mark": _labelled,
-    "note": _noted,
-}
-
-
-def _values(value: Any) -> Iterator[str]:
-    match value:
-        case dict():
-            for inner in value.values():
-                yield from _values(inner)
-        case list():
-            for inner in value:
-                yield from _values(inner)
-        case str():
-            yield value
-        case bool() | None:
-            return
-        case _:
-            yield str(value)
-
-
-def query(text: str) -> Query:
+def parse_query(text: str) -> Query:
     """Parse a query: words, "several words" as a phrase, and begin* for prefixes."""
     if not isinstance(text, str):
         raise Invalid(f"{text!r:.60} is not a text to search for", remedy="pass a string")
-    asked = []
-    for quoted, star, bare in re.findall(r'"([^"]*)"(\*?)|([^\s"]+)', text):
-        found = words(quoted or bare)
-        if found:
-            asked.append(Phrase(tuple(found), bool(star) or bare.endswith("*")))
-    if not asked:
+    phrases = []
+    for quoted, star, bare in QUERY_PART.findall(text):
+        phrase_words = words(quoted or bare)
+        if phrase_words:
+            is_prefix = bool(star) or bare.endswith("*")
+            phrases.append(Phrase(tuple(phrase_words), is_prefix))
+    if not phrases:
         raise Invalid(
             f"{text!r} has no word to search for", remedy="give at least one letter or digit"
         )
-    return tuple(asked)
+    return tuple(phrases)
 
 
-def matches(asked: Query, found: Sequence[str]) -> bool:
-    """Whether words match a query."""
-    return all(next(_places(phrase, found), None) is not None for phrase in asked)
+def matches(query: Query, text_words: Sequence[str]) -> bool:
+    """Return True if the words of a text match a query."""
+    return all(_has_phrase(phrase, text_words) for phrase in query)
 
 
-def score(asked: Query, found: Sequence[str]) -> float:
-    """How well words match: the number of matches, relative to the length."""
-    return sum(sum(1 for _ in _places(phrase, found)) for phrase in asked) / (len(found) + 20)
+def _has_phrase(phrase: Phrase, text_words: Sequence[str]) -> bool:
+    return next(_find_phrase(phrase, text_words), None) is not None
 
 
-def _places(phrase: Phrase, found: Sequence[str]) -> Iterator[int]:
+def score(query: Query, text_words: Sequence[str]) -> float:
+    """Return how well words match: the number of matches, relative to the length."""
+    count = 0
+    for phrase in query:
+        count += sum(1 for _ in _find_phrase(phrase, text_words))
+    return count / (len(text_words) + 20)
+
+
+def _find_phrase(phrase: Phrase, text_words: Sequence[str]) -> Iterator[int]:
+    """Yield the index of the first word of each match."""
     *firsts, last = phrase.words
-    length = len(phrase.words)
-    for place in range(len(found) - length + 1):
-        end = found[place + length - 1]
-        if (end.startswith(last) if phrase.prefix else end == last) and (
-            not firsts or list(found[place : place + length - 1]) == firsts
-        ):
-            yield place
+    for end, word in enumerate(text_words):
+        is_last = word.startswith(last) if phrase.prefix else word == last
+        if not is_last:
+            continue
+        start = max(0, end - len(firsts))
+        before = list(text_words[start:end])
+        if before == firsts:
+            yield start
 
 
-def snippet(asked: Query, text: str) -> Snippet:
-    """The text around the first matches, short enough for one line."""
-    runs = [
-        (run.start(), run.end(), word) for run in _RUN.finditer(text) for word in words(run.group())
-    ]
-    found = [word for _, _, word in runs]
-    hits = (
-        (place, place + len(phrase.words)) for phrase in asked for place in _places(phrase, found)
-    )
-    spans = sorted({run[:2] for low, high in hits for run in runs[low:high]})
-    start = _edge(text, spans[0][0] - AROUND) if spans else 0
-    end = min(len(text), start + SNIPPET)
-    inside = tuple(
-        (low - start, high - start) for low, high in spans if start <= low and high <= end
-    )
-    return Snippet(text[start:end], inside)
+def build_snippet(query: Query, text: str) -> Snippet:
+    """Return the text around the first matches, short enough for one line."""
+    spans = _find_spans(query, text)
+    start = _find_word_start(text, spans[0][0] - LEAD) if spans else 0
+    end = min(len(text), start + LONGEST_SNIPPET)
+    spans_inside = []
+    for low, high in spans:
+        if start <= low and high <= end:
+            spans_inside.append((low - start, high - start))
+    return Snippet(text[start:end], tuple(spans_inside))
 
 
-def _edge(text: str, near: int) -> int:
-    """The beginning of a word at or after a place."""
+def _find_spans(query: Query, text: str) -> list[tuple[int, int]]:
+    """Return the start and end of each word that belongs to a match, in order."""
+    text_words: list[str] = []
+    word_spans: list[tuple[int, int]] = []
+    for run in RUN.finditer(text):
+        for word in words(run.group()):
+            text_words.append(word)
+            word_spans.append(run.span())
+    spans: set[tuple[int, int]] = set()
+    for phrase in query:
+        for index in _find_phrase(phrase, text_words):
+            spans.update(word_spans[index : index + len(phrase.words)])
+    return sorted(spans)
+
+
+def _find_word_start(text: str, near: int) -> int:
+    """Return the beginning of a word at or after the index `near`."""
     if near <= 0:
         return 0
-    gap = re.compile(r"\s").search(text, near, near + AROUND // 2)
-    return gap.end() if gap else near
+    space = SPACE.search(text, near, near + LEAD // 2)
+    return space.end() if space else near
 
 
-def harmless(json_text: str) -> str:
-    """The same JSON, with invisible characters escaped."""
-    if json_text.isascii() and "\x7f" not in json_text:
+def escape_unseen(json_text: str) -> str:
+    """Return JSON text with its invisible characters escaped."""
+    if json_text.isascii() and chr(DELETE) not in json_text:
         return json_text
-    return json_text.translate(_ESCAPED)
+    return json_text.translate(ESCAPES)

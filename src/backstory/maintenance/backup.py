@@ -1,22 +1,18 @@
-"""Backups: a copy of a store as a new SQLite file, while others write."""
+"""Backups: copies of a store as new SQLite files, while others write."""
 
 import os
 import tempfile
-from typing import IO, Protocol
+from typing import IO
 
 from backstory.errors import Busy, CannotOpen
-from backstory.maintenance.transfer import Exportable, export, import_
+from backstory.maintenance.transfer import export_sessions, import_lines
 from backstory.storage import connect
-from backstory.storage.protocols import Agents, Audit, Sources
+from backstory.storage.protocol import Backend
 
-TRIES = 10  # of an export while others delete
-
-
-class Copyable(Agents, Audit, Sources, Protocol):
-    """What can be backed up."""
+EXPORT_ATTEMPTS = 10  # while others delete
 
 
-def backup(backend: Copyable, path: str) -> None:
+def write_backup(backend: Backend, path: str) -> None:
     """Copy a store to a new SQLite file, completely or not at all."""
     if os.path.exists(path):
         raise CannotOpen(
@@ -28,15 +24,16 @@ def backup(backend: Copyable, path: str) -> None:
             f"cannot create {path!r}: the directory {folder!r} does not exist",
             remedy="create it first",
         )
-    with tempfile.TemporaryDirectory(prefix=".backstory-", dir=folder) as workshop:
-        unfinished = os.path.join(workshop, "copy.db")
+    with tempfile.TemporaryDirectory(prefix=".backstory-", dir=folder) as temporary:
+        unfinished = os.path.join(temporary, "copy.db")
         if not backend.copy_to(unfinished):
             _copy_by_export(backend, unfinished)
-        _put(unfinished, path)
+        _move_file(unfinished, path)
 
 
-def _put(file: str, path: str) -> None:
-    """Move a finished file to its path. A link never replaces what someone else put there in the meantime."""
+def _move_file(file: str, path: str) -> None:
+    """Move a file to a path where there is none. A link never replaces a file that someone else has
+    created in the meantime."""
     try:
         os.link(file, path)
     except FileExistsError as error:
@@ -47,24 +44,24 @@ def _put(file: str, path: str) -> None:
         os.rename(file, path)
 
 
-def _copy_by_export(backend: Exportable, path: str) -> None:
+def _copy_by_export(backend: Backend, path: str) -> None:
     with tempfile.TemporaryFile("w+", encoding="utf-8", dir=os.path.dirname(path)) as lines:
         _export(backend, lines)
         lines.seek(0)
         copy = connect(path)
         try:
-            import_(copy, lines)
+            import_lines(copy, lines)
         finally:
             copy.close()
 
 
-def _export(backend: Exportable, lines: IO[str]) -> None:
-    """Export everything; from the beginning, if an agent is deleted meanwhile."""
-    for _ in range(TRIES - 1):
+def _export(backend: Backend, lines: IO[str]) -> None:
+    """Export the store; again from the beginning, if an agent is deleted meanwhile."""
+    for _ in range(EXPORT_ATTEMPTS - 1):
         try:
-            export(backend, lines)
+            export_sessions(backend, lines)
             return
         except Busy:
             lines.seek(0)
             lines.truncate()
-    export(backend, lines)
+    export_sessions(backend, lines)

@@ -1,15 +1,20 @@
-"""Deleting agents: which rows go, and which stay because a remaining agent inherits from them.
+"""Deletes agents, and sessions that nobody has written to for a long time.
 
-If others were forked or spawned from a deleted agent, its row stays, without name, key and details (`bury`),
+If others were forked or spawned from a deleted agent, its row stays, without name, key and details,
 and so do the events that the others inherit. Everything else is removed.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from backstory.maintenance.verify import parents_first
-from backstory.storage.log import now
-from backstory.storage.protocols import AgentRecord, Backend, Removal, Wanted, lost
+from backstory.storage.ownership import AgentTree, list_session, sort_parents_first
+from backstory.storage.protocol import (
+    AgentRecord,
+    Backend,
+    Reader,
+    Transaction,
+)
+from backstory.storage.write import read_clock
 
 
 class RemovedAgent(NamedTuple):
@@ -24,136 +29,177 @@ class RemovedAgent(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What was removed, or would be."""
+    """The agents and events that were removed, or would be."""
 
     agents: tuple[RemovedAgent, ...]
     events: int  # all events that were removed, including those of agents deleted earlier
     erased: int = 0  # events that were erased: still there, without their text
 
 
-def delete(
+def delete_agent(
     backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run: bool = False
 ) -> Removed:
-    """Delete an agent; `below` also deletes its forks and sub-agents."""
-
-    def doomed(agents: Sequence[AgentRecord]) -> set[str]:
-        here = {record.id: record for record in agents if record.deleted_us is None}
-        if agent.id not in here or here[agent.id].created_us != agent.created_us:
-            raise lost(agent)
-        return {agent.id, *(_below(agent.id, agents) if below else ())} & here.keys()
-
+    """Delete an agent and, with `below`, all agents that come from it."""
     if dry_run:
-        agents = backend.agents(Wanted(session=agent.session, deleted=True))
-        return _removed(agents, doomed(agents))
-    with backend.removal() as removal:
-        agents = removal.held(agent.session)
-        return _remove(removal, agents, doomed(agents))
+        return _plan_deletion(backend, agent, below).report()
+    with backend.begin(sessions=[agent.session]) as rows:
+        plan = _plan_deletion(rows, agent, below)
+        plan.carry_out(rows)
+        return plan.report()
 
 
-def expire(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True) -> Removed:
-    """Delete the sessions last written to before a time. A session that is written to in the meantime
-    stays."""
-    removed: list[Removed] = []
-    for session in _idle(backend.agents(), before_us, prefix):
+def expire_sessions(
+    backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True
+) -> Removed:
+    """Delete the sessions last written to before a time whose root has a key that begins with
+    `prefix`. A session that is written to in the meantime stays."""
+    reports = []
+    for session in _find_idle_sessions(backend.list_agents(), before_us, prefix):
         if dry_run:
-            agents = backend.agents(Wanted(session=session, deleted=True))
-            removed.append(_removed(agents, _live(agents)))
-            continue
-        with backend.removal() as removal:
-            agents = removal.held(session)
-            if _idle(agents, before_us, ""):
-                removed.append(_remove(removal, agents, _live(agents)))
-    return Removed(
-        tuple(agent for one in removed for agent in one.agents), sum(one.events for one in removed)
-    )
+            reports.append(_plan_expiry(backend, session).report())
+        else:
+            reports.append(_expire_session(backend, session, before_us))
+    agents: list[RemovedAgent] = []
+    for report in reports:
+        agents.extend(report.agents)
+    return Removed(tuple(agents), sum(report.events for report in reports))
 
 
-def _idle(agents: Iterable[AgentRecord], before_us: int, prefix: str) -> list[str]:
-    """The sessions whose newest event is older than a time and whose root's key begins like this."""
+def _expire_session(backend: Backend, session: str, before_us: int) -> Removed:
+    with backend.begin(sessions=[session]) as rows:
+        plan = _plan_expiry(rows, session)
+        if not _find_idle_sessions(plan.agents, before_us, ""):
+            return Removed((), 0)
+        plan.carry_out(rows)
+        return plan.report()
+
+
+def _find_idle_sessions(agents: Iterable[AgentRecord], before_us: int, prefix: str) -> list[str]:
+    """Return the sessions whose newest event is older than a time and whose root's key begins with
+    `prefix`."""
     newest: dict[str, int] = {}
     keys: dict[str, str] = {}
     for agent in agents:
-        if agent.deleted_us is None:
-            newest[agent.session] = max(newest.get(agent.session, 0), agent.updated_us)
-            if agent.id == agent.session:
-                keys[agent.id] = agent.key or ""
-    return [
-        id for id, at in newest.items() if at < before_us and keys.get(id, "").startswith(prefix)
-    ]
+        if agent.deleted_us is not None:
+            continue
+        updated_us = newest.get(agent.session, 0)
+        newest[agent.session] = max(updated_us, agent.updated_us)
+        if agent.id == agent.session:
+            keys[agent.id] = agent.key or ""
+    idle = []
+    for session, updated_us in newest.items():
+        if updated_us < before_us and keys.get(session, "").startswith(prefix):
+            idle.append(session)
+    return idle
 
 
-def _live(agents: Iterable[AgentRecord]) -> set[str]:
-    return {agent.id for agent in agents if agent.deleted_us is None}
+class RemovalPlan:
+    """The effect of deleting some agents of one session."""
+
+    def __init__(self, agents: Sequence[AgentRecord], deleted: set[str]) -> None:
+        self.agents = agents
+        self._deleted = deleted
+        # For each agent that is deleted, now or earlier: the last of its own events that a
+        # remaining agent inherits (its fork position, if there is none), or None if nobody needs
+        # its row.
+        self._keep: dict[str, int | None] = {}
+        self._children: dict[str, list[AgentRecord]] = {}  # rows that stay, by their parents
+        self._children_first = list(reversed(sort_parents_first(agents)))
+        for agent in self._children_first:
+            self._decide(agent)
+
+    def _decide(self, agent: AgentRecord) -> None:
+        if agent.id in self._deleted or agent.deleted_us is not None:
+            keep = self._find_last_needed(agent)
+            self._keep[agent.id] = keep
+            if keep is None:
+                return
+        if agent.parent is not None:
+            siblings = self._children.setdefault(agent.parent, [])
+            siblings.append(agent)
+
+    def _find_last_needed(self, agent: AgentRecord) -> int | None:
+        children = self._children.get(agent.id, [])
+        # The next agent with a key has the id of the next generation, and is found through the row
+        # of the agent that was deleted earlier.
+        leads_to_next = agent.id not in self._deleted and _is_derived_from_key(agent.id)
+        if not children and not leads_to_next:
+            return None
+        last = agent.fork_seq
+        for child in children:
+            if self._inherits(child):
+                last = max(last, child.fork_seq)
+        return last
+
+    def _inherits(self, child: AgentRecord) -> bool:
+        """Return True if a remaining history goes through the child to its parent."""
+        if child.id not in self._keep:
+            return True
+        keep = self._keep[child.id]
+        return keep is not None and keep > child.fork_seq
+
+    def carry_out(self, rows: Transaction) -> None:
+        """Remove the rows, children before their parents."""
+        now_us = read_clock()
+        for agent in self._children_first:
+            if agent.id not in self._keep:
+                continue
+            keep = self._keep[agent.id]
+            is_unchanged = agent.deleted_us is not None and keep == agent.head
+            if not is_unchanged:
+                rows.remove_agent(agent, keep, now_us)
+
+    def report(self) -> Removed:
+        """Return the agents and events that the plan removes."""
+        removed = []
+        events = 0
+        for agent in self.agents:
+            if agent.id not in self._keep:
+                continue
+            keep = self._keep[agent.id]
+            last = agent.fork_seq if keep is None else keep
+            events += agent.head - last
+            if agent.id in self._deleted:
+                report = RemovedAgent(
+                    id=agent.id,
+                    session=agent.session,
+                    name=agent.name,
+                    key=agent.key,
+                    events=agent.head - last,
+                    kept=last - agent.fork_seq,
+                )
+                removed.append(report)
+        return Removed(tuple(removed), events)
 
 
-def _below(id: str, agents: Sequence[AgentRecord]) -> set[str]:
-    """All agents below an agent: its forks and sub-agents, theirs, and so on."""
+def _plan_deletion(rows: Reader, agent: AgentRecord, below: bool) -> RemovalPlan:
+    agents = list_session(rows, agent.session)
+    tree = AgentTree(agents)
+    tree.check_agent(agent)
+    deleted = {agent.id}
+    if below:
+        deleted = _find_descendants(agent.id, agents)
+    return RemovalPlan(agents, deleted)
+
+
+def _plan_expiry(rows: Reader, session: str) -> RemovalPlan:
+    agents = list_session(rows, session)
+    living = {agent.id for agent in agents if agent.deleted_us is None}
+    return RemovalPlan(agents, living)
+
+
+def _find_descendants(id: str, agents: Sequence[AgentRecord]) -> set[str]:
+    """Return the agent, its forks and sub-agents, theirs, and so on, without those that were
+    deleted earlier."""
     found = {id}
-    for agent in parents_first({agent.id: agent for agent in agents}):
+    living = set()
+    for agent in sort_parents_first(agents):
         if agent.parent in found:
             found.add(agent.id)
-    return found
+        if agent.deleted_us is None:
+            living.add(agent.id)
+    return found & living
 
 
-def kept_events(agents: Sequence[AgentRecord], doomed: set[str]) -> dict[str, int | None]:
-    """For each deleted agent, the last of its own events that a remaining agent inherits (its fork position
-    if there is none), or None if not even its row is needed."""
-    gone = doomed | {agent.id for agent in agents if agent.deleted_us is not None}
-    last: dict[str, int | None] = {}
-    children: dict[str, list[AgentRecord]] = {}
-    for agent in reversed(parents_first({agent.id: agent for agent in agents})):
-        if agent.id in gone:
-            staying = [
-                child for child in children.get(agent.id, ()) if last.get(child.id, 0) is not None
-            ]
-            inherited = [child.fork_seq for child in staying if _inherits(child, gone, last)]
-            needed = bool(staying) or (agent.id not in doomed and _is_keyed(agent.id))
-            last[agent.id] = max([agent.fork_seq, *inherited]) if needed else None
-        children.setdefault(agent.parent or "", []).append(agent)
-    return last
-
-
-def _inherits(child: AgentRecord, gone: set[str], last: dict[str, int | None]) -> bool:
-    """Whether a child, deleted or not, still has a history that goes through its parent."""
-    return child.id not in gone or (last[child.id] or 0) > child.fork_seq
-
-
-def _is_keyed(id: str) -> bool:
-    """Whether an id was derived from a key. The next agent with that key has the id of the next generation
-    and is found through this row, so the row must stay."""
-    return id[14] == "5"  # the version of the UUID
-
-
-def _removed(agents: Sequence[AgentRecord], doomed: set[str]) -> Removed:
-    last = kept_events(agents, doomed)
-    gone = {agent.id: agent.head - _end(agent, last) for agent in agents if agent.id in last}
-    removed = (
-        RemovedAgent(
-            agent.id,
-            agent.session,
-            agent.name,
-            agent.key,
-            gone[agent.id],
-            agent.head - agent.fork_seq - gone[agent.id],
-        )
-        for agent in agents
-        if agent.id in doomed
-    )
-    return Removed(tuple(removed), sum(gone.values()))
-
-
-def _end(agent: AgentRecord, last: dict[str, int | None]) -> int:
-    kept = last[agent.id]
-    return agent.fork_seq if kept is None else kept
-
-
-def _remove(removal: Removal, agents: Sequence[AgentRecord], doomed: set[str]) -> Removed:
-    at = now()
-    last = kept_events(agents, doomed)
-    for agent in agents:
-        if agent.id in last and _end(agent, last) < agent.head:
-            removal.cut(agent, _end(agent, last))
-        if last.get(agent.id) is not None:
-            removal.bury(agent, at, inherits=_end(agent, last) > agent.fork_seq)
-    removal.remove([agent for agent in agents if agent.id in last and last[agent.id] is None], at)
-    return _removed(agents, doomed)
+def _is_derived_from_key(id: str) -> bool:
+    return id[14] == "5"  # the version of the UUID: `ids.derive_id` makes version 5

@@ -1,58 +1,68 @@
-"""Searches all sessions, dead events included: brings the index up to date, asks it, and makes snippets.
+"""Searches events, dead ones included, with an index, or without one if the store is read-only.
 
-What was appended since the last search is indexed first if it is little, otherwise in the background; then
-the result says how many events it lacks.
+Events that were appended since the last search are indexed first if they are few, otherwise in the
+background: then the result says how many events it lacks.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakSet
 
 from backstory.agent import Agent
-from backstory.arguments import checked_limit, own_agent
-from backstory.errors import AgentNotFound, Invalid
-from backstory.log.about import told
-from backstory.log.events import Event
+from backstory.errors import AgentNotFound, Error, Invalid, Remedy
+from backstory.log import terms
+from backstory.log.checks import check_limit, read_title_and_tags
+from backstory.log.events import Event, StoredRow
 from backstory.log.kinds import KINDS
-from backstory.log.terms import Query, matches, query, searchable, snippet, words
-from backstory.maintenance.indexer import Progress, catch_up, catch_up_soon, size
-from backstory.maintenance.scan import has_to_scan, scan
-from backstory.storage.log import Log
-from backstory.storage.protocols import AgentRecord, Found, Piece, Wanted
-
-AT_ONCE = (
-    2_000  # events that a search indexes before it answers; more are indexed in the background
+from backstory.log.terms import Query
+from backstory.storage.ownership import AgentTree, list_session, read_own_rows
+from backstory.storage.protocol import (
+    AgentQuery,
+    AgentRecord,
+    Backend,
+    FoundEvent,
+    Piece,
+    WordQuery,
 )
+
+# Events that a search indexes before it answers. More are indexed in the background.
+AT_ONCE = 2_000
+PAGE = 2_000  # events indexed in one transaction, so no append waits for more
+
+logger = logging.getLogger("backstory")
+
+Progress = Callable[[int, int], None]  # called with the events indexed so far, and all that will be
 
 
 class Hit(NamedTuple):
     """One event that was found."""
 
-    agent: Agent  # the one that was asked for; otherwise the owner, or a fork that still has it in its context
+    agent: Agent  # the one asked for; otherwise the owner, or a fork that has it in its context
     event: Event
     live: bool  # in that agent's context now
     score: float  # the higher the better, within one search
     snippet: str
-    spans: tuple[tuple[int, int], ...]  # where in the snippet the matches are
+    spans: tuple[tuple[int, int], ...]  # the positions of the matches in the snippet
 
 
 class Hits(list[Hit]):
-    """What a search found, best first."""
+    """The result of a search, best first."""
 
     behind = 0  # how many events could not be searched yet: the index is still catching up
 
-    def __init__(self, found: Iterable[Hit] = (), titled: Iterable[Agent] = ()) -> None:
-        super().__init__(found)
-        self.titled = list(
-            titled
-        )  # agents whose title and tags contain all words; on the first page only
+    def __init__(self, hits: Iterable[Hit] = ()) -> None:
+        super().__init__(hits)
+        # Agents whose title and tags contain all words; on the first page only.
+        self.titled: list[Agent] = []
 
 
-def search(
-    log: Log,
+def search_store(
+    backend: Backend,
     text: str,
     *,
-    agent: Agent | None = None,
+    agent: AgentRecord | None = None,
     session: str | None = None,
     kinds: Sequence[str] = (),
     live: bool = False,
@@ -61,217 +71,360 @@ def search(
     wait: bool = False,
     progress: Progress | None = None,
 ) -> Hits:
-    """The best matches, best first; those after `after`, if it is given."""
+    """Return the best matches, best first; those after the hit `after`, if it is given. `agent`
+    searches what an agent sees, `session` what the agents of a session wrote. `wait` and `progress`
+    wait for the index."""
+    most = _check_page(limit, after)
+    words = terms.parse_query(text)
+    query = WordQuery(words, _check_kinds(kinds))
+    viewers = EventViewers(backend, agent)
     if agent is not None:
-        own_agent(log, agent)
-    most = checked_limit(limit, "results")
+        pieces = viewers.read_context(agent) if live else backend.read_lineage(agent)
+        query = query._replace(agent=agent, pieces=tuple(pieces))
+    elif session is not None:
+        query = _limit_to_session(backend, query, session)
+    hits = Hits()
+    if not backend.read_only:
+        must_wait = wait or progress is not None
+        hits.behind = _update_index(backend, query, progress, must_wait)
+    run = SearchRun(backend, query, viewers, live)
+    hits.extend(run.find_hits(most, after))
+    if after is None and not query.kinds and not live:
+        titled = _find_titled(backend, words, agent, session)
+        hits.titled.extend(titled[:most])
+    return hits
+
+
+def _check_page(limit: int, after: Hit | None) -> int:
+    most = check_limit(limit, "results")
     if most is None:
         raise Invalid("a search has no end without a limit", remedy="pass 1 or more")
-    _check_kinds(kinds)
     if not isinstance(after, Hit | None):
         raise Invalid(
             f"after={after!r:.60} is not a hit", remedy="pass the last one of the page before"
         )
-    asked = query(text)
-    asking = _Asking(log, asked, agent, session, kinds, live)
-    behind = (
-        0 if log.backend.read_only else asking.catch_up(progress, wait=wait or progress is not None)
-    )
-    wants_titles = after is None and not kinds and not live
-    hits = Hits(asking.hits(most, after), asking.titled(most) if wants_titles else ())
-    hits.behind = behind
-    return hits
+    return most
 
 
-def _check_kinds(kinds: Sequence[str]) -> None:
+def _check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     if isinstance(kinds, str) or not isinstance(kinds, Iterable):
         raise Invalid(f"kinds={kinds!r:.60} is not a list of kinds", remedy="pass kinds=[…]")
-    for kind in kinds:
+    checked = tuple(kinds)
+    for kind in checked:
         if not isinstance(kind, str) or kind not in KINDS:
-            raise Invalid(f"unknown kind {kind!r:.60}", remedy=f"use one of {', '.join(KINDS)}")
+            known = ", ".join(KINDS)
+            raise Invalid(f"unknown kind {kind!r:.60}", remedy=f"use one of {known}")
+    return checked
 
 
-class _Asking:
-    """One search: it asks the index for more until there are enough hits."""
+def _limit_to_session(backend: Backend, query: WordQuery, session: str) -> WordQuery:
+    agents = list_session(backend, session)
+    living = [agent for agent in agents if agent.deleted_us is None]
+    if not living:
+        remedy = Remedy("{} lists the agents", "agents")
+        raise AgentNotFound(f"session {session} was deleted", remedy=remedy)
+    return query._replace(agent=living[-1], pieces=_list_own_pieces(agents))
+
+
+def _list_own_pieces(agents: Iterable[AgentRecord]) -> tuple[Piece, ...]:
+    """Return everything that the agents themselves have written."""
+    pieces = []
+    for agent in agents:
+        if agent.fork_seq < agent.head:
+            pieces.append(Piece(agent.pk, agent.fork_seq + 1, agent.head))
+    return tuple(pieces)
+
+
+def _find_titled(
+    backend: Backend, query: Query, agent: AgentRecord | None, session: str | None
+) -> list[Agent]:
+    """Return the agents whose title and tags contain all words, last written first."""
+    records = backend.list_agents(
+        AgentQuery(
+            id_prefix=None if agent is None else agent.id,
+            session=session if agent is None else agent.session,
+            mentions=_find_longest_word(query),
+            latest_first=True,
+            allow_partial=True,
+        )
+    )
+    titled = []
+    for record in records:
+        title, tags = read_title_and_tags(record.about)
+        texts = tags if title is None else (title, *tags)
+        if terms.matches(query, terms.words("\n".join(texts))):
+            titled.append(Agent(backend, record))
+    return titled
+
+
+def _find_longest_word(query: Query) -> str:
+    """Return the longest ASCII word of a query, probably the rarest; "" if there is none."""
+    longest = ""
+    for phrase in query:
+        for word in phrase.words:
+            if word.isascii() and len(word) > len(longest):
+                longest = word
+    return longest
+
+
+# --- hits ---
+
+
+class SearchRun:
+    """One search: it asks for more matches until there are enough hits."""
 
     def __init__(
-        self,
-        log: Log,
-        asked: Query,
-        agent: Agent | None,
-        session: str | None,
-        kinds: Sequence[str],
-        live: bool,
+        self, backend: Backend, query: WordQuery, viewers: "EventViewers", live: bool
     ) -> None:
-        self._log = log
-        self._session = agent.session if agent else session or ""
-        self._asked = asked
-        self._agent = agent
-        self._kinds = kinds
+        self._backend = backend
+        self._query = query
+        self._viewers = viewers
         self._live = live
-        self._scans = has_to_scan(log.backend)
-        self._records: dict[str, AgentRecord] = {}
-        self._walks: dict[str, list[Piece]] = {}
-        self._forks: dict[
-            str, dict[str, list[Agent]]
-        ] = {}  # of each session that something was found in
-        self._pieces = self._within()
+        self._is_scan = _needs_scan(backend)
+        self._hits: dict[tuple[str, int], Hit | None] = {}  # None: seen, and not a hit
 
-    def _within(self) -> list[Piece] | None:
-        """Where to look; None: everywhere."""
-        if self._agent:
-            pieces = self._log.backend.lineage(self._agent.snapshot)
-            return self._live_pieces(self._agent) if self._live else pieces
-        if self._session:
-            tree = self._log.backend.agents(Wanted(session=self._session, deleted=True))
-            return [Piece(one.pk, one.fork_seq + 1, one.head) for one in tree]
-        return None
-
-    def catch_up(self, progress: Progress | None, *, wait: bool) -> int:
-        """Bring the part of the index that is searched up to date, or start that in the background. Returns
-        how many events it lacks."""
-        backend, where = self._log.backend, (self._session, self._pieces)
-        count = size(backend.backlog(*where))
-        if wait or count <= AT_ONCE:
-            catch_up(backend, *where, progress)
-            return 0
-        catch_up_soon(backend)
-        return count
-
-    def hits(self, limit: int, last: Hit | None) -> list[Hit]:
-        wanted: dict[tuple[str, int], Hit | None] = {}
-        ask_for = limit
+    def find_hits(self, limit: int, after: Hit | None) -> list[Hit]:
+        """Return the best hits, or those after the last hit of a page."""
+        if self._query.agent is not None and not self._query.pieces:
+            return []
+        count = limit
         while True:
-            found = self._found(ask_for)
-            new = [one for one in found if (one.agent, one.seq) not in wanted]
-            texts = self._read(one for one in new if self._is_wanted(one))
-            for one in new:
-                wanted[one.agent, one.seq] = self._hit(one, texts.get((one.agent, one.seq)))
-            hits = _behind([hit for hit in wanted.values() if hit], last)
-            if len(hits) >= limit or len(found) < ask_for:
-                return hits[:limit]
-            ask_for *= 4
+            found = self._find_words(count)
+            self._add_hits(found)
+            hits = [hit for hit in self._hits.values() if hit is not None]
+            page = _skip_page(hits, after)
+            if len(page) >= limit or len(found) < count:
+                return page[:limit]
+            count *= 4
 
-    def titled(self, limit: int) -> list[Agent]:
-        """The agents whose title and tags contain all words, last written first."""
-        wanted = Wanted(telling=_rarest(self._asked), latest_first=True, partial=True)
-        wanted = wanted._replace(
-            session=self._session or None, prefix=self._agent.id if self._agent else None
-        )
-        told_all = (
-            record
-            for record in self._log.backend.agents(wanted)
-            if matches(self._asked, words(told(record.about)))
-        )
-        return [Agent(self._log, record) for record in islice(told_all, limit)]
+    def _find_words(self, count: int) -> list[FoundEvent]:
+        if self._is_scan:
+            return _scan_events(self._backend, self._query, count)
+        return self._backend.find_words(self._query, count)
 
-    def _found(self, limit: int) -> list[Found]:
-        if self._scans:
-            return scan(
-                self._log.backend, self._asked, kinds=self._kinds, pieces=self._pieces, limit=limit
-            )
-        return self._log.backend.find(
-            self._asked, kinds=self._kinds, pieces=self._pieces, session=self._session, limit=limit
-        )
-
-    def _record(self, id: str) -> AgentRecord | None:
-        """The agent that owns a match; None if it was deleted since."""
-        if id not in self._records:
-            found = self._log.backend.agents(Wanted(prefix=id, deleted=True))
-            self._records.update((record.id, record) for record in found)
-        return self._records.get(id)
-
-    def _forks_of(self, agent: Agent) -> list[Agent]:
-        """The forks of an agent, from one listing of its session."""
-        if agent.session not in self._forks:
-            forks = self._forks.setdefault(agent.session, {})
-            for record in self._log.backend.agents(Wanted(session=agent.session, deleted=True)):
-                self._records[record.id] = record
-                if record.parent and record.fork_seq:
-                    forks.setdefault(record.parent, []).append(Agent(self._log, record))
-        return self._forks[agent.session].get(agent.id, [])
-
-    def _live_pieces(self, agent: Agent) -> list[Piece]:
-        if agent.id not in self._walks:
-            self._walks[agent.id] = self._walked(agent)
-        return self._walks[agent.id]
-
-    def _walked(self, agent: Agent) -> list[Piece]:
-        try:
-            return self._log.walk(agent.snapshot).pieces
-        except AgentNotFound:
-            if agent is self._agent:
-                raise
-            return []  # deleted since it was found
-
-    def _read(self, wanted: Iterable[Found]) -> dict[tuple[str, int], Event]:
-        """The events of the matches, with one query for each agent that owns some."""
-        places: dict[str, set[int]] = {}
-        for one in wanted:
-            places.setdefault(one.agent, set()).add(one.seq)
-        events: dict[tuple[str, int], Event] = {}
-        for id, positions in places.items():
-            owner = self._record(id)
-            if owner is None:
+    def _add_hits(self, found: Iterable[FoundEvent]) -> None:
+        by_viewer: dict[AgentRecord, dict[int, Match]] = {}
+        for event in found:
+            key = (event.agent, event.seq)
+            if key in self._hits:
                 continue
-            pieces = [Piece(owner.pk, seq, seq) for seq in sorted(positions)]
-            events.update(
-                ((id, event.seq), event) for event in self._log.backend.read(owner, pieces)
-            )
-        return events
+            self._hits[key] = None
+            match = self._viewers.find(event)
+            if match is None or (self._live and not match.is_live):
+                continue
+            by_position = by_viewer.setdefault(match.viewer, {})
+            by_position[event.seq] = match
+        for viewer, by_position in by_viewer.items():
+            self._read_hits(viewer, by_position)
 
-    def _is_wanted(self, found: Found) -> bool:
-        return not self._live or self._keeper(found) is not None
+    def _read_hits(self, viewer: AgentRecord, by_position: dict[int, "Match"]) -> None:
+        """Read the events of matches that one agent sees. Each position of its lineage has one
+        owner."""
+        pieces = []
+        for seq, match in sorted(by_position.items()):
+            pieces.append(Piece(match.owner.pk, seq, seq))
+        try:
+            events = self._backend.read_events(viewer, pieces)
+        except AgentNotFound:
+            return  # deleted since the matches were found
+        for event in events:
+            match = by_position[event.seq]
+            self._hits[match.owner.id, event.seq] = self._build_hit(match, event)
 
-    def _keeper(self, found: Found) -> Agent | None:
-        """An agent that has it in its context: the one asked for, the owner, or a fork that inherited it and
-        still has it."""
-        record = self._record(found.agent)
-        if record is None:
+    def _build_hit(self, match: "Match", event: Event) -> Hit | None:
+        """Return the hit, if the event really matches: an index may return too much."""
+        query = self._query.words
+        text = terms.searchable(event.kind, event.content, event.data_json)
+        if not terms.matches(query, terms.words(text)):
             return None
-        owner = Agent(self._log, record)
-        seers = [self._agent] if self._agent else self._seers(owner, found.seq)
-        return next((seer for seer in seers if self._is_live(seer, owner, found.seq)), None)
-
-    def _seers(self, owner: Agent, seq: int) -> Iterator[Agent]:
-        waiting = [owner]
-        while waiting:
-            seer = waiting.pop(0)
-            if seer.snapshot.deleted_us is None:
-                yield seer
-            waiting += [fork for fork in self._forks_of(seer) if fork.fork_seq >= seq]
-
-    def _is_live(self, seer: Agent, owner: Agent, seq: int) -> bool:
-        return any(
-            piece.owner == owner.snapshot.pk and piece.low <= seq <= piece.high
-            for piece in self._live_pieces(seer)
+        snippet = terms.build_snippet(query, text)
+        return Hit(
+            agent=Agent(self._backend, match.viewer),
+            event=event,
+            live=match.is_live,
+            score=match.found.score,
+            snippet=snippet.text,
+            spans=snippet.spans,
         )
 
-    def _hit(self, found: Found, event: Event | None) -> Hit | None:
-        """The hit, if the event really matches: an index may return too much."""
-        if event is None:
-            return None
-        text = searchable(event.kind, event.content, event.data_json)
-        if not matches(self._asked, words(text)):
-            return None
-        keeper, owner = self._keeper(found), Agent(self._log, self._records[found.agent])
-        seer = keeper or self._agent or next(self._seers(owner, found.seq), None)
-        if seer is None:
-            return None  # deleted since it was found
-        return Hit(seer, event, keeper is not None, found.score, *snippet(self._asked, text))
 
-
-def _rarest(asked: Query) -> str:
-    """The longest ASCII word in a query; "" if it has none."""
-    plain = (word for phrase in asked for word in phrase.words if word.isascii())
-    return max(plain, key=len, default="")
-
-
-def _behind(hits: list[Hit], last: Hit | None) -> list[Hit]:
-    """The hits after the last one of a page."""
+def _skip_page(hits: list[Hit], last: Hit | None) -> list[Hit]:
+    """Return the hits after the last one of a page."""
     if last is None:
         return hits
-    for place, hit in enumerate(hits):
-        if (hit.agent.id, hit.event) == (last.agent.id, last.event):
-            return hits[place + 1 :]
+    for index, hit in enumerate(hits):
+        if hit.agent.id == last.agent.id and hit.event == last.event:
+            return hits[index + 1 :]
     return [hit for hit in hits if hit.score < last.score]
+
+
+class Match(NamedTuple):
+    """An event that a search found, and an agent that sees it."""
+
+    found: FoundEvent
+    owner: AgentRecord
+    viewer: AgentRecord
+    is_live: bool  # whether the event is in the viewer's context
+
+
+class EventViewers:
+    """Finds the agents that see an event: only the one that was asked for, or else its owner and
+    the forks that inherit it."""
+
+    def __init__(self, backend: Backend, agent: AgentRecord | None) -> None:
+        self._backend = backend
+        self._agent = agent
+        self._owners: dict[str, AgentRecord] = {}
+        self._contexts: dict[str, list[Piece]] = {}
+        self._trees: dict[str, AgentTree] = {}  # of sessions
+
+    def find(self, found: FoundEvent) -> Match | None:
+        """Return an agent that has the event in its context, or else one that sees it. None if all
+        of them were deleted since the event was found."""
+        owner = self._find_owner(found.agent)
+        if owner is None:
+            return None
+        viewers = []
+        for viewer in self._list_viewers(owner, found.seq):
+            viewers.append(viewer)
+            for piece in self.read_context(viewer):
+                is_owned = piece.owner == owner.pk
+                if is_owned and piece.low <= found.seq <= piece.high:
+                    return Match(found, owner, viewer, True)
+        return Match(found, owner, viewers[0], False) if viewers else None
+
+    def read_context(self, agent: AgentRecord) -> list[Piece]:
+        """Return the live pieces of an agent; none if it was deleted since it was found."""
+        if agent.id not in self._contexts:
+            try:
+                self._contexts[agent.id] = self._backend.walk(agent).pieces
+            except AgentNotFound:
+                if agent is self._agent:
+                    raise
+                self._contexts[agent.id] = []
+        return self._contexts[agent.id]
+
+    def _find_owner(self, id: str) -> AgentRecord | None:
+        if id not in self._owners:
+            query = AgentQuery(id_prefix=id, include_deleted=True)
+            for agent in self._backend.list_agents(query):
+                self._owners[agent.id] = agent
+        return self._owners.get(id)
+
+    def _list_viewers(self, owner: AgentRecord, seq: int) -> Iterator[AgentRecord]:
+        if self._agent is not None:
+            yield self._agent
+            return
+        if owner.deleted_us is None:  # usually the only one that is needed
+            yield owner
+        if owner.session not in self._trees:
+            agents = list_session(self._backend, owner.session)
+            self._trees[owner.session] = AgentTree(agents)
+        tree = self._trees[owner.session]
+        for heir in tree.list_heirs(owner, seq):
+            if heir.deleted_us is None and heir.id != owner.id:
+                yield heir
+
+
+# --- the index ---
+
+EVERYTHING = WordQuery(())
+
+_indexing: WeakKeyDictionary[Any, threading.Thread] = WeakKeyDictionary()
+_starting = threading.Lock()
+
+
+def _update_index(
+    backend: Backend, query: WordQuery, progress: Progress | None, must_wait: bool
+) -> int:
+    """Index the events that are searched, or start that in the background. Return how many are
+    missing."""
+    count = backend.count_unindexed(query.agent, query.pieces)
+    if not must_wait and count > AT_ONCE:
+        start_indexing(backend)
+        return count
+    _index_events(backend, query, count, progress)
+    return 0
+
+
+def _index_events(
+    backend: Backend, query: WordQuery, count: int, progress: Progress | None = None
+) -> None:
+    """Index `count` more events, or a few more that were appended since, in small transactions."""
+    done = indexed = 0
+    while done < count or indexed == PAGE:
+        indexed = backend.index_events(PAGE, query.agent, query.pieces)
+        if indexed == 0:
+            return  # another process has indexed the rest, or the log is damaged
+        done += indexed
+        if progress is not None:
+            progress(min(done, count), count)
+
+
+def start_indexing(backend: Backend) -> None:
+    """Index all events in a background thread, unless one is running already. It ends when it is
+    done, or when the store is closed; the next search starts it again."""
+    with _starting:
+        running = _indexing.get(backend)
+        if running is None or not running.is_alive():
+            thread = threading.Thread(
+                target=_index_all, args=(backend,), name="backstory-index", daemon=True
+            )
+            _indexing[backend] = thread
+            thread.start()
+
+
+def _index_all(backend: Backend) -> None:
+    try:
+        _index_events(backend, EVERYTHING, backend.count_unindexed())
+    except Error as error:  # the store was closed, or is busy: nobody waits for this
+        logger.info("the search index is behind: %s", error)
+
+
+# --- search without an index ---
+
+_warned: WeakSet[Any] = WeakSet()  # backends, so each is warned about once
+
+
+def _needs_scan(backend: Backend) -> bool:
+    """Return True if the index is incomplete and cannot be updated. Logs a warning then."""
+    if not backend.read_only or backend.count_unindexed() == 0:
+        return False
+    if backend not in _warned:
+        _warned.add(backend)
+        logger.warning(
+            "%s is open for reading only, so it is searched without an index, which takes longer",
+            backend.url,
+        )
+    return True
+
+
+def _scan_events(backend: Backend, query: WordQuery, limit: int) -> list[FoundEvent]:
+    """Return the best matches, as the index would find them."""
+    agents = backend.list_agents(AgentQuery(include_deleted=True))
+    owners = {agent.pk: agent for agent in agents}
+    pieces = query.pieces
+    if query.agent is None:
+        pieces = _list_own_pieces(agents)
+    found = []
+    for piece in pieces:
+        owner = owners.get(piece.owner)
+        if owner is None:
+            continue  # deleted since the pieces were read
+        for row in read_own_rows(backend, owner, piece.low - 1, piece.high):
+            score = _score_row(query, row)
+            if score is not None:
+                found.append(FoundEvent(owner.id, row.seq, score))
+    found.sort(key=lambda event: event.score, reverse=True)
+    return found[:limit]
+
+
+def _score_row(query: WordQuery, row: StoredRow) -> float | None:
+    """Return the score of an event, or None if it does not match."""
+    if query.kinds and row.kind not in query.kinds:
+        return None
+    text = terms.searchable(row.kind, row.content, row.data_json)
+    words = terms.words(text)
+    if not terms.matches(query.words, words):
+        return None
+    return terms.score(query.words, words)

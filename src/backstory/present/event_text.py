@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from backstory.log.chain import is_erased
+from backstory.log.digests import is_erased
 from backstory.log.events import Event, to_json
-from backstory.log.messages import tool_call, tool_result
-from backstory.log.undo import undo_or_redo
+from backstory.log.messages import read_call, read_result
+from backstory.log.moves import find_author_command
 from backstory.present.safe_text import one_line
 from backstory.wire.holes import HOLE
 
@@ -40,7 +40,7 @@ def _said(event: Event) -> str:
     data = event.data or {}
     match event.kind:
         case "tool_call":
-            call = tool_call(data)
+            call = read_call(data)
             arguments = (
                 call.arguments if isinstance(call.arguments, str) else to_json(call.arguments)
             )
@@ -48,7 +48,7 @@ def _said(event: Event) -> str:
         case "mark":
             return event.label if event.label is not None else "(no label)"
         case "rewind" | "jump":
-            by = undo_or_redo(event)
+            by = find_author_command(event)
             return f"to {data.get('target_message_id', '?')}" + (f" ({by})" if by else "")
         case "clear":
             return "the context is empty from here"
@@ -92,7 +92,7 @@ def _name_of(part: Any) -> str | None:
 
 
 def _extra(event: Event) -> str:
-    failed = event.kind == "tool_result" and tool_result(event.content, event.data).error
+    failed = event.kind == "tool_result" and read_result(event.content, event.data).error
     return " (error)" if failed else ""
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from backstory.agent import Agent
 from backstory.log.events import Event
-from backstory.log.kinds import SPOKEN
+from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.replay import Explanation
 from backstory.present.event_text import body
 from backstory.present.measures import clock, count
@@ -73,14 +73,14 @@ def _entry(agent: Agent) -> str:
         if agent.parent is None
         else f" {'spawned' if agent.spawned else 'forked'} at {agent.born_seq}"
     )
-    events = count(agent.snapshot.head, "event")
+    events = count(agent.listed_head, "event")
     return f'<a href="#{escape(agent.id)}">{_text(agent.name)}</a>{how}, {events}'
 
 
 def _section(agent: Agent, at: int | None) -> Iterator[str]:
     where = "" if at is None else f" at {at}"
     yield f'<section id="{escape(agent.id)}"><h2>{_text(agent.name)}{where}</h2>'
-    told = agent.explained(after=agent.fork_seq if agent.parent else 0, until=at, at=at)
+    told = agent.explain(after=agent.fork_seq if agent.parent else 0, until=at, at=at)
     for live, run in groupby(told, key=lambda one: one[1].live or one[0].kind == "clear"):
         events = list(run)
         if live:
@@ -92,7 +92,7 @@ def _section(agent: Agent, at: int | None) -> Iterator[str]:
 
 def _left(run: list[tuple[Event, Explanation]]) -> Iterator[str]:
     """An abandoned branch, folded."""
-    spoken = [event for event, _ in run if event.kind in SPOKEN]
+    spoken = [event for event, _ in run if event.kind in MESSAGE_KINDS]
     if spoken:
         yield f'<details class="left"><summary>left behind: {count(len(spoken), "message")}</summary>'
         yield from (part for event in spoken for part in _event(event))
@@ -102,7 +102,7 @@ def _left(run: list[tuple[Event, Explanation]]) -> Iterator[str]:
 def _event(event: Event) -> Iterator[str]:
     if event.kind == "clear":
         yield "<hr>"
-    if event.kind not in SPOKEN:
+    if event.kind not in MESSAGE_KINDS:
         return
     head = f"<h3>{event.seq} {event.kind} · {clock(event.created_at)}</h3>"
     text = f"<pre>{_text(body(event))}</pre>"

@@ -20,7 +20,7 @@ def _parts(found: Reference) -> Iterator[str]:
     context = agent.context(at)
     yield f"# {visible(agent.name)}\n\nThe context at position {context.at}, agent `{agent.id}`.\n"
     for event in context.messages:
-        if KINDS[event.kind].speaks:
+        if KINDS[event.kind].is_message:
             yield f"\n## {event.seq} {event.kind} ({clock(event.created_at)})\n\n{_text(event)}\n"
 
 

@@ -42,7 +42,7 @@ def _worded(error: Error, operations: Mapping[Operation, str]) -> str:
     remedy = error.remedy
     if remedy is None or remedy.operation is None or remedy.operation not in operations:
         return str(error)
-    return f"{error.message}: {remedy.worded(_typed(remedy, operations[remedy.operation]))}"
+    return f"{error.message}: {remedy.name_operation(_typed(remedy, operations[remedy.operation]))}"
 
 
 def _typed(remedy: Remedy, command: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backstory.agent import Agent
-from backstory.log.events import Event, to_datetime
+from backstory.log.events import Event
 from backstory.log.replay import Explanation
 from backstory.present.measures import stamp
 from backstory.storage.targets import Preview
@@ -51,7 +51,6 @@ def mark_json(mark: Event, *, live: bool) -> dict[str, Any]:
 
 def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, Any]:
     """An agent, and its marks."""
-    record = agent.snapshot
     found: dict[str, Any] = {
         "id": agent.id,
         "name": agent.name,
@@ -60,9 +59,9 @@ def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, 
         "fork_seq": agent.fork_seq,
         "born_seq": agent.born_seq,
         "spawned": agent.spawned,
-        "head": record.head,
+        "head": agent.listed_head,
         "created_at": stamp(agent.created_at),
-        "updated_at": stamp(to_datetime(record.updated_us)),
+        "updated_at": stamp(agent.updated_at),
         "key": agent.key,
     }
     if marks is not None:

@@ -17,7 +17,7 @@ def title_of(root: Agent) -> str:
 
 def first_prompt(root: Agent) -> str:
     """The first prompt of an agent, if it is near the beginning."""
-    for event in root.events(until=min(root.snapshot.head, LOOKED_AT)):
+    for event in root.events(until=min(root.listed_head, LOOKED_AT)):
         data = event.data or {}
         if event.kind == "user" and (event.content or "").strip() and not data.get("meta"):
             return str(data.get("typed") or event.content)

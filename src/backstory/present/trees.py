@@ -4,7 +4,6 @@ from rich.text import Text
 from rich.tree import Tree
 
 from backstory.agent import Agent
-from backstory.log.events import to_datetime
 from backstory.present.event_text import mark_label
 from backstory.present.measures import age
 from backstory.present.safe_text import one_line
@@ -67,6 +66,6 @@ def _facts(agent: Agent, id: str) -> Text:
         text.append(
             f" {'spawned' if agent.spawned else 'forked'} at {agent.born_seq}", style="cyan"
         )
-    text.append(f"  head {agent.snapshot.head}")
-    text.append(f"  {age(to_datetime(agent.snapshot.updated_us))}", style="dim")
+    text.append(f"  head {agent.listed_head}")
+    text.append(f"  {age(agent.updated_at)}", style="dim")
     return text.append(f"  {id}", style="dim")

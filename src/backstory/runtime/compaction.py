@@ -12,7 +12,7 @@ from backstory.agent import Agent
 from backstory.errors import NotFound
 from backstory.log.events import Event
 from backstory.log.kinds import KINDS
-from backstory.log.undo import is_prompt
+from backstory.log.moves import is_prompt
 from backstory.runtime.models import (
     ContextTooLong,
     Model,
@@ -105,7 +105,7 @@ def _shortened(event: Event) -> Event:
 
 def kept_messages(events: Sequence[Event], model: Model, *, at_least: int = 0) -> int:
     """How many messages stay: those of as many last turns as fit."""
-    spoken = [event for event in events if KINDS[event.kind].speaks and event.kind != "system"]
+    spoken = [event for event in events if KINDS[event.kind].is_message and event.kind != "system"]
     turns = [index for index, event in enumerate(spoken) if is_prompt(event)]
     for count in range(min(MOST_TURNS, len(turns)), 0, -1):
         first = turns[-count]

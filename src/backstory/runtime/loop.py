@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from backstory.agent import Agent
 from backstory.errors import Conflict, Error
 from backstory.log.events import Event
-from backstory.log.messages import tool_call
+from backstory.log.messages import read_call
 from backstory.runtime.models import (
     Model,
     ModelError,
@@ -241,7 +241,7 @@ class Loop:
 
     def _allowed(self, call: Event) -> tuple[Tool, dict[str, Any], str | None]:
         """The tool of a call, its arguments, and who allowed it; raises ToolError if it cannot run."""
-        _, name, arguments = tool_call(call.data)
+        _, name, arguments = read_call(call.data)
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
             known = ", ".join(tool.name for tool in self.tools)
@@ -272,7 +272,7 @@ class Loop:
         """A result's content and data: what the model reads, and the whole output if that is more."""
         whole = storable(output)
         shown = shortened(whole, self.longest_result)
-        id, name, _ = tool_call(call.data)
+        id, name, _ = read_call(call.data)
         data: dict[str, Any] = {"id": id, "name": name} | ({"error": True} if error else {})
         return shown, data | ({"whole": whole} if shown != whole else {})
 

@@ -9,7 +9,7 @@ from typing import Any
 from backstory.agent import Agent
 from backstory.errors import Error
 from backstory.log.events import Event
-from backstory.log.settings import SETTINGS, Settings, settings_of
+from backstory.log.settings import SETTINGS, Settings, read_settings
 from backstory.runtime.models import Model, ModelError, Response, Retrying, StreamItem
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.tools import Tool
@@ -41,9 +41,9 @@ def write_settings(
     """Write the settings that changed; only notes are read for that."""
     if getattr(model, "format", None) is None:
         return None
-    settings = settings_of(note.data for note in agent.notes(SETTINGS))
+    settings = read_settings(note.data for note in agent.notes(SETTINGS))
     params = merged(getattr(model, "params", {}), settings.params)
-    change = settings.changed(model=model.name, tools=tool_settings(tools), params=params)
+    change = settings.find_changes(model=model.name, tools=tool_settings(tools), params=params)
     return agent.append("note", SETTINGS, change, expected=expected) if change else None
 
 

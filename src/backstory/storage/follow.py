@@ -1,52 +1,66 @@
-"""Following an agent or a store: an iterator over what is committed from now on.
+"""Follows an agent or a store: an iterator over the events that are committed from now on.
 
-It remembers how far it got, reads what came after, and waits for the store's watch to say that there may be
-more.
+A follower remembers the positions that it has read, reads the events after them, and waits for the
+store's watch to report a commit.
 """
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
 from typing import Generic, Protocol, Self, TypeVar
 
-from backstory.errors import Busy, ConnectionLost, Invalid, StorageError
+from backstory.errors import AgentNotFound, Busy, ConnectionLost, Invalid, StorageError
 from backstory.log.events import Event
-from backstory.storage.log import Log, now
-from backstory.storage.positions import check_position, clipped
-from backstory.storage.protocols import AgentRecord, Piece, Wanted, Watch
+from backstory.storage.positions import check_position, clip
+from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, Piece, StoreWatch
+from backstory.storage.write import read_clock
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
 PAGE = 1_000  # events read at a time
 RETRY = 0.5  # seconds until a server that is down is asked again
-REST = 4  # after looking at all agents, wait this many times as long as that took
-MARGIN = (
-    10_000_000  # microseconds that clocks may differ, or a transaction may take, without a delay
-)
+REST = 4  # after listing all agents, wait this many times as long as that took
+# Microseconds that clocks may differ, or that a transaction may take, without a delay.
+MARGIN = 10_000_000
 
 
-class Trail(Protocol[T]):
+class ChangeReader(Protocol[T_co]):
     """Reads what was committed since the last read."""
 
-    due: float | None  # when it wants to be read again even if nothing happens, in monotonic time
+    @property
+    def due(self) -> float | None:
+        """The monotonic time at which to read again even if nothing is committed."""
 
-    def read(self, *, last: bool = False) -> list[T]:
-        """What is new. The `last` time, nothing is postponed."""
+    def read(self, *, last: bool = False) -> Sequence[T_co]:
+        """Return what is new. If this is the `last` read, nothing is postponed."""
+
+
+class WaitResult(Enum):
+    """Why a wait for changes ended."""
+
+    FOUND = "there is something to take"
+    ENDED = "nothing more will come, or not in time"
+    WOKEN = "another thread called `wake`"
 
 
 class Follower(Iterator[T], Generic[T]):
-    """Yields what is committed, in order, until it is closed, its store is closed, or nothing came for
-    `timeout` seconds. Any thread may close it."""
+    """Yields what is committed, in order, until it is closed, its store is closed, or nothing came
+    for `timeout` seconds. While a server is down, it waits for it. Any thread may close it."""
 
-    def __init__(self, trail: Trail[T], watch: Watch, timeout: float | None) -> None:
+    def __init__(self, changes: ChangeReader[T], watch: StoreWatch, timeout: float | None) -> None:
+        self._watch = watch
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             watch.close()
             raise Invalid(
                 f"timeout={timeout!r} is not a number of seconds", remedy="pass 0 or more"
             )
-        self._trail, self._watch, self._timeout = trail, watch, timeout
+        self._changes = changes
+        self._timeout = timeout
         self._found: deque[T] = deque()
-        self._turn = threading.Lock()
+        self._waiting = threading.Lock()  # one thread waits at a time
 
     def __enter__(self) -> Self:
         return self
@@ -58,188 +72,243 @@ class Follower(Iterator[T], Generic[T]):
         if hasattr(self, "_watch"):
             self._watch.close()
 
+    @property
+    def closed(self) -> bool:
+        """True after `close`, or after the store was closed."""
+        return self._watch.closed
+
     def close(self) -> None:
         """Stop following, also while another thread waits for the next event."""
         self._watch.close()
 
     def __next__(self) -> T:
-        while (found := self.wait()) is None:
-            pass  # a spurious wake-up
-        if not found:
-            raise StopIteration
-        return self.taken()
+        while True:
+            result = self.wait()
+            if result is WaitResult.FOUND:
+                return self.take()
+            if result is WaitResult.ENDED:
+                raise StopIteration
 
-    def taken(self) -> T:
-        """The next event that was found."""
+    def take(self) -> T:
+        """Return the next event that was found."""
         return self._found.popleft()
+
+    def take_all(self) -> list[T]:
+        """Return everything that was found."""
+        found = list(self._found)
+        self._found.clear()
+        return found
 
     def wake(self) -> None:
         """Make a `wait` of another thread return."""
         self._watch.wake()
 
-    def wait(self) -> bool | None:
-        """True if there is something to take, False at the end, None if it was woken before that was
-        known."""
-        with self._turn:
-            deadline = None if self._timeout is None else time.monotonic() + self._timeout
+    def wait(self, timeout: float | None = None) -> WaitResult:
+        """Wait for the next event, for `timeout` seconds or, if that is None, as long as the
+        follower does."""
+        if timeout is None:
+            timeout = self._timeout
+        with self._waiting:
+            deadline = None if timeout is None else time.monotonic() + timeout
             while not self._found:
-                if self._watch.closed or (deadline is not None and self._is_late(deadline)):
-                    return False
-                if self._watch.woken():
-                    return None
-                self._look(deadline)
-            return not self._watch.closed
+                if self._watch.closed or self._has_timed_out(deadline):
+                    return WaitResult.ENDED
+                if self._watch.take_wakeup():
+                    return WaitResult.WOKEN
+                self._read_or_wait(deadline)
+            return WaitResult.ENDED if self._watch.closed else WaitResult.FOUND
 
-    def _is_late(self, deadline: float) -> bool:
-        """Whether the time is up, after a last look."""
-        if time.monotonic() < deadline:
+    def _has_timed_out(self, deadline: float | None) -> bool:
+        """Return True if the time is up and a last read finds nothing."""
+        if deadline is None or time.monotonic() < deadline:
             return False
-        self._found.extend(self._read_patiently(last=True))
+        self._found.extend(self._read(last=True))
         return not self._found
 
-    def _look(self, deadline: float | None) -> None:
-        """Read what there is; if that is nothing, wait for more."""
-        self._found.extend(self._read_patiently())
+    def _read_or_wait(self, deadline: float | None) -> None:
+        """Read what is new. If there is nothing, wait for a commit."""
+        self._found.extend(self._read())
         if self._found:
             return
-        ends = [end for end in (deadline, self._trail.due) if end is not None]
-        left = max(0.0, min(ends) - time.monotonic()) if ends else None
+        seconds = None
+        ends = [end for end in (deadline, self._changes.due) if end is not None]
+        if ends:
+            seconds = max(0.0, min(ends) - time.monotonic())
         try:
-            self._watch.wait(left)
+            self._watch.wait(seconds)
         except StorageError:
-            self._rest(left)
+            self._wait_for_server(seconds)
 
-    def _read_patiently(self, *, last: bool = False) -> list[T]:
-        """What is new; nothing while the server is down, or after the store was closed."""
+    def _read(self, *, last: bool = False) -> Sequence[T]:
+        """Return what is new: nothing while the server is down, or after the store was closed."""
         try:
-            return self._trail.read(last=last)
+            return self._changes.read(last=last)
         except (ConnectionLost, Busy):
-            self._rest(None)
+            self._wait_for_server(None)
             return []
         except StorageError:
             if self._watch.closed:
                 return []
             raise
 
-    def _rest(self, left: float | None) -> None:
+    def _wait_for_server(self, seconds: float | None) -> None:
         """Wait a little before a server that is down is asked again."""
-        end = time.monotonic() + (RETRY if left is None else min(RETRY, left))
+        pause = RETRY if seconds is None else min(RETRY, seconds)
+        end = time.monotonic() + pause
         while time.monotonic() < end and not self._watch.closed:
             time.sleep(0.02)
 
 
-class AgentTrail:
+class HeadTracker:
+    """Finds the agents of a store that were written to.
+
+    Agents that were written to recently are found by their time, however many agents there are.
+    Events with older times, such as those of an import, are found when all agents are listed, which
+    happens less often.
+    """
+
+    def __init__(self, backend: Backend, positions: Mapping[str, int] | None = None) -> None:
+        self._backend = backend
+        self._listed_us = read_clock()  # the time at which all agents were listed
+        self._rest_until = 0.0  # the monotonic time until which they are not listed again
+        if positions is None:
+            positions = {agent.id: agent.head for agent in backend.list_agents()}
+        self.positions = dict(positions)  # up to which the caller knows each agent
+        self.due: float | None = None  # see ChangeReader
+
+    def list_changed(self, *, last: bool = False) -> list[AgentRecord]:
+        """Return the agents whose heads are not the known positions, until the caller changes
+        these. If this is the `last` call, nothing is postponed."""
+        self.due = None
+        if self._rest_until:
+            query = AgentQuery(since_us=self._listed_us - MARGIN)
+            changed = self._select_changed(self._backend.list_agents(query))
+            if changed:
+                return changed
+        if not last and time.monotonic() < self._rest_until:
+            self.due = self._rest_until
+            return []
+        return self._select_changed(self._list_all())
+
+    def _list_all(self) -> list[AgentRecord]:
+        start = time.monotonic()
+        self._listed_us = read_clock()
+        agents = self._backend.list_agents()
+        end = time.monotonic()
+        self._rest_until = end + REST * (end - start)
+        ids = {agent.id for agent in agents}
+        for id in self.positions.keys() - ids:  # deleted: it may be created again under its key
+            del self.positions[id]
+        return agents
+
+    def _select_changed(self, agents: Sequence[AgentRecord]) -> list[AgentRecord]:
+        return [agent for agent in agents if self.positions.get(agent.id) != agent.head]
+
+
+class AgentChanges:
     """Reads the new events of one agent."""
 
     due: float | None = None
 
-    def __init__(self, log: Log, agent: AgentRecord, after: int) -> None:
-        self._log, self._agent, self._after = log, agent, after
+    def __init__(self, backend: Backend, agent: AgentRecord, after: int) -> None:
+        self._backend = backend
+        self._agent = agent
+        self._after = after
 
     def read(self, *, last: bool = False) -> list[Event]:
-        """The next events, at most a page of them."""
-        pieces = clipped(
-            self._log.backend.lineage(self._agent), self._after + 1, self._after + PAGE
-        )
-        events = self._log.backend.read(self._agent, pieces) if pieces else []
+        """Return the next events, at most a page of them."""
+        lineage = self._backend.read_lineage(self._agent)
+        pieces = clip(lineage, self._after + 1, self._after + PAGE)
+        if not pieces:
+            return []
+        events = self._backend.read_events(self._agent, pieces)
         self._after += len(events)
         return events
 
 
-class StoreTrail(Generic[T]):
-    """Reads the new events of all agents of a store. `handle` makes what is yielded for an agent. Agents that
-    were written to recently are found by their time, however many agents there are. Events with older times,
-    such as those of an import, are found when all heads are read, which happens less often."""
-
-    due: float | None = None
+class StoreChanges(Generic[T]):
+    """Reads the new events of all agents of a store, each with the handle of its agent."""
 
     def __init__(
-        self, log: Log, after: Mapping[str, int] | None, handle: Callable[[AgentRecord], T]
+        self,
+        backend: Backend,
+        after: Mapping[str, int] | None,
+        make_handle: Callable[[AgentRecord], T],
     ) -> None:
-        self._backend = log.backend
-        self._handle = handle
-        self._looked_us = now()  # when all heads were read
-        self._known = dict(self._backend.heads()) if after is None else dict(after)
-        self._rest_until = 0.0
+        self._backend = backend
+        self._make_handle = make_handle
+        self._tracker = HeadTracker(backend, after)
+
+    @property
+    def due(self) -> float | None:
+        return self._tracker.due
 
     def read(self, *, last: bool = False) -> list[tuple[T, Event]]:
-        """The next events of all agents, by time; each agent's in its own order."""
-        self.due = None
-        if self._rest_until and (found := self._read_latest()):
-            return found
-        if not last and time.monotonic() < self._rest_until:
-            self.due = self._rest_until
-            return []
-        return self._read_all()
+        """Return the next events of all agents by time, those of each agent in its own order."""
+        while True:
+            changed = self._tracker.list_changed(last=last)
+            found = self._read_new_events(changed)
+            if found or not changed:  # an agent that was only created has no events
+                return found
 
-    def _read_latest(self) -> list[tuple[T, Event]]:
-        """The new events of agents that were written to since all heads were read."""
-        latest = self._backend.agents(Wanted(since_us=self._looked_us - MARGIN))
-        self._forget_remade({record.id: record.head for record in latest})
-        return self._read_moved({record.id: record for record in latest})
-
-    def _read_all(self) -> list[tuple[T, Event]]:
-        began, self._looked_us = time.monotonic(), now()
-        heads = dict(self._backend.heads())
-        self._rest_until = time.monotonic() + REST * (time.monotonic() - began)
-        self._forget_remade({id: heads.get(id, 0) for id in self._known})
-        ids = [id for id, head in heads.items() if self._known.get(id, 0) < head]
-        records = (record for id in ids for record in self._backend.agents(Wanted(prefix=id)))
-        return self._read_moved({record.id: record for record in records})
-
-    def _forget_remade(self, heads: Mapping[str, int]) -> None:
-        """Start over with an agent whose head went back: it was deleted and made again under its key."""
-        for id, head in heads.items():
-            if self._known.get(id, 0) > head:
-                del self._known[id]
-
-    def _read_moved(self, records: Mapping[str, AgentRecord]) -> list[tuple[T, Event]]:
-        """The next events of these agents, at most a page of each."""
+    def _read_new_events(self, agents: Sequence[AgentRecord]) -> list[tuple[T, Event]]:
+        """Return the next events of these agents, at most a page of each."""
         found: list[tuple[T, Event]] = []
-        moved: dict[str, int] = {}
-        for id, record in records.items():
-            after = max(self._known.get(id, 0), record.fork_seq)
-            top = min(record.head, after + PAGE)
-            events = (
-                self._backend.read(record, [Piece(record.pk, after + 1, top)])
-                if after < top
-                else []
-            )
-            found += [(self._handle(record), event) for event in events]
-            moved[id] = top
-        self._known |= moved  # only now, so that a failed read is repeated completely
-        return sorted(found, key=lambda pair: pair[1].created_us)
+        positions: dict[str, int] = {}
+        for agent in agents:
+            known = self._tracker.positions.get(agent.id, 0)
+            if known > agent.head:  # it was deleted and created again under its key
+                known = 0
+            after = max(known, agent.fork_seq)
+            last = min(agent.head, after + PAGE)
+            if after < last:
+                handle = self._make_handle(agent)
+                events = self._read_own_events(agent, after + 1, last)
+                found += [(handle, event) for event in events]
+            positions[agent.id] = last
+        # Only now, so that a failed read is repeated completely.
+        self._tracker.positions.update(positions)
+        found.sort(key=lambda pair: pair[1].created_us)
+        return found
+
+    def _read_own_events(self, agent: AgentRecord, low: int, high: int) -> list[Event]:
+        try:
+            return self._backend.read_events(agent, [Piece(agent.pk, low, high)])
+        except AgentNotFound:  # deleted since it was listed
+            return []
 
 
 def follow_agent(
-    log: Log, agent: AgentRecord, after: int | None, timeout: float | None
+    backend: Backend, agent: AgentRecord, after: int | None, timeout: float | None
 ) -> Follower[Event]:
-    """The events of an agent after a position; None: after its head."""
-    watch = log.backend.watch()
+    """Follow an agent after a position; None: after its head."""
+    watch = backend.watch()
     try:
-        head = log.backend.head(agent)
+        head = backend.read_head(agent)
         check_position(agent, after or 0, head)
     except BaseException:
         watch.close()
         raise
-    return Follower(AgentTrail(log, agent, head if after is None else after), watch, timeout)
+    changes = AgentChanges(backend, agent, head if after is None else after)
+    return Follower(changes, watch, timeout)
 
 
 def follow_store(
-    log: Log,
+    backend: Backend,
     after: Mapping[str, int] | None,
     timeout: float | None,
-    handle: Callable[[AgentRecord], T],
+    make_handle: Callable[[AgentRecord], T],
 ) -> Follower[tuple[T, Event]]:
-    """The events of all agents, each with the agent that owns it."""
+    """Follow all agents. Each event comes with the handle that `make_handle` returns for the agent
+    that owns it."""
     if not isinstance(after, Mapping | None):
         raise Invalid(
             f"after={after!r:.60} does not say where to begin", remedy="pass {agent id: position}"
         )
-    watch = log.backend.watch()
+    watch = backend.watch()
     try:
-        trail = StoreTrail(log, after, handle)
+        changes = StoreChanges(backend, after, make_handle)
     except BaseException:
         watch.close()
         raise
-    return Follower(trail, watch, timeout)
+    return Follower(changes, watch, timeout)

@@ -1,75 +1,87 @@
-"""Ids of agents, which sort by time, and names that people can type."""
+"""Ids of agents, which sort by time, and the ids that keys have.
+
+The id of an agent with a key is derived from the key, so the primary key decides who creates the
+agent first. A deleted agent whose row is still needed retains its id. The next agent with its key
+is of the next generation, and has another id.
+"""
 
 import os
 import time
+from itertools import count
 
-from backstory.errors import Invalid
-from backstory.log.events import checked_key, plain
+from backstory.errors import KeyTaken
+from backstory.log.checks import LONGEST_NAME, check_key
+from backstory.storage.protocol import AgentQuery, AgentRecord, Reader
 
-LONGEST_NAME = 200
 PLACE_DIGITS = 12  # of an id, at its end
-KEYS = (
-    "6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5"  # the namespace that ids of keyed agents are derived in
-)
-MOST_GENERATIONS = 100_000  # that are tried before an id and a key are said not to match
+NAMESPACE = "6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5"  # of the ids that are derived from keys
+MOST_GENERATIONS = 100_000  # that are tried before an id and a key are reported as not matching
 
 
 def new_id(session: str = "") -> str:
-    """A time-ordered UUID (version 7). The standard library has one from Python 3.14 on. In a session, its
-    last group is that of the session's id, so the id alone says on which server its agent is."""
-    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10))
+    """Return a time-ordered UUID (version 7). The standard library has one from Python 3.14 on. In
+    a session, its last group is that of the session's id, so the id alone tells on which server its
+    agent is."""
+    milliseconds = time.time_ns() // 1_000_000
+    value = milliseconds << 80 | int.from_bytes(os.urandom(10))
     value = value & ~(0xF << 76) | 0x7 << 76  # version
     value = value & ~(0x3 << 62) | 0x2 << 62  # variant
     digits = f"{value:032x}"
-    last = session[-PLACE_DIGITS:] or digits[20:]
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], last))
+    last_group = session[-PLACE_DIGITS:] or digits[20:]
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], last_group))
 
 
-def place_of(id: str) -> int:
-    """Where an agent with this id is, if the id was made in its session: the number in its last group."""
+def find_place(id: str) -> int:
+    """Return the place of an agent whose id was made in its session: the number in the id's last
+    group."""
     return int(id[-PLACE_DIGITS:], 16)
 
 
-def own_digits(id: str) -> str:
-    """Six random digits of an id that other agents of its session do not share."""
+def shorten_id(id: str) -> str:
+    """Return six random digits of an id that other agents of its session do not share."""
     return id[15:18] + id[20:23]
 
 
-def keyed_id(key: str, generation: int = 0) -> str:
-    """The id of the agent with a key. It is the same everywhere, so the primary key decides who creates the
-    agent. After a deletion that left forks, the next agent is of the next generation."""
+def derive_id(key: str, generation: int = 0) -> str:
+    """Return the id of the agent with a key. It is the same everywhere."""
     from uuid import UUID, uuid5  # here, because it is slow to import, and only keys need it
 
-    return str(
-        uuid5(
-            UUID(KEYS), checked_key(key) if not generation else f"{checked_key(key)}\n{generation}"
-        )
-    )
+    text = check_key(key)
+    if generation:
+        text = f"{text}\n{generation}"
+    return str(uuid5(UUID(NAMESPACE), text))
 
 
 def has_key(id: str, key: str) -> bool:
-    """Whether an id belongs to a key, in any generation."""
-    return any(id == keyed_id(key, generation) for generation in range(MOST_GENERATIONS))
+    """Return True if an id belongs to a key, in any generation."""
+    return any(id == derive_id(key, generation) for generation in range(MOST_GENERATIONS))
 
 
-def name_of(key: str) -> str:
-    """A name for the agent with a key: the key as far as it can be one."""
-    text = "".join("_" if char in "/@" or not char.isprintable() else char for char in key).strip()
+def name_from_key(key: str) -> str:
+    """Return a name for the agent with a key: the key, as far as it can be a name."""
+    characters = []
+    for character in key:
+        is_allowed = character not in "/@" and character.isprintable()
+        characters.append(character if is_allowed else "_")
+    text = "".join(characters).strip()
     return text[:LONGEST_NAME].strip() or "main"
 
 
-def checked_name(name: object) -> str:
-    """A name that can be used in a reference like session/name@position; raises Invalid."""
-    if not isinstance(name, str):
-        raise Invalid(f"an agent's name must be a string, not {type(name).__name__}")
-    shown = name if len(name) <= 40 else f"{name[:40]}…"
-    if not name.strip() or name != name.strip() or len(name) > LONGEST_NAME:
-        raise Invalid(
-            f"{shown!r} cannot be a name",
-            remedy=f"use 1 to {LONGEST_NAME} characters, without spaces around them",
-        )
-    if not name.isprintable() or "/" in name or "@" in name:
-        raise Invalid(
-            f"{shown!r} cannot be a name", remedy="leave out '/', '@' and control characters"
-        )
-    return plain(name)
+def find_keyed_agent(reader: Reader, key: str) -> tuple[str, AgentRecord | None]:
+    """Return the id that a key has now, and the agent with it, or None if there is none."""
+    for generation in count():
+        id = derive_id(key, generation)
+        found = reader.list_agents(AgentQuery(id_prefix=id, include_deleted=True))
+        if not found:
+            return id, None
+        if found[0].deleted_us is None:
+            return id, found[0]
+    raise AssertionError("generations do not end")
+
+
+def find_free_id(reader: Reader, key: str) -> str:
+    """Return the id for a new agent with a key. Raises KeyTaken if an agent has the key."""
+    id, agent = find_keyed_agent(reader, key)
+    if agent is not None:
+        raise KeyTaken.of_agent(key)
+    return id

@@ -1,50 +1,115 @@
-"""Positions of a lineage: checks them, and finds them in pieces. Pure."""
+"""Arithmetic on positions and pieces, and the walk that a query's steps describe. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from backstory.errors import Invalid, PositionNotFound
-from backstory.storage.protocols import AgentRecord, Piece
+from backstory.storage.protocol import (
+    AgentRecord,
+    Piece,
+    Pieces,
+    Walk,
+    build_deletion_error,
+    build_lineage_error,
+)
 
 LAST_POSITION = 2**31 - 1
 
 
-def last_positions(pieces: Sequence[Piece], count: int) -> tuple[list[Piece], list[Piece]]:
-    """The last `count` positions of some pieces, and the rest. All are in order, oldest first."""
+class WalkStep(NamedTuple):
+    """One step of a query that follows an agent's history backwards, from piece to piece. A walk
+    begins with an empty step, so that its head is known even if nothing is live."""
+
+    owner: Any  # the `pk` of the agent that owns the piece; None in the empty step
+    low: int
+    high: int
+    base: int | None
+    next: int  # the position at which the history continues; 0 at its beginning
+    head: int  # the head of the agent that is walked
+
+
+def build_walk(agent: AgentRecord, steps: Sequence[WalkStep]) -> Walk:
+    """Return the walk that a query's steps describe. They may come in any order."""
+    check_steps(agent, steps)
+    pieces = []
+    for step in steps:
+        if step.low <= step.high:  # a walk passes through agents that it takes nothing from
+            pieces.append(Piece(step.owner, step.low, step.high, step.base))
+    pieces.sort(key=lambda piece: piece.low)
+    return Walk(steps[0].head, pieces)
+
+
+def build_lineage(agent: AgentRecord, steps: Sequence[WalkStep]) -> list[Piece]:
+    """Return the lineage that a query's steps describe: one step for the agent and for each
+    ancestor that it inherits from. They may come in any order."""
+    check_steps(agent, steps)
+    pieces = []
+    for step in steps:
+        pieces.append(Piece(step.owner, step.low, step.high))
+    pieces.sort(key=lambda piece: (piece.low, piece.high))
+    return pieces
+
+
+def check_steps(agent: AgentRecord, steps: Sequence[WalkStep]) -> None:
+    """Raise AgentNotFound if there are no steps, and Corrupt if they do not lead to position 0."""
+    if not steps:
+        raise build_deletion_error(agent)
+    lowest = min(step.next for step in steps)
+    if lowest != 0:
+        raise build_lineage_error(agent, lowest)
+
+
+def count_positions(pieces: Pieces) -> int:
+    """Return how many positions `pieces` contain."""
+    return sum(piece.high - piece.low + 1 for piece in pieces)
+
+
+def clip(pieces: Pieces, low: int, high: int) -> list[Piece]:
+    """Return the parts of `pieces` from position `low` to position `high`."""
+    parts = []
+    for piece in pieces:
+        part = piece._replace(low=max(piece.low, low), high=min(piece.high, high))
+        if part.low <= part.high:
+            parts.append(part)
+    return parts
+
+
+def take_last(pieces: Pieces, count: int) -> tuple[list[Piece], list[Piece]]:
+    """Return the last `count` positions of `pieces`, and the rest. All are in order, oldest
+    first."""
     taken: list[Piece] = []
     rest = list(pieces)
     while rest and count > 0:
         piece = rest.pop()
         low = max(piece.low, piece.high - count + 1)
-        taken.insert(0, piece._replace(low=low))
+        taken.append(piece._replace(low=low))
         count -= piece.high - low + 1
         if low > piece.low:
             rest.append(piece._replace(high=low - 1))
+    taken.reverse()
     return taken, rest
 
 
-def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
-    """The parts of some pieces between two positions."""
-    cut = (p._replace(low=max(p.low, low), high=min(p.high, high)) for p in pieces)
-    return [piece for piece in cut if piece.low <= piece.high]
-
-
-def parts_at(pieces: Sequence[Piece], positions: Iterable[int]) -> list[Piece]:
-    """The parts of a lineage at some positions that it has, in order. Positions that follow each other in one
-    piece are one part."""
+def find_parts(pieces: Pieces, positions: Iterable[int]) -> list[Piece]:
+    """Return the parts of a lineage at some of its positions, in order. Positions that follow each
+    other in one piece are one part."""
     wanted = set(positions)
     lows = sorted(position for position in wanted if position - 1 not in wanted)
     highs = sorted(position for position in wanted if position + 1 not in wanted)
     ends = [piece.high for piece in pieces]
-    found: list[Piece] = []
+    parts: list[Piece] = []
     for low, high in zip(lows, highs, strict=True):
-        found += clipped(pieces[bisect_left(ends, low) : bisect_left(ends, high) + 1], low, high)
-    return found
+        first = bisect_left(ends, low)
+        last = bisect_left(ends, high)
+        parts += clip(pieces[first : last + 1], low, high)
+    return parts
 
 
-def distinct_positions(agent: AgentRecord, positions: Iterable[int], head: int) -> list[int]:
-    """Positions of a lineage, each once and in order. Raises Invalid, or PositionNotFound at the first one
-    that the lineage does not have: a range may be far longer than the log, and an iterator endless."""
+def check_positions(agent: AgentRecord, positions: Iterable[int], head: int) -> list[int]:
+    """Return positions of a lineage, each once and in order. Raises Invalid, or PositionNotFound at
+    the first one that the lineage does not have: a range may be far longer than the log, and an
+    iterator endless."""
     if not isinstance(positions, Iterable):
         raise Invalid(f"{positions!r:.60} is not a list of positions", remedy="pass positions=[…]")
     found = set()
@@ -57,8 +122,10 @@ def distinct_positions(agent: AgentRecord, positions: Iterable[int], head: int) 
 
 
 def check_expected(expected: object) -> None:
-    """Refuse a value that cannot be a head."""
-    if expected is None or (type(expected) is int and 0 <= expected <= LAST_POSITION):
+    """Raise Invalid if `expected` cannot be a head."""
+    if expected is None:
+        return
+    if type(expected) is int and 0 <= expected <= LAST_POSITION:
         return
     raise Invalid(
         f"expected={expected!r} is not a position", remedy="pass the agent's head as you know it"
@@ -66,12 +133,16 @@ def check_expected(expected: object) -> None:
 
 
 def check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:
-    """Refuse a position that the lineage does not have."""
+    """Raise PositionNotFound if the lineage does not have this position."""
     if not first <= position <= head:
-        raise no_position(agent.name, position, head, first)
+        raise missing_position(agent.name, position, head, first)
 
 
-def no_position(agent: str, position: int, head: int, first: int = 0) -> PositionNotFound:
-    """The error for a position that is not in an agent's lineage."""
-    where = f"its lineage goes from {first} to {head}" if head >= first else "it has no events yet"
-    return PositionNotFound(f"agent {agent!r} has no position {position}", remedy=where)
+def missing_position(name: str, position: int, head: int, first: int = 0) -> PositionNotFound:
+    """Return the error for a position that the lineage of the agent with this name does not
+    have."""
+    if head >= first:
+        remedy = f"its lineage goes from {first} to {head}"
+    else:
+        remedy = "it has no events yet"
+    return PositionNotFound(f"agent {name!r} has no position {position}", remedy=remedy)

@@ -1,106 +1,200 @@
-"""Finds the target position of a rewind, jump, undo or redo.
+"""Finds the position that a rewind, jump, undo or redo leads to, and that a label or a time means.
 
-Nothing is written here. A move reads what it needs while the agent is locked.
+Nothing is written here. A move calls these functions while its agent is locked, a preview without a
+lock.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from backstory.errors import Invalid, NotFound
+from backstory.errors import Invalid, MarkNotFound, NotFound, Remedy
+from backstory.log import moves
+from backstory.log.checks import check_moment
 from backstory.log.events import Event
-from backstory.log.undo import redo_target, turn_target, undo_target
-from backstory.storage.log import Log
-from backstory.storage.positions import check_position, clipped
-from backstory.storage.protocols import AgentRecord, Reader, Walk
+from backstory.storage.positions import LAST_POSITION, check_position, clip
+from backstory.storage.protocol import AgentRecord, EventFilter, Reader, Walk
 
-Target = Callable[[Reader, Walk], int]  # reads what it needs, and returns where a move goes
+At = int | str | datetime | None  # a position, a label or a time; None: the head
+
+MARKS = EventFilter(kinds=frozenset({"mark"}))
+LABELS = EventFilter(kinds=frozenset({"note"}), note_names=(moves.LABEL,))
+
+
+class Move(NamedTuple):
+    """A move that a caller asks for. `to` is the target of a rewind or jump."""
+
+    command: Literal["rewind", "jump", "undo", "undo_turn", "redo"]
+    to: At = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the event that the move writes."""
+        return "rewind" if self.command == "rewind" else "jump"
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The part of the event's data that names the command."""
+        match self.command:
+            case "undo" | "undo_turn":
+                return {moves.UNDO: True}
+            case "redo":
+                return {moves.REDO: True}
+        return {}
 
 
 class Preview(NamedTuple):
-    """What a clear, rewind, jump or undo would do."""
+    """The effect that a clear, rewind, jump, undo or redo would have."""
 
-    target: int  # the position whose context it would go to; 0: the empty one
-    leaves: list[Event]  # what would leave the context
-    returns: list[Event]  # what would come back into it
+    target: int  # the position whose context it would restore; 0: the empty one
+    leaves: list[Event]  # the events that would leave the context
+    returns: list[Event]  # the events that would return to it
 
 
-class Targets:
-    """The targets of one agent's moves."""
+def find_target(reader: Reader, agent: AgentRecord, walk: Walk, move: Move) -> int:
+    """Return the position whose context a move leads to. Raises NotFound or Invalid."""
+    match move.command:
+        case "rewind":
+            return find_rewind_position(reader, agent, walk, move.to)
+        case "jump":
+            return find_jump_position(reader, agent, walk, move.to)
+        case "undo":
+            return find_undo_position(reader, agent, walk)
+        case "undo_turn":
+            return find_turn_position(reader, agent, walk)
+        case "redo":
+            return find_redo_position(reader, agent, walk)
 
-    def __init__(self, log: Log, agent: AgentRecord) -> None:
-        self._log = log
-        self._agent = agent
 
-    def mark(self, to: int | str | None) -> Target:
-        """A mark on the stack: the newest, the newest with a label, or the one at a position."""
-        if isinstance(to, bool) or not isinstance(to, int | str | None):
-            raise Invalid(f"{to!r} is not a mark", remedy="pass a label, a position or nothing")
-        return lambda rows, walk: self._log.mark(self._agent, walk, to, rows).seq
+def find_rewind_position(reader: Reader, agent: AgentRecord, walk: Walk, to: At) -> int:
+    """Return the position of a mark on the stack."""
+    if isinstance(to, bool) or not isinstance(to, int | str | None):
+        raise Invalid(f"{to!r} is not a mark", remedy="pass a label, a position or nothing")
+    return find_mark(reader, agent, walk, to).seq
 
-    def position(self, to: int | str | datetime | None) -> Target:
-        """Any earlier position."""
-        position = self._log.position(self._agent, to)
-        if position is None:
-            raise Invalid(
-                "jump needs a target", remedy="pass a position, a mark's label or a datetime"
-            )
 
-        def target(_rows: Reader, walk: Walk) -> int:
-            check_position(self._agent, position, walk.head)
-            return position
+def find_jump_position(reader: Reader, agent: AgentRecord, walk: Walk, to: At) -> int:
+    """Return the position that a position, a label or a time means."""
+    if to is None:
+        raise Invalid("jump needs a target", remedy="pass a position, a mark's label or a datetime")
+    if isinstance(to, str):
+        return find_label(reader, agent, walk, to)
+    position = resolve_position(reader, agent, to) or 0
+    check_position(agent, position, walk.head)
+    return position
 
-        return target
 
-    def undo(self, rows: Reader, walk: Walk) -> int:
-        """Where the last clear, rewind, jump or compaction came from."""
-        places = [piece._replace(high=piece.low) for piece in walk.pieces if piece.base is not None]
-        target = undo_target(rows.read(self._agent, places)[::-1])
-        if target is None:
-            what = f"no clear, rewind or jump led to the context of {self._agent.name!r}"
-            raise NotFound(f"nothing to undo: {what}")
-        return target
-
-    def turn(self, rows: Reader, walk: Walk) -> int:
-        """Where the last turn or move came from: before a question, or before the move."""
-        target = turn_target(rows.read(self._agent, [piece]) for piece in reversed(walk.pieces))
-        if target is None:
-            what = f"no turn and no move led to the context of {self._agent.name!r}"
-            raise NotFound(f"nothing to undo: {what}")
-        return target
-
-    def redo(self, rows: Reader, walk: Walk) -> int:
-        """Where the last undo came from."""
-        lineage = rows.lineage(self._agent)
-
-        def event_at(seq: int) -> Event | None:
-            return next(iter(rows.read(self._agent, clipped(lineage, seq, seq))), None)
-
-        target = redo_target(event_at(walk.head), event_at)
-        if target is None:
-            what = f"the last thing that happened to {self._agent.name!r} was not an undo"
-            raise NotFound(f"nothing to redo: {what}")
-        return target
-
-    def preview(self, move: str, to: int | str | datetime | None) -> Preview:
-        """What a move would do now."""
-        targets: dict[str, Callable[[], Target]] = {
-            "clear": lambda: lambda rows, walk: 0,
-            "rewind": lambda: self.mark(to if isinstance(to, int | str) else None),
-            "jump": lambda: self.position(to),
-            "undo": lambda: self.undo,
-            "redo": lambda: self.redo,
-        }
-        if not isinstance(move, str) or move not in targets:
-            raise Invalid(f"{move!r:.60} is not a move", remedy=f"use one of {', '.join(targets)}")
-        walk = self._log.walk(self._agent)
-        target = targets[move]()(self._log.backend, walk)
-        now, then = (
-            self._log.context(self._agent, position).messages for position in (walk.head, target)
+def find_undo_position(reader: Reader, agent: AgentRecord, walk: Walk) -> int:
+    """Return the position before the last clear, rewind, jump or compaction."""
+    pieces = []
+    for piece in walk.pieces:
+        if piece.base is not None:
+            pieces.append(piece._replace(high=piece.low))
+    events = reader.read_events(agent, pieces)
+    target = moves.find_undo_target(reversed(events))
+    if target is None:
+        raise NotFound(
+            f"nothing to undo: no clear, rewind or jump led to the context of {agent.name!r}"
         )
-        before, after = ({event.seq for event in events} for events in (now, then))
-        return Preview(
-            target,
-            [event for event in now if event.seq not in after],
-            [event for event in then if event.seq not in before],
+    return target
+
+
+def find_turn_position(reader: Reader, agent: AgentRecord, walk: Walk) -> int:
+    """Return the position before the last turn or move."""
+    newest_first = (reader.read_events(agent, [piece]) for piece in reversed(walk.pieces))
+    target = moves.find_turn_target(newest_first)
+    if target is None:
+        raise NotFound(f"nothing to undo: no turn and no move led to the context of {agent.name!r}")
+    return target
+
+
+def find_redo_position(reader: Reader, agent: AgentRecord, walk: Walk) -> int:
+    """Return the position before the last undo."""
+    lineage = reader.read_lineage(agent)
+
+    def read_event(seq: int) -> Event | None:
+        events = reader.read_events(agent, clip(lineage, seq, seq))
+        return events[0] if events else None
+
+    target = moves.find_redo_target(read_event(walk.head), read_event)
+    if target is None:
+        raise NotFound(
+            f"nothing to redo: the last thing that happened to {agent.name!r} was not an undo"
         )
+    return target
+
+
+def resolve_position(reader: Reader, agent: AgentRecord, at: At) -> int | None:
+    """Return the position that a label or a time means. None stays None, which means the head."""
+    match at:
+        case None:
+            return None
+        case datetime():
+            return reader.find_position(agent, check_moment(at))
+        case str():
+            return find_label(reader, agent, reader.walk(agent), at)
+        case int() if not isinstance(at, bool):
+            if not 0 <= at <= LAST_POSITION:
+                check_position(agent, at, reader.read_head(agent))
+            return at
+    raise Invalid(
+        f"{at!r} is not a position", remedy="pass a whole number, a label or an aware datetime"
+    )
+
+
+def find_label(reader: Reader, agent: AgentRecord, walk: Walk, label: str) -> int:
+    """Return the position of the newest mark on the stack with a label, or else the one that a
+    label names."""
+    try:
+        return find_mark(reader, agent, walk, label).seq
+    except MarkNotFound:
+        lineage = reader.read_lineage(agent)
+        notes = reader.read_events(agent, clip(lineage, 1, walk.head), LABELS)
+        labels = moves.read_labels(notes)
+        if label not in labels:
+            raise
+        return labels[label]
+
+
+def find_mark(reader: Reader, agent: AgentRecord, walk: Walk, which: int | str | None) -> Event:
+    """Return the mark at a position, the newest with a label, or the newest on the stack. Raises
+    MarkNotFound."""
+    stack = reader.read_events(agent, walk.pieces, MARKS)
+    for mark in reversed(stack):
+        if matches_mark(mark, which):
+            return mark
+    what = "no mark" if which is None else f"no mark {which!r}"
+    remedy = suggest_mark(reader, agent, stack, which)
+    raise MarkNotFound(f"agent {agent.name!r} has {what}", remedy=remedy)
+
+
+def matches_mark(mark: Event, which: int | str | None) -> bool:
+    """Return True if `which` is None, the mark's label or its position."""
+    if which is None:
+        return True
+    if isinstance(which, str):
+        return mark.label == which
+    return mark.seq == which
+
+
+def suggest_mark(
+    reader: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None
+) -> Remedy:
+    """Return a remedy for a mark that is not on the stack."""
+    if which is not None:
+        lineage = reader.read_lineage(agent)
+        for mark in reversed(reader.read_events(agent, lineage, MARKS)):
+            if matches_mark(mark, which):
+                text = f"it was set at position {mark.seq} and left behind; {{}} goes back there"
+                return Remedy(text, "jump", (mark.seq,), agent.id)
+    if stack:
+        return Remedy(f"its marks are {describe_marks(stack)}")
+    return Remedy("{} sets one", "mark", agent=agent.id)
+
+
+def describe_marks(marks: Sequence[Event]) -> str:
+    """Return the labels and positions of marks as a text."""
+    texts = []
+    for mark in marks:
+        texts.append(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq))
+    return ", ".join(texts)

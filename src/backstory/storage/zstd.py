@@ -1,5 +1,5 @@
-"""zstd, from the standard library (Python 3.14) or from its backport. Import it where it is used, so that
-`import backstory` does not wait for it."""
+"""zstd, from the standard library (Python 3.14) or from its backport. Import it where it is used,
+so that `import backstory` does not wait for it."""
 
 import sys
 

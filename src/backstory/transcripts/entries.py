@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from backstory.errors import Invalid
-from backstory.log.drafts import DEEPEST
+from backstory.log.checks import DEEPEST
 from backstory.log.events import to_microseconds
 from backstory.transcripts.transcript import Entry, as_entry
 from backstory.wire import load, load_answer

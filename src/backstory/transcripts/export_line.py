@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from backstory.agent import Agent
 from backstory.log.events import Event, to_json
-from backstory.log.kinds import SPOKEN
+from backstory.log.kinds import MESSAGE_KINDS
 from backstory.references import Reference
 from backstory.transcripts.provenance import provenance
 from backstory.wire import turn_forms
@@ -44,7 +44,7 @@ class Line:
     def spoken(self, at: int | None = None) -> list[Event]:
         """The spoken events of the context, or of the context at another position."""
         found = self.agent.context(self.at if at is None else at).messages
-        return [event for event in found if event.kind in SPOKEN]
+        return [event for event in found if event.kind in MESSAGE_KINDS]
 
     def messages(self, at: int | None = None) -> Iterator[Message]:
         """The messages, each with its event; a message that a repair added has the event of the one

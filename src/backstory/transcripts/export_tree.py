@@ -7,11 +7,11 @@ that was abandoned after the last live message is not in the tree.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from backstory.log.kinds import MOVES
+from backstory.log.kinds import MOVE_KINDS
 from backstory.transcripts.export_line import Line, Message, text_of
 
 BRANCHES = 500  # at most this many abandoned branches: the newest
-LEAVING = MOVES | {"clear"}
+LEAVING = MOVE_KINDS | {"clear"}
 
 Key = tuple[Any, ...]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
 
-from backstory.log.chain import ERASED
-from backstory.log.erasure import SAYS
+from backstory.log.digests import ERASED
+from backstory.log.erasure import ERASED_TEXT
 from backstory.log.messages import NATIVE
 from backstory.transcripts.checkpoints import ReadWhole
 from backstory.transcripts.linear import Line, LogEvent, label_id
@@ -363,7 +363,7 @@ def _without_erased(entries: Iterable[Entry], erased: Set[str | None]) -> Iterat
         if entry.copy_of not in erased:
             yield _without_form(entry)
         elif entry.kind == "tool_call":
-            call = {"id": data["id"], "name": data["name"], "arguments": {ERASED: SAYS}}
+            call = {"id": data["id"], "name": data["name"], "arguments": {ERASED: ERASED_TEXT}}
             yield entry._replace(data=call)
         elif entry.kind == RESULT:
-            yield entry._replace(content=SAYS, data={"id": data["id"]})
+            yield entry._replace(content=ERASED_TEXT, data={"id": data["id"]})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from backstory.log.labels import LABEL
+from backstory.log.moves import LABEL
 from backstory.transcripts.transcript import Entry, Label, Move, Step, Unit
 
 

@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 
-from backstory.storage.ids import name_of
+from backstory.storage.ids import name_from_key
 
 LONGEST_KEY = 300  # characters of an id that are a key as they are
 LONGEST_NAME = 60
@@ -17,7 +17,7 @@ def key_of(id: str) -> str:
 
 def unique_name(text: str, taken: set[str]) -> str:
     """A name for an agent that its session does not have yet."""
-    name = name_of(" ".join(text.split())[:LONGEST_NAME])
+    name = name_from_key(" ".join(text.split())[:LONGEST_NAME])
     number = 2
     unique = name
     while unique in taken:

@@ -12,7 +12,7 @@ from typing import Any
 from backstory.agent import Agent
 from backstory.errors import InvalidEvent
 from backstory.intake import Intake
-from backstory.log.drafts import draft
+from backstory.log.checks import check_draft
 from backstory.transcripts.entries import as_text
 from backstory.transcripts.format import Source
 from backstory.transcripts.thread_writer import Changes
@@ -62,7 +62,7 @@ def keep_raw(intake: Intake, agent: Agent, source: Source, changes: Changes) -> 
 def _row(key: str, line: int | None, value: Any, changes: Changes) -> tuple[Any, ...]:
     place = {} if line is None else {"line": line}
     try:
-        draft("note", RAW, place | {"record": value}, key)
+        check_draft("note", RAW, place | {"record": value}, key)
     except InvalidEvent:  # nested too deeply, or with what no store can hold
         return "note", RAW, place | {"text": changes.made(as_text(value))}, key
     return "note", RAW, place | {"record": changes.made(value)}, key

@@ -2,7 +2,7 @@
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
-from backstory.intake import Intake, Source
+from backstory.intake import Intake
 from backstory.transcripts.writer import Target
 
 
@@ -12,13 +12,9 @@ class Rehearsal:
     def __init__(self, store: Target) -> None:
         self._store = store
 
-    def intake(self) -> Intake:
-        """A way in that ends before the store."""
-        return _DeadEnd(self._store.intake())
-
-    def source(self, tool: str, id: str) -> Source | None:
-        """What the store knows of a source."""
-        return self._store.source(tool, id)
+    def intake(self, *, dry_run: bool = True) -> Intake:
+        """Return an intake that checks everything and writes nothing."""
+        return self._store.intake(dry_run=True)
 
     def agents(self, *, session: str) -> list[Agent]:
         """The agents of a session; none of one that would be new."""
@@ -27,22 +23,6 @@ class Rehearsal:
         except AgentNotFound:
             return []
 
-    def keyed(self, key: str) -> Agent:
-        """The agent with a key."""
-        return self._store.keyed(key)
-
-    def agent(self, ref: str) -> Agent:
-        """The agent with an id."""
-        return self._store.agent(ref)
-
-
-class _DeadEnd(Intake):
-    """Checks what is handed over as ever, and drops it."""
-
-    def __init__(self, real: Intake) -> None:
-        super().__init__(real._log)
-
-    def commit(self) -> int:
-        """Drop what was handed over."""
-        self._waiting, self._sources = [], []
-        return 0
+    def agent(self, ref: str | None = None, *, key: str | None = None) -> Agent:
+        """Return the agent with an id or with a key."""
+        return self._store.agent(ref, key=key)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backstory.transcripts import openai_chat
 from backstory.transcripts.catalog import TOOL, Candidate, catalog, to_read
@@ -78,7 +78,7 @@ class Run:
         self.candidates = catalog(
             (Path(path).expanduser() for path in paths),
             self.outcome.report,
-            remembered=lambda path: self._intake.cursor((TOOL, path)),
+            remembered=self._read_cursor,
             now=time.time(),
             settle=settle,
             format=format,
@@ -260,10 +260,15 @@ class Run:
                 one.ties |= ties.get(source.path, frozenset())
             self._remember([one for one, _ in opened], unsettled, marks)
 
+    def _read_cursor(self, path: str) -> dict[str, Any] | None:
+        """Return how far a file was read by an earlier import."""
+        known = self._intake.source(TOOL, path)
+        return None if known is None else known.cursor
+
     def _keep_raw(self, tool: str, one: Candidate, source: FileSource, sessions: list[str]) -> None:
         """Keep a file's records beside the session that it belongs to."""
         ids = [*sorted(one.ties), *(sessions if len(sessions) == 1 else ())]
-        known = (self._store.source(tool, id) for id in ids)
+        known = (self._intake.source(tool, id) for id in ids)
         agent = next((found.agent for found in known if found is not None and found.agent), None)
         if agent is None or not keep_raw(
             self._intake, self._store.agent(agent), source, self._changes

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from backstory.agent import Agent
 from backstory.errors import InvalidEvent
-from backstory.intake import Intake, hand_over
-from backstory.log.chain import is_erased
-from backstory.log.drafts import EncodedDraft, encoded_draft
-from backstory.log.erasure import stand_in
-from backstory.log.events import EPOCH, Event, to_datetime, to_json
+from backstory.intake import Intake, add_drafts
+from backstory.log.checks import check_draft
+from backstory.log.digests import is_erased
+from backstory.log.erasure import build_stand_in
+from backstory.log.events import EPOCH, Draft, Event, to_datetime, to_microseconds
 from backstory.log.kinds import TOOL_KINDS
 from backstory.transcripts.checkpoints import ReadWhole
 from backstory.transcripts.growth import REWRITTEN, line_after
@@ -27,10 +27,10 @@ from backstory.transcripts.pictures import without_pictures
 from backstory.transcripts.provenance import Exported
 from backstory.transcripts.transcript import Entry, Fault, Label, Move, Step, Unit
 from backstory.transcripts.unfinished import answers_begun, erased_entries
-from backstory.wire.holes import holed, with_filled
+from backstory.wire.holes import with_filled
 
 CHUNK = 500  # steps whose entries are looked up at once
-BATCH = 2_000  # events in one transaction, and
+BATCH = 1_000  # events in one transaction, and
 BATCH_SIZE = 4_000_000  # about this many bytes: the lock is held for a moment only
 LINKS = 500  # events whose places on the line are looked up at once, and
 MOST_LINKS = 20_000  # how many of them are remembered
@@ -88,14 +88,13 @@ class ThreadWriter:
         )  # where events are that were erased before they were looked up
         self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
         self._answered: set[str] = set()
-        self._batch: list[EncodedDraft] = []
-        self._times: list[int] = []
+        self._batch: list[Draft] = []
         self._size = 0
         self._is_rewritten = False
         self._stood = 0  # where the last thing was said that its context had
-        self._written = agent.snapshot.head
-        self._has_past = agent.snapshot.head > 0
-        self._floor = floor or agent.snapshot.created_us
+        self._written = agent.listed_head
+        self._has_past = agent.listed_head > 0
+        self._floor = floor or to_microseconds(agent.created_at)
         self._tail = None if read is None else _TailCheck(read, self._places)
         self.calls: dict[str, int] = {}
         self.open_calls = 0
@@ -127,14 +126,13 @@ class ThreadWriter:
 
     def _known(self) -> Known:
         """What the agent has, and where its head stands."""
-        record = self._agent.snapshot
-        if not record.head:
+        if not self._agent.listed_head:
             return Known(self._places)
         self._is_rewritten = bool(self._intake.places(self._agent, [REWRITTEN]))
         return Known(
             self._places,
-            record.head,
-            record.updated_us,
+            self._agent.listed_head,
+            to_microseconds(self._agent.updated_at),
             self._begun,
             self._link,
             self._key,
@@ -156,17 +154,17 @@ class ThreadWriter:
             if len(self._links) > MOST_LINKS:
                 self._links.clear()
             low = (place - 1) // LINKS * LINKS  # a block, as units go up and walks go down
-            rows = self._agent.outline(low, min(low + LINKS, self._agent.snapshot.head))
+            rows = self._agent.outline(low, min(low + LINKS, self._agent.listed_head))
             self._links.update((row.seq, Link(row.kind, row.base)) for row in rows)
         return self._links[place]
 
     def _key(self, place: int) -> str | None:
-        [event] = self._agent.read([place])
+        [event] = self._agent.events([place])
         return event.key
 
     def _read(self, places: Sequence[int]) -> dict[int, Entry]:
         """What the events at some positions say, to say it again. Of what was erased, only that it was."""
-        events = self._agent.read(places) if places else []
+        events = self._agent.events(places) if places else []
         gone = [event for event in events if is_erased(event.data_json)]
         self._empty.update(event.seq for event in gone)
         self._empty.update((event.data or {}).get("copy_of", event.seq) for event in gone)
@@ -264,16 +262,15 @@ class ThreadWriter:
         if source_time is not None:
             data = (data or {}) | {"source": {"time": source_time}}
         draft = self._draft(kind, content, data, None if id is None else key_of(id))
-        self._batch.append(draft)
-        self._times.append(time or self._floor)
-        self._size += len(draft.content or b"") + len(draft.data or b"")
+        self._batch.append(draft._replace(created_us=max(time or self._floor, 0)))
+        self._size += len(draft.content or "") + len(draft.data_json or "")
 
     def _hand_over(self, line: Line) -> None:
         if self._batch:
             repeated = {
                 place for place in line.repeated if 0 < place <= self._written
             } - self._empty
-            hand_over(self._intake, self._agent, self._batch, self._times, self._written, repeated)
+            add_drafts(self._intake, self._agent, self._batch, self._written, repeated)
             self._written += len(self._batch)
             line.repeated.clear()
 
@@ -284,21 +281,21 @@ class ThreadWriter:
         self._done.new_events += len(kinds)
         self._done.branches += kinds.count("jump")
         self._done.cuts += kinds.count("clear")
-        self._batch, self._times, self._size = [], [], 0
+        self._batch, self._size = [], 0
 
     def _draft(
         self, kind: str, content: str | None, data: dict[str, Any] | None, key: str | None
-    ) -> EncodedDraft:
+    ) -> Draft:
         """What can be stored of an event: where it cannot, a note that says so has its place."""
         if self._has_changes:
             data = self._changes.made(data)
             if self._changes.mask is not None and content is not None:
                 content = self._changes.mask.text(content)
         try:
-            return encoded_draft(kind, content, _once(content, data), key)
+            return check_draft(kind, content, data, key)
         except InvalidEvent as error:
             self._done.report.damaged.append(Fault(self._done.source, None, error.message))
-            return encoded_draft("note", DAMAGED, {"kind": kind, "why": error.message[:500]}, key)
+            return check_draft("note", DAMAGED, {"kind": kind, "why": error.message[:500]}, key)
 
 
 class _TailCheck:
@@ -342,24 +339,10 @@ def _said_by(event: Event) -> Entry:
         data = with_filled(event.data, event.content) if event.data else None
         time = ((data or {}).get("source") or {}).get("time", event.created_us)
         return Entry("", event.kind, event.content, data, time)
-    said = stand_in(event)
+    said = build_stand_in(event)
     if said is None:
         return Entry("", "note", GONE, None, event.created_us)
     return Entry("", event.kind, said.content, said.data, event.created_us)
-
-
-def _once(content: str | None, data: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The data of an event, its native form without what the event says anyway."""
-    if data is None or "native" not in data:
-        return data
-    native = data["native"]
-    if not isinstance(native, dict) or "wire" not in native:
-        return data
-    arguments = data.get("arguments")
-    is_text = isinstance(arguments, dict) and str(native.get("provider")).startswith("openai")
-    text = to_json(arguments) if is_text else None
-    wire = holed(native["wire"], content=content, arguments=arguments, arguments_text=text)
-    return data | {"native": native | {"wire": wire}}
 
 
 def moment_of(microseconds: int) -> datetime:

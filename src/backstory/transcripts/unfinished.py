@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from backstory.agent import Agent
-from backstory.log.chain import is_erased
+from backstory.log.digests import is_erased
 from backstory.transcripts.names import key_of
 from backstory.transcripts.past import Begun, Rest
 from backstory.transcripts.transcript import Entry, Unit
@@ -38,7 +38,7 @@ def erased_entries(
             if entry.copy_of is not None and places.get(entry.copy_of):
                 sought[entry.copy_of] = entry._replace(id=entry.copy_of)
     wanted = {places[id] for id in sought}
-    events = agent.read(wanted) if wanted else []
+    events = agent.events(wanted) if wanted else []
     gone = {event.seq for event in events if is_erased(event.data_json)}
     # Two entries of an exported file may be one event.
     erased = Erased({id for id in sought if places[id] in gone}, gone)
@@ -64,7 +64,7 @@ def answers_begun(
     }
     while sought:
         rests: dict[str, Entry] = {}
-        for event in agent.read(sought):
+        for event in agent.events(sought):
             entry = sought[event.seq]
             before = begun.pop(entry.id, None)
             words = (before.words if before else "") + (event.content or "")
@@ -80,5 +80,6 @@ def answers_begun(
             begun[entry.id] = Begun(words, (*before.rests, event.seq) if before else ())
             if is_short:
                 rests[key_of(f"{entry.id}+{len(words)}")] = entry
-        sought = {place: rests[key] for key, place in agent.places(rests).items()} if rests else {}
+        found = agent.events(keys=rests) if rests else []
+        sought = {event.seq: rests[event.key or ""] for event in found}
     return begun

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, Conflict, NameTaken, NotFound
-from backstory.intake import Intake, Source
+from backstory.intake import Intake
 from backstory.log.events import Event
 from backstory.transcripts.checkpoints import ReadWhole
 from backstory.transcripts.decode import held
@@ -39,20 +39,14 @@ Place = tuple[str, str | None]  # a session and its thread
 class Target(Protocol):
     """Where sessions go: a store."""
 
-    def intake(self) -> Intake:
-        """A way in."""
-
-    def source(self, tool: str, id: str) -> Source | None:
-        """What is known of a source."""
+    def intake(self, *, dry_run: bool = False) -> Intake:
+        """Return an intake."""
 
     def agents(self, *, session: str) -> list[Agent]:
         """The agents of a session."""
 
-    def keyed(self, key: str) -> Agent:
-        """The agent with a key."""
-
-    def agent(self, ref: str) -> Agent:
-        """The agent with an id."""
+    def agent(self, ref: str | None = None, *, key: str | None = None) -> Agent:
+        """Return the agent with an id or with a key."""
 
 
 @dataclass
@@ -213,7 +207,7 @@ class Writer:
 
     def _there(self, key: str) -> Agent | None:
         try:
-            return self._store.keyed(key)
+            return self._store.agent(key=key)
         except AgentNotFound:
             return None
 
@@ -357,7 +351,8 @@ def _native_id(thread: Thread) -> str:
 
 def _known_of(intake: Intake, session: Session, thread: Thread) -> dict[str, Any]:
     """What was remembered of a thread when it was imported last."""
-    return intake.cursor((session.tool, _native_id(thread))) or {}
+    known = intake.source(session.tool, _native_id(thread))
+    return (known and known.cursor) or {}
 
 
 def _said_before(intake: Intake, session: Session, thread: Thread) -> dict[str, Any]:

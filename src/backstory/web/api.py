@@ -72,9 +72,7 @@ def curve(asked: ApiCall) -> Any:
 
 def outline(asked: ApiCall) -> Any:
     """What a page needs to know of every event."""
-    return outline_json(
-        asked.store, asked.agent, asked.number("after", 0) or 0, asked.number("limit")
-    )
+    return outline_json(asked.agent, asked.number("after", 0) or 0, asked.number("limit"))
 
 
 def lines(asked: ApiCall) -> Any:
@@ -92,7 +90,9 @@ def events(asked: ApiCall) -> Any:
         raise Invalid(f"seqs is a list of 1 to {MOST_EVENTS} positions")
     full = asked.query.get("full") == "1"
     return {
-        "events": [event_for_page(event, full=full) for event in asked.agent.read(map(int, texts))]
+        "events": [
+            event_for_page(event, full=full) for event in asked.agent.events(map(int, texts))
+        ]
     }
 
 
@@ -205,10 +205,12 @@ def _compared(left: Reference, right: Reference) -> Comparison:
 
 def _parted(left: Reference, right: Reference) -> int:
     """The last position that two histories share; 0 if they have nothing in common."""
-    mine, theirs = (one.agent._log.backend.lineage(one.agent.snapshot) for one in (left, right))
-    owned = {piece.owner: piece.high for piece in mine}
-    shared = (min(owned[piece.owner], piece.high) for piece in theirs if piece.owner in owned)
-    return min(max(shared, default=0), left.at or 0, right.at or 0)
+    owned = {part.agent: part.last for part in left.agent.lineage()}
+    shared = [0]
+    for part in right.agent.lineage():
+        if part.agent in owned:
+            shared.append(min(owned[part.agent], part.last))
+    return min(max(shared), left.at or 0, right.at or 0)
 
 
 def resolve(asked: ApiCall) -> Any:

@@ -12,12 +12,8 @@ from typing import Any
 
 from backstory.agent import Agent
 from backstory.log.compaction import COMPACTED
-from backstory.log.events import parse_object
-from backstory.log.messages import tool_call, tool_result
-from backstory.log.outline import DataRow, OutlineRow
-from backstory.storage.positions import clipped
-from backstory.storage.protocols import Piece
-from backstory.store import Store
+from backstory.log.events import Event, OutlineRow, parse_object
+from backstory.log.messages import read_call, read_result
 
 PAGE = 5_000  # events that are read at a time
 BACK = 1_000  # events before an outline in which the calls of its first results are looked for
@@ -50,24 +46,22 @@ SUMMARIES = (
 )  # what the data of a summary has: ours, and one that an importer found
 
 
-def outline_json(
-    store: Store, agent: Agent, after: int, limit: int | None = None
-) -> dict[str, Any]:
+def outline_json(agent: Agent, after: int, limit: int | None = None) -> dict[str, Any]:
     """The columns of the events behind a position, of `limit` at most, and whose they are. `last` is the
     agent's head, which is beyond `head` if the outline goes on."""
-    lineage = agent._log.backend.lineage(agent.snapshot)
-    last = lineage[-1].high
+    lineage = agent.lineage()
+    last = lineage[-1].last
     if after > last:
         agent.event(after)  # it says that there is no such position
     until = last if limit is None else min(last, after + limit)
-    outline = _Outline(agent, lineage, after)
+    outline = _Outline(agent, after)
     for page in _pages(agent, after, until):
         outline.add(page)
     return {
         "head": max(until, after),
         "last": last,
         "after": after,
-        "pieces": _pieces(store, agent, lineage),
+        "pieces": [list(part) for part in lineage],
         "kinds": "".join(outline.kinds),
         "bytes": outline.sizes,
         "times": outline.times,
@@ -79,22 +73,11 @@ def outline_json(
     }
 
 
-def _pieces(store: Store, agent: Agent, lineage: list[Piece]) -> list[list[Any]]:
-    """Whose each part of a lineage is. What was inherited from an agent that was deleted belongs to the
-    eldest of its heirs."""
-    ids = {one.snapshot.pk: one.id for one in store.agents(session=agent.session)}
-    owner, found = agent.id, []
-    for piece in reversed(lineage):
-        owner = ids.get(piece.owner, owner)
-        found.append([owner, piece.low, piece.high])
-    return found[::-1]
-
-
 class _Outline:
     """The columns, which grow page by page."""
 
-    def __init__(self, agent: Agent, lineage: list[Piece], after: int) -> None:
-        self._agent, self._lineage = agent, lineage
+    def __init__(self, agent: Agent, after: int) -> None:
+        self._agent = agent
         self.kinds: list[str] = []
         self.sizes: list[int] = []
         self.times: list[int] = []
@@ -113,11 +96,11 @@ class _Outline:
 
     def _look_back(self, low: int, after: int) -> None:
         """What the first events depend on: the calls of results, and a clear that a summary follows."""
-        for seq, kind, data in self._data(low, after):
-            if kind == "tool_call":
-                self._call(seq, parse_object(data))
-            elif kind == "tool_result":
-                self._called(tool_result(None, parse_object(data)).id)
+        for event in self._data(low, after):
+            if event.kind == "tool_call":
+                self._call(event.seq, event.data)
+            elif event.kind == "tool_result":
+                self._called(read_result(None, event.data).id)
         self._look_for_summaries(self._agent.outline(low, after))
         self._summaries.clear()
 
@@ -138,15 +121,14 @@ class _Outline:
 
     def compactions(self) -> list[list[int]]:
         """The clears that belong to a compaction, each with its summary."""
-        events = self._agent.read(self._summaries) if self._summaries else []
+        events = self._agent.events(self._summaries) if self._summaries else []
         marked = (
             event for event in events if any(name in (event.data or {}) for name in SUMMARIES)
         )
         return [[self._summaries[event.seq], event.seq] for event in marked]
 
-    def _data(self, after: int, until: int) -> list[DataRow]:
-        part = clipped(self._lineage, after + 1, until)
-        return self._agent._log.backend.data_of(self._agent.snapshot, part, TELLING) if part else []
+    def _data(self, after: int, until: int) -> list[Event]:
+        return self._agent.events(after=after, until=until, kinds=TELLING)
 
     def _look_for_summaries(self, rows: list[OutlineRow]) -> None:
         for row in rows:
@@ -155,24 +137,25 @@ class _Outline:
             elif self._clear and row.kind == "user":
                 self._summaries[row.seq], self._clear = self._clear, 0
 
-    def _look_into(self, rows: list[DataRow]) -> None:
+    def _look_into(self, events: list[Event]) -> None:
         """Which results failed, which result answers which call, and what the marks are called."""
-        for (seq, kind, _), data in zip(rows, _parsed([text for _, _, text in rows]), strict=True):
-            if kind == "tool_call":
-                self._call(seq, data)
-            elif kind == "tool_result":
-                self._result(seq, data)
+        parsed = _parsed([event.data_json for event in events])
+        for event, data in zip(events, parsed, strict=True):
+            if event.kind == "tool_call":
+                self._call(event.seq, data)
+            elif event.kind == "tool_result":
+                self._result(event.seq, data)
             else:
                 label = data.get("label") if isinstance(data, dict) else None
-                self.marks.append((seq, label if isinstance(label, str) else None))
+                self.marks.append((event.seq, label if isinstance(label, str) else None))
 
     def _call(self, seq: int, data: Any) -> None:
-        id = tool_call(data).id
+        id = read_call(data).id
         if isinstance(id, str):
             self._open[id] = seq
 
     def _result(self, seq: int, data: Any) -> None:
-        result = tool_result(None, data)
+        result = read_result(None, data)
         if result.error:
             self.errors.append(seq)
         call = self._called(result.id)

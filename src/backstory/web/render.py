@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from backstory.log.chain import is_erased
+from backstory.log.digests import is_erased
 from backstory.log.events import Event
-from backstory.log.messages import tool_call
+from backstory.log.messages import read_call
 from backstory.present.event_text import body, gist
 from backstory.present.safe_text import visible
 
@@ -80,7 +80,7 @@ def _tree(event: Event) -> list[Tree]:
 
 
 def _call(event: Event) -> list[Tree]:
-    arguments = tool_call(event.data or {}).arguments
+    arguments = read_call(event.data or {}).arguments
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)

@@ -41,5 +41,5 @@ def search(asked: ApiCall) -> Any:
 
 def _progress(store: Store, behind: int) -> dict[str, int]:
     """How far the index is."""
-    total = sum(agent.snapshot.head - agent.fork_seq for agent in store.agents())
+    total = sum(agent.listed_head - agent.fork_seq for agent in store.agents())
     return {"done": max(0, total - behind), "total": total}

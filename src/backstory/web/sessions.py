@@ -42,16 +42,16 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
     root = agents[0]
     shown = _speaker(agents)
     prompt = one_line(first_prompt(shown))[:LONGEST_LINE]
-    latest = max(agents, key=lambda agent: (agent.snapshot.updated_us, agent.id))
-    bytes_, live = _context_size(shown)
+    latest = max(agents, key=lambda agent: (agent.updated_at, agent.id))
+    size = shown.measure()
     return {
         **session_json(session),
         "prompt": prompt,
         "title": session.title
         or (prompt if _says_nothing(session.name, root) else "")
         or session.name,
-        "tokens": bytes_ // 4,
-        "live": live,
+        "tokens": size.bytes // 4,
+        "live": size.events,
         "latest": latest.id,
         "about": _about(shown),
     }
@@ -75,21 +75,14 @@ def agents_of(store: Store, session: str) -> list[Agent]:
 
 def _speaker(agents: list[Agent]) -> Agent:
     """The first agent that says something: where a sub-agent's parent was not imported, the root is empty."""
-    return next((agent for agent in agents if agent.snapshot.head), agents[0])
+    return next((agent for agent in agents if agent.listed_head), agents[0])
 
 
 def _says_nothing(name: str, root: Agent) -> bool:
     """Whether a name is one that agents get by themselves: an import calls them by their tool."""
     source = root.about.get("source")
     tool = source.get("tool") if isinstance(source, dict) else None
-    return name in ("main", tool, root.session) or not root.snapshot.head
-
-
-def _context_size(agent: Agent) -> tuple[int, int]:
-    """The bytes and the number of the events in live ranges, counted by the database."""
-    log = agent._log
-    counted = log.backend.census(agent.snapshot, log.walk(agent.snapshot).pieces)
-    return sum(one.bytes for one in counted), sum(one.events for one in counted)
+    return name in ("main", tool, root.session) or not root.listed_head
 
 
 @lru_cache(maxsize=200)
@@ -120,5 +113,5 @@ def _about(agent: Agent) -> dict[str, str]:
 
 def _last_model(agent: Agent) -> str | None:
     """Which model answered last, if that was a short while ago."""
-    answered = (model_of(event.data or {}) for event in reversed(agent.tail(LOOKED_BACK)))
+    answered = (model_of(event.data or {}) for event in reversed(agent.messages(limit=LOOKED_BACK)))
     return next(filter(None, answered), None)

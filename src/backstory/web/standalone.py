@@ -79,14 +79,14 @@ def _answers(store: Store, agent: Agent, at: int) -> dict[str, Any]:
         "session": session_for_page(store, agent.session),
         "curve": curve_of(root, root.head),
         **session_agents(asked),
-        "logs": {one.id: _log(store, one) for one in agents},
+        "logs": {one.id: _log(one) for one in agents},
         "requests": {format: request_at(agent, at, format) for format in FORMATS},
     }
 
 
-def _log(store: Store, agent: Agent) -> dict[str, Any]:
+def _log(agent: Agent) -> dict[str, Any]:
     """The outline of an agent, and the events that are its own."""
-    outline = outline_json(store, agent, 0)
+    outline = outline_json(agent, 0)
     own = [
         event
         for owner, low, high in outline["pieces"]

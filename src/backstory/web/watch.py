@@ -12,43 +12,25 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from backstory.agent import Agent
+from backstory.aio import in_thread
 from backstory.errors import Error
-from backstory.storage.protocols import AgentRecord, Wanted
-from backstory.storage.protocols import Watch as StoreWatch
+from backstory.listings import HeadWatch
 from backstory.store import Store
 
 REST = 0.1  # seconds between two looks at the heads, however much is written
 RETRY = 0.5  # seconds until a store that does not answer is asked again
 COMMENT = 15.0  # seconds after which a stream says that it is still there
-FEW = 50  # agents that are looked up one by one
 
 Heads = list[dict[str, Any]]
 
 
-def changed_heads(store: Store, known: dict[str, int]) -> Heads:
-    """The agents that are new or were written to; `known` is brought up to date."""
-    heads = dict(store._log.backend.heads())
-    moved = {id: head for id, head in heads.items() if known.get(id) != head}
-    found = [head_json(record, new=record.id not in known) for record in _records(store, moved)]
-    known.clear()
-    known.update(heads)
-    return found
-
-
-def _records(store: Store, moved: dict[str, int]) -> list[AgentRecord]:
-    backend = store._log.backend
-    if len(moved) <= FEW:
-        return [record for id in moved for record in backend.agents(Wanted(prefix=id))]
-    return [record for record in backend.agents() if record.id in moved]
-
-
-def head_json(record: AgentRecord, *, new: bool) -> dict[str, Any]:
+def head_json(agent: Agent, head: int, *, new: bool) -> dict[str, Any]:
     """What a page is told of an agent."""
     return {
-        "agent": record.id,
-        "session": record.session,
-        "head": record.head,
-        "name": record.name,
+        "agent": agent.id,
+        "session": agent.session,
+        "head": head,
+        "name": agent.name,
         "new": new,
     }
 
@@ -59,7 +41,7 @@ class Watch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._listeners: set[asyncio.Queue[Heads | None]] = set()
-        self._watching: StoreWatch | None = None
+        self._watching: HeadWatch | None = None
         self._beginning = asyncio.Lock()  # two pages that open at once have one watcher
 
     async def stream(self, agent: Agent | None = None) -> AsyncIterator[bytes]:
@@ -97,28 +79,26 @@ class Watch:
             queue.put_nowait(None)
 
     async def _begin(self) -> None:
-        backend = self._store._log.backend
-        watching = await run_in_threadpool(backend.watch)
+        watches: list[HeadWatch] = []
         try:
-            known = dict(await run_in_threadpool(backend.heads))
-        except BaseException:  # also where the page has gone in between
-            watching.close()
+            await in_thread(lambda: watches.append(self._store.watch()))
+        except BaseException:  # the page has gone in between
+            for watch in watches:
+                watch.close()
             raise
-        self._watching = watching
+        self._watching = watches[0]
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._run, args=(watching, known, loop), daemon=True).start()
+        threading.Thread(target=self._run, args=(self._watching, loop), daemon=True).start()
 
-    def _run(
-        self, watching: StoreWatch, known: dict[str, int], loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def _run(self, watching: HeadWatch, loop: asyncio.AbstractEventLoop) -> None:
         """Tell what changed, until nobody listens."""
         while not watching.closed:
             try:
-                watching.wait(None)
-                heads = [] if watching.closed else changed_heads(self._store, known)
+                changed = watching.wait()
             except Error:
                 time.sleep(RETRY)
                 continue
+            heads = [head_json(one.agent, one.head, new=one.is_new) for one in changed]
             if heads and not loop.is_closed():
                 loop.call_soon_threadsafe(self._tell, heads)
             time.sleep(REST)
@@ -129,7 +109,7 @@ class Watch:
 
 
 def _now(agent: Agent) -> dict[str, Any]:
-    return head_json(agent.snapshot._replace(head=agent.head), new=False)
+    return head_json(agent, agent.head, new=False)
 
 
 def _event(heads: Heads) -> bytes:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
-from backstory.log.gc_pause import pause_gc
-from backstory.log.json_text import exact_copy, exact_json
+from backstory.log.json_text import copy_exactly, encode_exactly
 from backstory.wire.cache import AUTO, marked, thinned
 from backstory.wire.encoder import encoded, parse
 from backstory.wire.format import Format
@@ -42,13 +41,12 @@ __all__ = [
     "Dump",
     "Repair",
     "dump",
-    "exact_copy",
-    "exact_json",
+    "copy_exactly",
+    "encode_exactly",
     "filled",
     "holed",
     "load",
     "load_answer",
-    "pause_gc",
     "to_bytes",
 ]
 
@@ -85,8 +83,7 @@ def dump(
     """
     target = _target(format, cache, model=model, stored=stored, placeholders=placeholders)
     given = messages if isinstance(messages, Sequence) else list(messages)
-    with pause_gc():
-        return _dumped(given, target, Options(pending, pause, system_inside), cache)
+    return _dumped(given, target, Options(pending, pause, system_inside), cache)
 
 
 def to_bytes(
@@ -106,8 +103,7 @@ def to_bytes(
         format, cache, model=model, stored=stored, placeholders=placeholders, packed=True
     )
     given = messages if isinstance(messages, Sequence) else list(messages)
-    with pause_gc():
-        return _as_bytes(given, target, Options(pending, pause, system_inside), cache)
+    return _as_bytes(given, target, Options(pending, pause, system_inside), cache)
 
 
 def _dumped(

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from backstory.errors import InvalidEvent
-from backstory.log.chain import has_erased, is_erased
-from backstory.log.erasure import SAYS, stand_in
-from backstory.log.events import Columns, Event, columns_of
-from backstory.log.gc_pause import pause_gc
-from backstory.log.kinds import KINDS, SPOKEN
-from backstory.log.messages import Message, canonical
-from backstory.log.settings import SETTINGS, Settings, settings_of
+from backstory.log.digests import is_erased
+from backstory.log.erasure import ERASED_TEXT, build_stand_in
+from backstory.log.events import Event
+from backstory.log.kinds import KINDS, MESSAGE_KINDS
+from backstory.log.messages import Message, to_message
+from backstory.log.settings import SETTINGS, Settings, read_settings
 from backstory.wire import Dump, Repair, dump, origins, to_bytes
 from backstory.wire.cache import marked_tools
+from backstory.wire.columns import Columns, columns_of, has_erased
 from backstory.wire.holes import HOLE, with_filled
 from backstory.wire.rows import Gathered
 
@@ -130,15 +130,14 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
     """The conversation in the events of a context. Marks and moves are skipped, and so are unknown kinds,
     with a log message."""
     events = events if isinstance(events, list) else list(events)
-    with pause_gc():
-        return conversation_in(columns_of(events))
+    return conversation_in(columns_of(events))
 
 
 def conversation_in(columns: Columns) -> Conversation:
     """The same of events as columns."""
-    if has_erased(filter(None, columns.data)):
+    if has_erased(columns.data):
         return _without_erased(columns.events())
-    if SPOKEN.issuperset(columns.kinds):
+    if MESSAGE_KINDS.issuperset(columns.kinds):
         return Conversation(Gathered(columns))
     events = columns.events()
     for event in events:
@@ -147,7 +146,9 @@ def conversation_in(columns: Columns) -> Conversation:
                 "position %s: unknown kind %r; the event is skipped", event.seq, event.kind
             )
     notes = (event.data for event in events if event.kind == "note" and event.content == SETTINGS)
-    return Conversation((event for event in events if event.kind in SPOKEN), settings_of(notes))
+    return Conversation(
+        (event for event in events if event.kind in MESSAGE_KINDS), read_settings(notes)
+    )
 
 
 def _without_erased(events: list[Event]) -> Conversation:
@@ -156,11 +157,13 @@ def _without_erased(events: list[Event]) -> Conversation:
     sources: list[Event | Message] = []
     repairs = []
     for event in events:
-        if event.kind not in SPOKEN:
+        if event.kind not in MESSAGE_KINDS:
             continue
-        said: Event | Message | None = stand_in(event) if is_erased(event.data_json) else event
+        said: Event | Message | None = (
+            build_stand_in(event) if is_erased(event.data_json) else event
+        )
         if said is not event:
-            what = "it is left out" if said is None else f"it says {SAYS}"
+            what = "it is left out" if said is None else f"it says {ERASED_TEXT}"
             repairs.append(
                 Repair("erased", event.seq, f"the {event.kind} event was erased: {what}")
             )
@@ -173,7 +176,7 @@ def _message(source: Event | Message) -> Message:
     if isinstance(source, Event) and HOLE in (source.data_json or "") and source.data:
         filled = with_filled(source.data, source.content)
         source = Message(source.kind, source.content, filled, seq=source.seq)
-    message = canonical(source)
+    message = to_message(source)
     if message is None:
         raise InvalidEvent(f"event {source.seq} ({source.kind}) is not given to a model")
     return message

@@ -6,7 +6,7 @@ Rules 1 to 5, 7 and 8 of the table in docs/wire.md. Nothing here depends on a pa
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from backstory.log.messages import tool_call, tool_result
+from backstory.log.messages import read_call, read_result
 from backstory.wire.format import arguments_of
 from backstory.wire.leftovers import TEXT_FIRST
 from backstory.wire.native import settle_message
@@ -139,7 +139,7 @@ def step_call(at: int | None, data: dict[str, Any] | None, report: Report) -> St
     """Rule 7: a call, whose arguments are an object in the request, whatever the model wrote."""
     if data is None:
         report("data", at, "this call has no data that could be read")
-    id, name, raw = tool_call(data)
+    id, name, raw = read_call(data)
     arguments, text, same = arguments_of(raw)
     written = data.get("arguments_text") if data else None
     if isinstance(written, str) and arguments_of(written).value == arguments:
@@ -151,7 +151,7 @@ def step_call(at: int | None, data: dict[str, Any] | None, report: Report) -> St
 
 def loose(at: int | None, text: str, data: dict[str, Any] | None, native: Native | None) -> Loose:
     """A result as it was logged."""
-    id, output, error = tool_result(text, data)
+    id, output, error = read_result(text, data)
     return Loose(_key(id), StepResult(output, error, at, native))
 
 

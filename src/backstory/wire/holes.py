@@ -1,15 +1,15 @@
 """Holes: placeholders in a stored form for values that the event has already. Pure.
 
 In `data["native"]["wire"]` and `data["item"]["form"]`, `{"$backstory": "content"}` stands for the event's
-text, `"arguments"` for the arguments of its call, `"arguments_text"` for these as compact JSON, and, in an
-item, `"native"` for its native form. They are filled before the form is used, so that a form that repeats a
+text, `"arguments"` for the arguments of its call, `"arguments_text"` for these as compact JSON (which only
+older imports wrote), and, in an item, `"native"` for its native form. They are filled before the form is used, so that a form that repeats a
 long text takes no extra space.
 """
 
 from typing import Any
 
 from backstory.log.events import to_json
-from backstory.log.messages import tool_call
+from backstory.log.messages import read_call
 
 HOLE = "$backstory"
 SMALLEST = 40  # characters of JSON below which a hole would save nothing
@@ -20,17 +20,11 @@ def holed(
     *,
     content: str | None = None,
     arguments: Any = None,
-    arguments_text: str | None = None,
     native: Any = None,
 ) -> Any:
     """A form with holes for what the event says already. A value is left out only if it is the same down to
     its type and the order of its keys, so that `filled` restores the exact form."""
-    given = (
-        ("content", content),
-        ("arguments", arguments),
-        ("arguments_text", arguments_text),
-        ("native", native),
-    )
+    given = (("content", content), ("arguments", arguments), ("native", native))
     known = []
     worth: set[type] = {dict, list}  # most of a form are texts that nobody has to look into
     for name, value in given:
@@ -90,7 +84,7 @@ def _filled(form: Any, known: dict[str, Any]) -> Any:
 
 def with_filled(data: dict[str, Any], content: str | None) -> dict[str, Any]:
     """The data of an event, with the holes in its native form and item filled."""
-    data, arguments, wire = dict(data), tool_call(data).arguments, None
+    data, arguments, wire = dict(data), read_call(data).arguments, None
     native, item = data.get("native"), data.get("item")
     if isinstance(native, dict) and "wire" in native:
         wire = filled(native["wire"], content=content, arguments=arguments)

@@ -13,7 +13,8 @@ from itertools import chain, compress
 from operator import add, mod
 from typing import Any, NamedTuple
 
-from backstory.log.events import Columns, Event, columns_of
+from backstory.log.events import Event
+from backstory.wire.columns import Columns, columns_of
 from backstory.wire.encoder import orjson
 from backstory.wire.format import Format
 from backstory.wire.groups import INTERRUPTED

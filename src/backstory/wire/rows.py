@@ -12,9 +12,10 @@ from functools import cached_property
 from operator import is_
 from typing import Any, NoReturn, overload
 
-from backstory.log.events import Columns, Event
-from backstory.log.kinds import SILENT, SPOKEN, TEXT_KINDS
+from backstory.log.events import Event
+from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 from backstory.log.messages import Message
+from backstory.wire.columns import Columns
 from backstory.wire.holes import HOLE, with_filled
 
 Report = Callable[[str, int | None, str], None]  # takes the fields of a Repair
@@ -62,8 +63,8 @@ def rows(messages: Iterable[Readable], report: Report) -> Iterator[Row]:
             seq, kind, text, raw = _fields(message)
             at, sound = index if seq is None else seq, raw is None
             has_holes = True  # perhaps: there is no text to look at
-        if kind not in SPOKEN:
-            if kind not in SILENT:
+        if kind not in MESSAGE_KINDS:
+            if kind not in CONTROL_KINDS:
                 report("kind", at, f"{kind!r} is not a known kind of message, so it is left out")
             continue
         if type(text) is not str or not (text.isascii() or is_unicode(text)):

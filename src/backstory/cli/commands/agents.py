@@ -8,7 +8,6 @@ from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.stores import opened
-from backstory.log.events import to_datetime
 from backstory.present.event_text import mark_label
 from backstory.present.measures import stamp
 from backstory.present.names import short_ids
@@ -55,7 +54,7 @@ def _plain(agent: Agent, names: dict[str, str]) -> list[Any]:
         f"{names.get(agent.session, agent.session)}/{agent.name}",
         names.get(agent.parent or "", ""),
         agent.born_seq if agent.parent else "",
-        agent.snapshot.head,
-        stamp(to_datetime(agent.snapshot.updated_us)),
+        agent.listed_head,
+        stamp(agent.updated_at),
         ", ".join(mark_label(mark) for mark in agent.marks()),
     ]

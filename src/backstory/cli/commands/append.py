@@ -12,9 +12,8 @@ from backstory.cli.input import json_option, standard_input
 from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
 from backstory.errors import Invalid, InvalidEvent
-from backstory.log.kinds import KINDS, SAID_BY_PEOPLE
-from backstory.log.messages import check_says_something
-from backstory.log.notes import own_note_name
+from backstory.log.checks import check_not_blank, check_own_note_name
+from backstory.log.kinds import KINDS, TYPED_KINDS
 
 FIELDS = ("kind", "content", "data", "key")
 
@@ -67,20 +66,20 @@ def append_command(
             written = agent.extend(list(_json_lines()), expected=expected)
         else:
             event = _event(kind, _content(ref, text, kind), json_option("--data", data))
-            check_says_something(*event)
+            check_not_blank(*event)
             if kind == "note":
-                own_note_name(event[1])
+                check_own_note_name(event[1])
             written = [agent.append(*event, key=key, expected=expected)]
         screen.answer_events(agent, written, as_json=as_json)
 
 
 def _content(ref: str, text: str | None, kind: str) -> str | None:
-    needs_text = KINDS[kind].speaks and kind != "tool_call"
+    needs_text = KINDS[kind].is_message and kind != "tool_call"
     if text == "-" or (text is None and needs_text):
         text = standard_input(f"the text for {ref}").removesuffix(
             "\n"
         )  # the shell's, not the writer's
-        if not text and kind not in SAID_BY_PEOPLE:
+        if not text and kind not in TYPED_KINDS:
             raise Invalid(
                 "standard input is empty", remedy='if the text should be empty, give it as ""'
             )

@@ -10,7 +10,7 @@ from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
 from backstory.log.events import Event
 from backstory.log.kinds import KINDS
-from backstory.log.terms import harmless
+from backstory.log.terms import escape_unseen
 from backstory.present.event_text import STYLES, body, gist
 from backstory.present.history import told_live
 from backstory.present.measures import count
@@ -66,7 +66,7 @@ def context_command(
 def _events(found: Reference, control: bool) -> Iterator[Event]:
     agent, at, _ = found
     for event, _ in told_live(agent, 0, agent.head if at is None else at, at):
-        if control or KINDS[event.kind].speaks:
+        if control or KINDS[event.kind].is_message:
             yield event
 
 
@@ -81,7 +81,7 @@ def _print_tokens(found: Reference, model: str | None, as_json: bool) -> None:
 
 def _print_request(found: Reference, format: str, model: str | None) -> None:
     conversation = found.agent.conversation(found.at)
-    click.echo(harmless(conversation.to_bytes(format, model=model).decode()))
+    click.echo(escape_unseen(conversation.to_bytes(format, model=model).decode()))
     for repair in conversation.repairs(format, model=model):
         where = "" if repair.at is None else f" at {repair.at}"
         screen.say(f"repaired{where}: {repair.rule}: {repair.why}")
@@ -104,7 +104,7 @@ def _lines(events: Iterable[Event]) -> "Iterator[Text]":
     messages = 0
     for event in events:
         style = STYLES.get(event.kind, "")
-        if KINDS[event.kind].speaks:
+        if KINDS[event.kind].is_message:
             messages += 1
             yield Text(f"{event.kind} ", style=f"bold {style}").append(
                 f"{event.seq}", style="not bold dim"

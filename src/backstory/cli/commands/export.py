@@ -14,7 +14,7 @@ from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.stores import opened
 from backstory.errors import Invalid
-from backstory.log.terms import harmless
+from backstory.log.terms import escape_unseen
 from backstory.present.measures import counted
 from backstory.references import Reference
 from backstory.store import Store
@@ -184,4 +184,4 @@ def _whole_file(path: str) -> Iterator[IO[str]]:
 
 
 def _request(found: Reference, format: str) -> str:
-    return harmless(found.agent.conversation(found.at).to_bytes(format).decode()) + "\n"
+    return escape_unseen(found.agent.conversation(found.at).to_bytes(format).decode()) + "\n"

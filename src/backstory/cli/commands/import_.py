@@ -20,7 +20,6 @@ from backstory.cli.options import command
 from backstory.cli.progress import Progress, progress_bar
 from backstory.cli.stores import filled, rehearsed
 from backstory.errors import Invalid
-from backstory.log.gc_pause import made_in_pauses
 from backstory.present.measures import counted
 from backstory.store import Store
 from backstory.transcripts import FORMATS, format_named
@@ -155,8 +154,7 @@ def _import(
 ) -> Outcome:
     run = Run(store, paths, **options)
     with progress_bar("importing", "bytes") as progress:
-        # The process is ours: no other program waits for its garbage while a session is written.
-        for session in made_in_pauses(run.sessions(progress)):
+        for session in run.sessions(progress):
             if as_json or (each and session.has_news):
                 answer_session(session, as_json=as_json)
     if not each:

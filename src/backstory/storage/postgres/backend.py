@@ -1,324 +1,304 @@
-"""The server backend: PostgreSQL 14 or newer, through psycopg and its pool.
+"""The server backend: PostgreSQL 14 or newer, through psycopg.
 
-It handles connections and transactions, and what happens to them when the server is lost or the process
-forks. The statements are in `rows`; the tables, and the functions that write to them, are in `schema`.
+It handles connections and transactions, and what happens to them when the server is lost. The reads
+are in `rows`, the writes in `transaction`, the tables in `schema`.
 """
 
-import os
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 from weakref import WeakSet
 
 import psycopg
-from psycopg_pool import PoolTimeout
 
 from backstory.errors import (
     CannotOpen,
+    ConnectionLost,
     KeyTaken,
     NameTaken,
     ReadOnly,
     Remedy,
     StorageError,
 )
-from backstory.log.events import EncodedRow, Event, decoded_rows
-from backstory.log.terms import Query
+from backstory.log.events import Event
 from backstory.storage.address import without_password
-from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.ids import new_id
-from backstory.storage.postgres import index as postgres_index
-from backstory.storage.postgres.append import CAN_POLL, append_directly
-from backstory.storage.postgres.cluster import (
-    distribute_index,
-    distribute_store,
-    is_distributed,
-    servers,
-)
-from backstory.storage.postgres.connections import Connections
-from backstory.storage.postgres.intake import PostgresIntake
-from backstory.storage.postgres.reads import PostgresReads
-from backstory.storage.postgres.removal import PostgresRemoval
-from backstory.storage.postgres.rows import PostgresRows
-from backstory.storage.postgres.server import (
-    CANNOT_WRITE,
-    ONE_MIGRATES,
-    PATIENCE,
-    Clash,
-    Connection,
-    check_connection,
-    conninfo,
-    is_pooled,
-    migrate,
-    reads_only,
-    split_prepare,
-    transaction,
-    translation,
-)
+from backstory.storage.pool import ConnectionPool, PoolClosed, PoolTimeout
+from backstory.storage.postgres import citus, index, schema, server
+from backstory.storage.postgres.rows import PostgresReader, run_statement
+from backstory.storage.postgres.server import Params, PostgresConnection, violates
+from backstory.storage.postgres.transaction import PostgresWriter
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
-from backstory.storage.protocols import (
+from backstory.storage.protocol import (
+    EVERY_AGENT,
+    AgentQuery,
     AgentRecord,
-    BasedDrafts,
-    Found,
+    Drafts,
+    FoundEvent,
     NewAgent,
-    Packed,
-    Piece,
-    Wanted,
+    Pieces,
+    RowShape,
+    WordQuery,
 )
 
-TRIES = 1_000  # to create an agent; after each, someone else has created one in the same session
-ENTRY_TRIES = (
-    100  # where only an entry in the directory clashes: it is not without its agent for long
-)
-REFUSED_BY_CITUS = (psycopg.errors.UndefinedTable, psycopg.errors.FeatureNotSupported)
+RECONNECT_PAUSE = 0.2  # seconds between attempts to reach a server that does not answer
+READ_PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
+# Attempts to create an agent. After each, someone else has created one in the same session.
+CREATE_ATTEMPTS = 1_000
+# Attempts if only an entry in the directory clashes: it is not without its agent for long.
+ENTRY_ATTEMPTS = 100
+STORE_SIZE = """
+    SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(oid)), 0)::bigint
+    FROM pg_catalog.pg_class
+    WHERE relnamespace = 'backstory'::regnamespace AND relkind IN ('r', 'm')"""
 
 
-class PostgresBackend(PostgresReads):
-    """A store in the schema `backstory` of a PostgreSQL database. An agent's primary key is its number within
-    its place."""
+class PostgresBackend(PostgresReader):
+    """A store in the schema `backstory` of a PostgreSQL database. The primary key of an agent is
+    its number within its place, the part of the tables where its session is (see `schema`)."""
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
-        self._only_reads = self.read_only = read_only  # the caller's choice; that, or the server's
+        self._must_not_write = read_only
+        self.read_only = read_only  # also True if the server allows no writes
         try:
             self.url = without_password(url)
-            address, self._prepares = split_prepare(url)
-            self._conninfo = conninfo(address, read_only=read_only)
+            address, self._prepares = server.split_prepare(url)
+            self._conninfo = server.build_conninfo(address, read_only=read_only)
         except (psycopg.Error, ValueError):  # the driver's message may contain the password
             raise CannotOpen(
                 "this is not a PostgreSQL address",
-                remedy="write postgresql://user:password@host:port/database, with special characters "
-                "percent-encoded",
+                remedy="write postgresql://user:password@host:port/database, with special "
+                "characters percent-encoded",
             ) from None
-        self._pool = self._opened_pool()
-        self._pid = os.getpid()
         self._closed = False
-        self._new_to_planner = 0  # index rows since the last ANALYZE
+        self._cluster = citus.Cluster()
+        self._rows_since_analyze = 0
         self._watches: WeakSet[PostgresWatch] = WeakSet()
-
-    def _opened_pool(self) -> Connections:
-        with self._translated(CannotOpen):
-            # Connect without the pool first: the pool would only report a timeout.
-            with psycopg.connect(self._conninfo, autocommit=True) as db:
-                check_connection(db, self.url, read_only=self._only_reads)
-                migrate(db, self.url, read_only=self._only_reads)
-                self._is_distributed = is_distributed(db)
-                self._prepares = self._prepares and not is_pooled(db)
-                self._is_direct = self._prepares and CAN_POLL
-                self.read_only = self._only_reads or db.execute(CANNOT_WRITE).fetchone() == (True,)
-            return Connections(self._conninfo, prepares=self._prepares, patience=PATIENCE)
-
-    def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        entries = 0  # how often an id was taken in the directory, but by no agent
-        for _ in range(TRIES):
+        with self._translate_errors(CannotOpen):
+            first = server.connect(self._conninfo, prepares=self._prepares)
             try:
-                return self._created(new, events, now)
-            except (
-                Clash
-            ) as clash:  # another agent was created in this place meanwhile: take the next number
-                new = self._not_taken(new)
-                entries += clash.is_in("directory_pkey")
-            if entries == ENTRY_TRIES:
+                self._prepare_store(first)
+            except BaseException:
+                first.close()
+                raise
+        self._pool = ConnectionPool(
+            self._connect,
+            PostgresConnection.close,
+            first=first,
+            is_usable=server.is_usable,
+            limit=server.MOST_CONNECTIONS,
+            timeout=server.CONNECTION_TIMEOUT,
+        )
+
+    def _prepare_store(self, db: PostgresConnection) -> None:
+        """Create or migrate the tables, and find out what the server can do."""
+        server.check_settings(db, self.url, read_only=self.read_only)
+        schema.migrate(db, self.url, read_only=self.read_only)
+        self._cluster.check(db)
+        if self._prepares and server.is_pooler(db):
+            self._prepares = False
+            db.prepare_threshold = None
+        self.read_only = self.read_only or server.cannot_write(db)
+
+    def _connect(self) -> PostgresConnection:
+        """Open a connection for the pool. A server that restarts is waited for."""
+        deadline = time.monotonic() + server.CONNECTION_TIMEOUT
+        while True:
+            try:
+                return server.connect(self._conninfo, prepares=self._prepares)
+            except psycopg.OperationalError as error:
+                if time.monotonic() > deadline:
+                    raise PoolTimeout(str(error).strip()) from error
+            time.sleep(RECONNECT_PAUSE)
+
+    # --- connections ---
+
+    @contextmanager
+    def _lend(self, *, to_write: bool = False) -> Iterator[PostgresConnection]:
+        """Lend a connection for a `with` block, whose errors become ours."""
+        if to_write and self._must_not_write:
+            # Citus runs a function on a worker, where it could write.
+            raise server.build_read_only_error(self.url)
+        with self._translate_errors(StorageError), self._pool.borrow() as db:
+            yield db
+
+    @contextmanager
+    def _translate_errors(self, otherwise: type[StorageError] = StorageError) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+            translated = server.translate_error(error, self.url, otherwise)
+            if self._must_not_write and isinstance(translated, ReadOnly):
+                translated = server.build_read_only_error(self.url)
+            raise translated from error
+
+    def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
+        """Run a read, and repeat it if the connection is lost, so that reads survive a restart of
+        the server. While a server shuts down, more than one connection may be lost."""
+        for pause in READ_PAUSES:
+            with suppress(ConnectionLost):
+                return self._run_once(sql, params, shape)
+            time.sleep(pause)
+        return self._run_once(sql, params, shape)
+
+    def _run_once(self, sql: str, params: Params | None, shape: RowShape) -> list[Any]:
+        with self._lend() as db:
+            return run_statement(db, sql, params, shape)
+
+    # --- reads that a distributed store answers differently ---
+
+    def _check_cluster(self) -> bool:
+        """Return True if the store is distributed."""
+        with self._lend() as db:
+            return self._cluster.check(db)
+
+    def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
+        try:
+            return super().list_agents(query)
+        except ConnectionLost:
+            if not query.allow_partial or not self._check_cluster():
+                raise
+            with self._lend() as db:
+                return citus.list_reachable_agents(db, query)
+
+    def measure_size(self) -> int:
+        sql = citus.STORE_SIZE if self._check_cluster() else STORE_SIZE
+        [(size,)] = self._run(sql)
+        return int(size)
+
+    def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
+        """Distribute the store over the servers of its cluster. Return how many rows were moved (0
+        if that was done before), and over how many servers it is distributed. Raises Invalid if
+        there is no cluster."""
+        moved = 0
+        with self._lend() as db:
+            if not self._cluster.check(db):
+                moved = citus.distribute_store(db, self.url, progress)
+                self._cluster.check(db)
+            return moved, citus.count_servers(db)
+
+    # --- writes ---
+
+    @contextmanager
+    def begin(
+        self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
+    ) -> Iterator[PostgresWriter]:
+        with self._lend(to_write=True) as db, db.transaction():
+            writer = PostgresWriter(db, self._cluster)
+            writer.lock(sessions, agents)
+            yield writer
+
+    def append(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+    ) -> list[Event]:
+        with self._lend(to_write=True) as db:
+            writer = PostgresWriter(db, self._cluster)
+            if len(drafts) == 1 and not self._cluster.is_distributed:
+                try:
+                    return writer.append_one(agent, drafts[0], expected, now_us)
+                except psycopg.Error as error:
+                    if not self._cluster.explains(error, db):
+                        raise
+            return writer.append(agent, drafts, expected, now_us)
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+        entries = 0  # how often an id was taken in the directory, but by no agent
+        for _ in range(CREATE_ATTEMPTS):
+            with self._lend(to_write=True) as db:
+                try:
+                    return PostgresWriter(db, self._cluster).insert_agent(new, drafts, now_us)
+                except psycopg.errors.UniqueViolation as error:
+                    entries += violates(error, "directory_pkey")
+            new = self._choose_again(new)
+            if entries == ENTRY_ATTEMPTS:
                 break
         raise StorageError(
             f"{self.url!r}: cannot create the agent {new.key or new.name!r}, because something "
-            "that belongs to no agent is in its place, such as what is left of one that was removed by hand",
+            "that belongs to no agent is in its place, such as what is left of one that was "
+            "removed by hand",
             remedy=Remedy("{} shows what it is; then restore a backup, or remove it", "verify"),
         )
 
-    def _created(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        with self._connection(to_write=True) as db:
-            return PostgresRows(db).create(new, events, now)
-
-    def _not_taken(self, new: NewAgent) -> NewAgent:
-        """The agent to try again with, if only its number or its random id was taken."""
-        is_there = self.agents(Wanted(prefix=new.id, deleted=True))
-        if new.key is not None and is_there:
+    def _choose_again(self, new: NewAgent) -> NewAgent:
+        """Return the agent to try again with, if only its number or its random id was taken. The
+        number is taken if another agent was created in this place in the meantime. Raises KeyTaken
+        or NameTaken."""
+        has_same_id = self.list_agents(AgentQuery(id_prefix=new.id, include_deleted=True))
+        if new.key is not None and has_same_id:
             raise KeyTaken.of_agent(new.key)
-        if self.agents(Wanted(session=new.session, name=new.name)):
+        if self.list_agents(AgentQuery(session=new.session, name=new.name)):
             raise NameTaken.of(new.name)
-        return new._replace(id=new_id(new.session)) if is_there else new
+        if has_same_id:
+            return new._replace(id=new_id(new.session))
+        return new
 
-    def rename(self, agent: AgentRecord, name: str) -> None:
-        try:
-            with (
-                self._connection(to_write=True) as db,
-                transaction(db, on_many_servers=self._is_distributed),
-            ):
-                PostgresRows(db).rename(agent, name)
-        except Clash:
-            raise NameTaken.of(name) from None
+    # --- the search index ---
 
-    def describe(
-        self, agent: AgentRecord, change: Callable[[str | None], str | None]
-    ) -> str | None:
-        with (
-            self._connection(to_write=True) as db,
-            transaction(db, on_many_servers=self._is_distributed),
-        ):
-            return PostgresRows(db).describe(agent, change)
+    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+        has_index = self._create_index()
+        [(count,)] = self._run(*index.build_count(agent, pieces, has_index=has_index))
+        return int(count)
 
-    def append(
-        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
-    ) -> list[Event]:
-        # Not through `_connection`, whose context managers would take a third of the client's time.
-        pool = self._own_pool(to_write=True)
-        try:
-            with pool.connection() as db:
-                if len(events) != 1 or not self._is_direct or self._is_distributed:
-                    return PostgresRows(db).append(agent, events, expected, now)
-                written = append_directly(db, agent, *events[0], expected, now)
-                if written is None:
-                    raise PostgresRows(db).conflict(agent, expected)
-                return [written]
-        except (psycopg.Error, PoolTimeout) as error:
-            if self._was_distributed(error):
-                return self.append(agent, events, expected, now)
-            raise self._translation(error, StorageError) from error
+    def _create_index(self) -> bool:
+        """Create the index if there is none. Return False if the store cannot be written."""
+        if self._run(schema.HAS_SEARCH_INDEX) == [(True,)]:
+            return True
+        if self.read_only:
+            return False
+        with self._lend() as db, db.transaction():
+            db.execute(schema.LOCK_STORE)
+            if db.execute(schema.HAS_SEARCH_INDEX).fetchone() == (True,):
+                return True  # another process created it while we waited
+            db.execute(index.CREATE)
+            if self._cluster.check(db):
+                citus.distribute_index(db)
+        return True
 
-    def _was_distributed(self, error: Exception) -> bool:
-        """Whether a plain append failed, without writing, because the store was distributed meanwhile: Citus
-        allows no function that locks in an UPDATE, and workers do not have `followers`."""
-        is_plain = isinstance(error, REFUSED_BY_CITUS) and not self._is_distributed
-        return is_plain and self._has_servers()
+    def index_events(
+        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> int:
+        self._create_index()
+        with self._lend(to_write=True) as db:
+            is_distributed = self._cluster.check(db)
+            with db.transaction():
+                count = index.index_page(db, limit, agent, pieces, is_distributed=is_distributed)
+            self._rows_since_analyze += count
+            if self._rows_since_analyze >= index.WORTH_ANALYZING:
+                db.execute(index.ANALYZE)
+                self._rows_since_analyze = 0
+        return count
 
-    @contextmanager
-    def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
-        with (
-            self._connection(to_write=True) as db,
-            transaction(db, on_many_servers=self._is_distributed),
-        ):
-            # Its appends call the function: psycopg may have removed the prepared statement (after a DROP, an
-            # ALTER or a ROLLBACK), and within a transaction the append could not be retried.
-            rows = PostgresRows(db)
-            # The server has room for a few thousand such locks, and a batch may be for more agents.
-            in_turn = len(agents) == 1 and not self._is_distributed
-            for agent in sorted(
-                agents, key=lambda agent: agent.id
-            ):  # in one order, to avoid deadlocks
-                rows.hold(agent, in_turn=in_turn)
-            yield rows
+    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+        return self._run(*index.build_search(query, limit), FoundEvent)
 
-    def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
-        moved = 0
-        with self._connection() as db:
-            if not is_distributed(db):
-                moved = distribute_store(db, self.url, progress)
-            self._is_distributed = True
-            return moved, servers(db)
+    # --- the store ---
+
+    def check_tables(self) -> list[str]:
+        return schema.check_tables(self._run)
 
     def copy_to(self, path: str) -> bool:
+        return False  # the server cannot write an SQLite file
+
+    def is_replaced(self) -> bool:
         return False
-
-    def packed(self, rows: Sequence[EncodedRow]) -> Packed:
-        return decoded_rows(rows)
-
-    @contextmanager
-    def intake(self) -> Iterator[PostgresIntake]:
-        with (
-            self._connection(to_write=True) as db,
-            transaction(db, on_many_servers=self._is_distributed),
-        ):
-            yield PostgresIntake(db)
-
-    @contextmanager
-    def removal(self) -> Iterator[PostgresRemoval]:
-        with (
-            self._connection(to_write=True) as db,
-            transaction(db, on_many_servers=self._is_distributed),
-        ):
-            yield PostgresRemoval(db)
-
-    def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
-        exists = self._query(postgres_index.EXISTS, {}) == [(True,)]
-        if not exists and not self.read_only:
-            self._make_index()
-            exists = True
-        asked = postgres_index.backlog_of(session, pieces, exists=exists)
-        return [Backlog(*row) for row in self._query(*asked)]
-
-    def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
-        if not self._has_servers():
-            return self._query(postgres_index.UNINDEXED, postgres_index.backlogs(backlog))
-        with self._connection() as db:
-            return postgres_index.unindexed_one_by_one(db, backlog)
-
-    def _make_index(self) -> None:
-        with self._connection() as db, db.transaction():
-            db.execute(ONE_MIGRATES)
-            if db.execute(postgres_index.EXISTS).fetchone() == (True,):
-                return  # another process created it while we waited
-            db.execute(postgres_index.CREATE)
-            if is_distributed(db):
-                distribute_index(db)
-
-    def index(self, texts: Sequence[tuple[Backlog, Texts]], *, last: bool = True) -> None:
-        one_by_one = self._has_servers()
-        with self._connection() as db:
-            with db.transaction():
-                postgres_index.index(db, texts, one_by_one=one_by_one)
-            self._new_to_planner += sum(len(found) for _, found in texts)
-            if self._new_to_planner >= postgres_index.WORTH_ANALYZING:
-                db.execute("ANALYZE backstory.search_3, backstory.searched_3")
-                self._new_to_planner = 0
-
-    def find(
-        self,
-        query: Query,
-        *,
-        kinds: Sequence[str],
-        pieces: Sequence[Piece] | None,
-        session: str,
-        limit: int,
-    ) -> list[Found]:
-        with self._connection() as db:
-            return postgres_index.find(db, query, kinds, pieces, session, limit)
 
     def watch(self) -> PostgresWatch:
         if self._closed:
-            raise self._is_closed()
-        notify = None if self._has_servers() else self._notify
-        watch = PostgresWatch(self._conninfo, notify, lambda: self._translated(StorageError))
+            raise server.build_closed_error(self.url)
+        notify = None if self._check_cluster() else self._notify
+        watch = PostgresWatch(self._conninfo, notify, self._translate_errors)
         self._watches.add(watch)
         return watch
 
     def _notify(self) -> None:
-        if not self._has_servers():
-            with self._connection() as db:
+        """Send a notification, so that a watch finds out whether it arrives."""
+        with self._lend() as db:
+            if not self._cluster.check(db):
                 db.execute(NOTIFY)
 
     def close(self) -> None:
+        self._closed = True
         for watch in list(self._watches):
             watch.close()
-        if self._pid == os.getpid():  # after a fork, the connections belong to the parent
-            self._pool.close()
-        self._closed = True
-
-    @contextmanager
-    def _connection(self, *, to_write: bool = False) -> Iterator[Connection]:
-        pool = self._own_pool(to_write=to_write)
-        with self._translated(StorageError), pool.connection() as db:
-            yield db
-
-    def _own_pool(self, *, to_write: bool = False) -> Connections:
-        if self._closed:
-            raise self._is_closed()
-        if to_write and self._only_reads:  # Citus runs a function on a worker, where it could write
-            raise reads_only(self.url)
-        if self._pid != os.getpid():  # connections must not be shared with a parent process
-            self._left_to_parent = self._pool
-            self._pid, self._pool = os.getpid(), self._opened_pool()
-        return self._pool
-
-    def _is_closed(self) -> StorageError:
-        return StorageError(f"the store {self.url!r} is closed", remedy="open it again")
-
-    @contextmanager
-    def _translated(self, otherwise: type[StorageError]) -> Iterator[None]:
-        try:
-            yield
-        except (psycopg.Error, PoolTimeout) as error:
-            raise self._translation(error, otherwise) from error
-
-    def _translation(self, error: Exception, otherwise: type[StorageError]) -> StorageError:
-        translated = translation(error, self.url, otherwise)
-        if self._only_reads and isinstance(translated, ReadOnly):
-            return reads_only(self.url)
-        return translated
+        self._pool.close()

@@ -1,386 +1,433 @@
-"""The rows of a PostgreSQL store: every statement on agents and events, over one connection.
+"""Every read of a PostgreSQL store, with its statement above it.
 
-Every table's key begins with the place of the session, and every statement that a conversation needs names
-one place, so the tables can be distributed over many servers by it. Names are qualified, so the connection's
-search path does not matter. Of an event's meaning, this module knows only its base, its key, and whether it
-is a mark or a note.
+Every table's key begins with the place of the session, and every statement that a conversation
+needs names one place, so the tables can be distributed by it. Names are qualified, so the
+connection's search path does not matter. Of an event's meaning, this module knows only its base,
+its key, and whether it is a mark or a note.
+
+OFFSET 0 makes the planner look up one agent or one range at a time by its key: it cannot know how
+few of a session's rows are selected, and would read them all.
 """
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter, itemgetter
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
-import psycopg
-
-from backstory.errors import Conflict
-from backstory.log import kinds
-from backstory.log.drafts import Draft
-from backstory.log.events import (
-    Columns,
-    Event,
-    Stored,
-    TextAndData,
-    columns_in,
-    from_rows,
-    stored_rows,
+from backstory.log.events import Event, OutlineRow, StoredRow
+from backstory.log.kinds import ALWAYS_SHOWN
+from backstory.storage.conditions import SqlConditions
+from backstory.storage.ids import find_place
+from backstory.storage.positions import WalkStep, build_lineage, build_walk
+from backstory.storage.postgres.listing import (
+    INDEXED,
+    OLDEST_FIRST,
+    build_agent_conditions,
+    build_listing,
+    can_match,
+    is_complete_id,
 )
-from backstory.log.outline import DataRow, OutlineRow, outline_row
-from backstory.storage.ids import place_of
-from backstory.storage.postgres.agents import listing, whole_id
-from backstory.storage.postgres.append import TURN, Placed, call_append
-from backstory.storage.postgres.batches import batches, fit_into_arrays, size_of
-from backstory.storage.postgres.lineages import HEAD, IS_AGENT, JUMPS, LINEAGE, POSITION_AT, WALK
-from backstory.storage.postgres.ranges import MANY, joined_within, within
-from backstory.storage.postgres.server import Connection
-from backstory.storage.postgres.starts import HAS_ONE_KEY, IS_KEYED, IS_NAMED
-from backstory.storage.protocols import (
+from backstory.storage.postgres.server import Connection, Params
+from backstory.storage.protocol import (
+    EVERY_AGENT,
+    EVERY_EVENT,
+    AgentQuery,
     AgentRecord,
-    BasedDrafts,
-    NewAgent,
+    EventCount,
+    EventFilter,
+    KeyPosition,
     Piece,
+    Pieces,
+    RowShape,
+    SourceRecord,
     Walk,
-    Wanted,
-    lost,
-    parent_lost,
+    build_deletion_error,
+    make_records,
 )
-from backstory.storage.walks import pieces_of, walked
 
-COLUMNS_GIVEN = ("kind", "content", "data", "key", "base")
-COLUMNS = "seq, kind, content, data, created_at, key"
-
-ENTER = "INSERT INTO backstory.directory VALUES (%(at)s::bigint, %(id)s::uuid, %(session)s::uuid)"
-ENTERED = """
-    SELECT session::text FROM backstory.directory
-    WHERE place = %(place)s::bigint AND id = %(id)s::uuid"""
-RENAME = f"UPDATE backstory.agents SET name = %(name)s WHERE {IS_AGENT} RETURNING no"
-ABOUT = f"SELECT about FROM backstory.agents WHERE {IS_AGENT} FOR NO KEY UPDATE"
-DESCRIBE = (
-    "UPDATE backstory.agents SET about = %(about)s WHERE place = %(place)s::bigint AND no = %(no)s"
-)
-HOLD = f"{HEAD} FOR NO KEY UPDATE"
-HOLD_NEXT = HOLD.replace("FOR", f"AND {TURN.format(shared='', place='%(place)s', no='%(no)s')} FOR")
-
-# For several events. An append of one event (`append`) would take half as long again with arrays.
-APPEND_MANY = """
-    SELECT before, at FROM backstory.append_many(%(place)s::bigint, %(no)s, %(born)s, %(expected)s, %(now)s,
-        %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
-
-CREATE = """
-    SELECT no, at, parent::text FROM backstory.create_agent(%(place)s::bigint,
-        %(id)s::uuid, %(session)s::uuid, %(name)s, %(parent_pk)s, %(fork_seq)s, %(born_seq)s, %(spawned)s,
-        %(now)s, %(agent_key)s, %(about)s, %(deleted_us)s,
-        %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
-
-READ = f"""
-    SELECT e.* FROM ROWS FROM (
-        pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
-        pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
-    CROSS JOIN LATERAL (
-        SELECT {COLUMNS} FROM backstory.events
-        WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
-        OFFSET 0) e"""
-READ_JOINED = READ.replace(
-    "pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)",
-    "pg_catalog.unnest(%(highs)s::int[]), pg_catalog.unnest(%(bits)s::bytea[])) AS p (no, low, high, bits)",
-).replace(
-    "p.high\n", "p.high AND (p.bits IS NULL OR pg_catalog.get_bit(p.bits, seq - p.low) = 1)\n"
-)
-READ_COLUMNS, READ_COLUMNS_JOINED = (
-    sql.replace(COLUMNS, "seq, kind, content, data") for sql in (READ, READ_JOINED)
-)
-# If the agent was deleted after its pieces were looked up, return nothing, not even what it inherited.
-IS_THERE = f" WHERE EXISTS (SELECT 1 FROM backstory.agents WHERE {IS_AGENT})"
-SAID = (
-    READ.replace("p.high\n", "p.high AND (kind <> 'note' OR content = ANY (%(names)s::text[]))\n")
-    + IS_THERE
-)
-TEXTS = SAID.replace(COLUMNS, "seq, content, data").replace(
-    "p.high AND", "p.high AND kind = ANY (%(kinds)s::text[]) AND"
-)
-MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
-NOTES = READ.replace("p.high\n", "p.high AND kind = 'note'\n")
-NAMED_NOTES = READ.replace("p.high\n", f"p.high AND {IS_NAMED}\n")
-OUTLINE = READ.replace(
-    COLUMNS,
-    "seq, kind, coalesce(pg_catalog.octet_length(content), 0) + "
-    "coalesce(pg_catalog.octet_length(data), 0), created_at, base",
-)
-DATA_OF = READ.replace(COLUMNS, "seq, kind, data").replace(
-    "p.high\n", "p.high AND kind = ANY (%(kinds)s::text[])\n"
-)
-LAST_NOTE = (
-    NAMED_NOTES.replace("OFFSET 0", "ORDER BY seq DESC LIMIT 1") + " ORDER BY e.seq DESC LIMIT 1"
-)
-# Each key is looked up in its index. If the inner query had the range of positions, the planner would read
-# all of it, and compare each key there.
-KEYED = f"""
-    SELECT e.* FROM ROWS FROM (
-        pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
-        pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
-    CROSS JOIN pg_catalog.unnest(%(keys)s::text[]) AS k (key)
-    CROSS JOIN LATERAL (
-        SELECT {COLUMNS} FROM backstory.events
-        WHERE place = %(place)s::bigint AND agent + 0 = p.no AND {IS_KEYED}
-        OFFSET 0) e
-    WHERE e.seq BETWEEN p.low AND p.high"""
-PLACES = KEYED.replace(COLUMNS, "key, seq")
-FOUND = f"""
-    SELECT a.id::text, e.seq FROM backstory.events e
-    JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
-    WHERE {HAS_ONE_KEY.format("e")} ORDER BY a.created_at, e.seq"""
-
-STORED = f"""
-    SELECT {COLUMNS}, base, digest FROM backstory.events
-    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s"""
+# An agent that was deleted and created again under its key has the same place and number, so the
+# times of creation are compared.
+IS_AGENT = """place = %(place)s::bigint AND no = %(no)s AND created_at = %(created)s
+            AND deleted IS NULL"""
+HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
+EVENT_COLUMNS = "seq, kind, content, data, created_at, key"
+EVENT_SIZE = """coalesce(pg_catalog.octet_length(content), 0)
+                + coalesce(pg_catalog.octet_length(data), 0)"""
+PIECES = """ROWS FROM (
+            pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
+            pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)"""
+IN_PIECE = "place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high"
+# If the agent was deleted after its pieces were looked up, nothing is read, not even what it
+# inherited.
+IS_ALIVE = f"EXISTS (SELECT 1 FROM backstory.agents WHERE {IS_AGENT})"
+# Of the agent with the number p.no.
+OWNER_ID = """(SELECT a.id::text FROM backstory.agents a
+            WHERE a.place = %(place)s::bigint AND a.no = p.no)"""
 
 
-class PostgresRows:
-    """Reads and writes over one connection."""
+def run_statement(
+    db: Connection, sql: str, params: Params | None, shape: RowShape = tuple
+) -> list[Any]:
+    """Run a statement and return its rows as instances of `shape`, if it returns any."""
+    cursor = db.execute(sql, params, binary=True)
+    return make_records(shape, cursor) if cursor.description else []
 
-    def __init__(self, db: Connection) -> None:
-        self._db = db
 
-    def agents(self, wanted: Wanted) -> list[AgentRecord]:
-        id = whole_id(wanted.prefix)
-        if id is None or wanted.session is not None:
-            return self._listed(wanted)
-        return self._listed(wanted, place_of(id)) or self._entered(wanted, id)
+def identify(agent: AgentRecord) -> Params:
+    """Return the parameters that identify an agent in a statement."""
+    return {"place": find_place(agent.session), "no": agent.pk, "created": agent.created_us}
 
-    def _listed(self, wanted: Wanted, place: int | None = None) -> list[AgentRecord]:
-        asked = listing(wanted, place)
-        return [AgentRecord(*row) for row in self.all(*asked)] if asked else []
 
-    def _entered(self, wanted: Wanted, id: str) -> list[AgentRecord]:
-        """The agent of an id that does not contain its place."""
-        found = self.all(ENTERED, {"place": place_of(id), "id": id})
-        return self._listed(wanted, place_of(found[0][0])) if found else []
+def select_pieces(agent: AgentRecord, pieces: Pieces) -> Params:
+    """Return the parameters that identify an agent and pieces of its lineage in a statement."""
+    return {
+        **identify(agent),
+        "nos": to_array(piece.owner for piece in pieces),
+        "lows": to_array(piece.low for piece in pieces),
+        "highs": to_array(piece.high for piece in pieces),
+    }
 
-    def head(self, agent: AgentRecord) -> int:
-        return _head(self.all(HEAD, of(agent)), agent)
 
-    def hold(self, agent: AgentRecord, *, in_turn: bool = False) -> int:
-        """Within a transaction: keep others from writing to the agent until the transaction ends. `in_turn`:
-        after the appends under way, and before those that come later."""
-        return _head(self.all(HOLD_NEXT if in_turn else HOLD, of(agent)), agent)
+def to_array(numbers: Iterable[int]) -> str:
+    """Return numbers as the text of an array. psycopg would choose the type of a list by its
+    numbers, and prepare a statement for each type."""
+    return "{" + ",".join(map(str, numbers)) + "}"
 
-    def walk(self, agent: AgentRecord, at: int | None) -> Walk:
-        asked = of(agent)
-        return walked(
-            agent,
-            at,
-            lambda no, at: self.all(WALK, {**asked, "start": no, "at": at}),
-            lambda no, at: self.all(JUMPS, {"place": asked["place"], "start": no, "at": at}),
+
+class PostgresReader(ABC):
+    """Every read of a PostgreSQL store. A subclass decides how a statement is run."""
+
+    @abstractmethod
+    def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
+        """Run a statement and return its rows as instances of `shape`."""
+
+    # --- agents ---
+
+    SESSION_OF_ENTRY = """
+        SELECT session::text FROM backstory.directory
+        WHERE place = %(place)s::bigint AND id = %(id)s::uuid"""
+
+    def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
+        id = query.id_prefix
+        if id is None or query.session is not None or not is_complete_id(id):
+            return self._list_in_place(query)
+        place = find_place(id)
+        agents = self._list_in_place(query, place)
+        if agents:
+            return agents
+        # The id of an agent that was forked with a key does not contain its place.
+        entries = self._run(self.SESSION_OF_ENTRY, {"place": place, "id": id})
+        if not entries:
+            return []
+        [(session,)] = entries
+        return self._list_in_place(query, find_place(session))
+
+    def _list_in_place(self, query: AgentQuery, place: int | None = None) -> list[AgentRecord]:
+        listing = build_listing(query, place)
+        return [] if listing is None else self._run(*listing, AgentRecord)
+
+    def read_head(self, agent: AgentRecord) -> int:
+        rows = self._run(HEAD, identify(agent))
+        if not rows:
+            raise build_deletion_error(agent)
+        return int(rows[0][0])
+
+    # --- lineages ---
+
+    # Each step goes to the newest event with a base at or below `next`. The events between are
+    # live, and the walk continues at the base; without such an event, it continues in the parent.
+    # The first step is empty: it gives the head if nothing is live. UNION drops a step that was
+    # taken before, so in a damaged store the walk ends instead of running for ever.
+    #
+    # An index scan reads complete pages of the range. If jumps are close together, each would be
+    # read a hundred times, so the statement looks nearby first.
+    NEWEST_MOVE = """
+                SELECT e.seq, e.base FROM backstory.events e
+                WHERE e.place = %(place)s::bigint AND e.agent = a.no AND e.base IS NOT NULL
+                    AND e.seq > {low} AND e.seq <= {high}
+                ORDER BY e.seq DESC LIMIT 1"""
+    WALK = f"""
+        WITH RECURSIVE
+        here AS ({HEAD}),
+        walk (no, low, high, base, next, next_no) AS (
+            SELECT NULL::int, 1, 0, NULL::int, coalesce(%(at)s::int, head), %(no)s::int FROM here
+            UNION
+            SELECT a.no, coalesce(j.seq, a.fork_seq + 1), walk.next, j.base,
+                CASE WHEN j.seq IS NULL THEN least(walk.next, a.fork_seq) ELSE j.base END,
+                CASE WHEN j.seq IS NULL THEN a.parent ELSE a.no END
+            FROM walk
+            CROSS JOIN LATERAL (
+                SELECT no, parent, fork_seq FROM backstory.agents
+                WHERE place = %(place)s::bigint AND no = walk.next_no OFFSET 0) a
+            LEFT JOIN LATERAL (
+                ({NEWEST_MOVE.format(low="greatest(a.fork_seq, walk.next - 16)", high="walk.next")})
+                UNION ALL
+                ({NEWEST_MOVE.format(low="a.fork_seq", high="walk.next - 16")})
+                LIMIT 1) j ON true
+            WHERE walk.next > 0)
+        SELECT walk.no, low, high, base, next, here.head FROM here, walk"""
+
+    def walk(self, agent: AgentRecord, at: int | None = None) -> Walk:
+        return build_walk(agent, self._run(self.WALK, {**identify(agent), "at": at}, WalkStep))
+
+    LINEAGE = f"""
+        WITH RECURSIVE line (no, low, high, parent, fork_seq, head) AS (
+            SELECT no, fork_seq + 1, head, parent, fork_seq, head FROM backstory.agents
+            WHERE {IS_AGENT}
+            UNION
+            SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq, line.head
+            FROM line
+            CROSS JOIN LATERAL (
+                SELECT no, parent, fork_seq FROM backstory.agents
+                WHERE place = %(place)s::bigint AND no = line.parent OFFSET 0) a
+            WHERE line.fork_seq > 0)
+        SELECT no, low, high, NULL::int, fork_seq, head FROM line"""
+
+    def read_lineage(self, agent: AgentRecord) -> list[Piece]:
+        return build_lineage(agent, self._run(self.LINEAGE, identify(agent), WalkStep))
+
+    # Times never decrease in a lineage: find the agent that wrote at that time, then bisect.
+    FIND_POSITION = f"""
+        WITH RECURSIVE
+        line (no, parent, fork_seq, high, created_at) AS (
+            SELECT no, parent, fork_seq, head, created_at FROM backstory.agents
+            WHERE {IS_AGENT}
+            UNION
+            SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
+            FROM line
+            CROSS JOIN LATERAL (
+                SELECT no, parent, fork_seq, created_at FROM backstory.agents
+                WHERE place = %(place)s::bigint AND no = line.parent OFFSET 0) a
+            WHERE line.fork_seq > 0 AND line.created_at > %(moment)s),
+        halves (no, low, high) AS (
+            SELECT no, fork_seq, high FROM line WHERE created_at <= %(moment)s
+            UNION
+            SELECT h.no,
+                CASE WHEN e.created_at <= %(moment)s THEN (h.low + h.high + 1) / 2 ELSE h.low END,
+                CASE WHEN e.created_at <= %(moment)s THEN h.high
+                    ELSE (h.low + h.high + 1) / 2 - 1 END
+            FROM halves h
+            LEFT JOIN backstory.events e ON e.place = %(place)s::bigint AND e.agent = h.no
+                AND e.seq = (h.low + h.high + 1) / 2
+            WHERE h.low < h.high)
+        SELECT low FROM halves WHERE low = high"""
+
+    def find_position(self, agent: AgentRecord, moment_us: int) -> int:
+        rows = self._run(self.FIND_POSITION, {**identify(agent), "moment": moment_us})
+        if not rows:
+            self.read_head(agent)  # raises if the agent was deleted
+            return 0
+        return int(rows[0][0])
+
+    # --- events of one lineage ---
+
+    READ_EVENTS = f"""
+        SELECT e.* FROM {PIECES}
+        CROSS JOIN LATERAL (
+            SELECT {EVENT_COLUMNS} FROM backstory.events
+            WHERE {IN_PIECE} AND {{where}} OFFSET 0) e
+        WHERE {IS_ALIVE}"""
+    READ_NEWEST_EVENTS = f"""
+        SELECT e.* FROM {PIECES}
+        CROSS JOIN LATERAL (
+            SELECT {EVENT_COLUMNS} FROM backstory.events
+            WHERE {IN_PIECE} AND {{where}} ORDER BY seq DESC LIMIT 1) e
+        WHERE {IS_ALIVE}"""
+
+    def read_events(
+        self, agent: AgentRecord, pieces: Pieces, where: EventFilter = EVERY_EVENT
+    ) -> list[Event]:
+        conditions = build_event_conditions(where)
+        sql = self.READ_NEWEST_EVENTS if where.newest_only else self.READ_EVENTS
+        sql = sql.format(where=conditions.join())
+        events = self._run_in_pieces(Event, sql, agent, pieces, conditions.bindings)
+        events.sort(key=itemgetter(0))  # one pass, because they are nearly always in order
+        return events[-1:] if where.newest_only else events
+
+    OUTLINE = f"""
+        SELECT e.* FROM {PIECES}
+        CROSS JOIN LATERAL (
+            SELECT seq, kind, {EVENT_SIZE}, created_at, base FROM backstory.events
+            WHERE {IN_PIECE} OFFSET 0) e
+        WHERE {IS_ALIVE}"""
+
+    def read_outline(self, agent: AgentRecord, pieces: Pieces) -> list[OutlineRow]:
+        rows = self._run_in_pieces(OutlineRow, self.OUTLINE, agent, pieces)
+        rows.sort(key=itemgetter(0))
+        return rows
+
+    def _run_in_pieces(
+        self,
+        shape: RowShape,
+        sql: str,
+        agent: AgentRecord,
+        pieces: Pieces,
+        params: Mapping[str, Any] = MappingProxyType({}),
+    ) -> list[Any]:
+        """Run a statement on pieces of an agent's lineage. Raises AgentNotFound if the agent was
+        deleted; the statement then returns nothing."""
+        if not pieces:
+            return []
+        rows = self._run(sql, {**select_pieces(agent, pieces), **params}, shape)
+        if not rows:
+            self.read_head(agent)
+        return rows
+
+    COUNT_IN_PIECES = f"""
+        SELECT {OWNER_ID}, p.kind, p.events, p.with_base, p.bytes FROM (
+            SELECT p.no, e.kind, pg_catalog.count(*), pg_catalog.count(e.base),
+                pg_catalog.sum(e.size)::bigint
+            FROM {PIECES}
+            CROSS JOIN LATERAL (
+                SELECT kind, base, {EVENT_SIZE} FROM backstory.events
+                WHERE {IN_PIECE} OFFSET 0) e (kind, base, size)
+            WHERE {IS_ALIVE}
+            GROUP BY p.no, e.kind) p (no, kind, events, with_base, bytes)"""
+    COUNT_EVERYWHERE = f"""
+        SELECT a.id::text, c.kind, c.events, c.with_base, c.bytes FROM (
+            SELECT place, agent, kind, pg_catalog.count(*), pg_catalog.count(base),
+                pg_catalog.sum({EVENT_SIZE})::bigint
+            FROM backstory.events GROUP BY place, agent, kind
+            ) c (place, agent, kind, events, with_base, bytes)
+        JOIN backstory.agents a ON a.place = c.place AND a.no = c.agent"""
+
+    def count_events(
+        self, agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> list[EventCount]:
+        if agent is None:
+            return self._run(self.COUNT_EVERYWHERE, None, EventCount)
+        return self._run_in_pieces(EventCount, self.COUNT_IN_PIECES, agent, pieces)
+
+    # All columns of the unique index are compared, so that the planner knows that it finds one
+    # event at most. `agent + 0` is one of them, and the primary key does not serve it: with `agent`
+    # or a range of positions, the planner would rather read all events of an agent.
+    FIND_KEYS_IN_PIECES = f"""
+        SELECT k.key, {OWNER_ID}, e.seq FROM {PIECES}
+        CROSS JOIN pg_catalog.unnest(%(keys)s::text[]) AS k (key)
+        CROSS JOIN LATERAL (
+            SELECT seq FROM backstory.events
+            WHERE place = %(place)s::bigint AND agent + 0 = p.no AND key = k.key
+                AND pg_catalog.left(key, {INDEXED}) = pg_catalog.left(k.key, {INDEXED})
+                AND pg_catalog.hashtextextended(key, 0) = pg_catalog.hashtextextended(k.key, 0)
+            OFFSET 0) e
+        WHERE e.seq BETWEEN p.low AND p.high AND {IS_ALIVE}"""
+    FIND_KEYS_EVERYWHERE = f"""
+        SELECT e.key, a.id::text, e.seq FROM backstory.events e
+        JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
+        WHERE e.key = ANY(%(keys)s::text[])
+            AND pg_catalog.left(e.key, {INDEXED}) = ANY(%(beginnings)s::text[])"""
+
+    def find_keys(
+        self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> list[KeyPosition]:
+        params: Params = {"keys": list(set(keys))}
+        if agent is None:
+            params["beginnings"] = [key[:INDEXED] for key in keys]
+            return self._run(self.FIND_KEYS_EVERYWHERE, params, KeyPosition)
+        return self._run_in_pieces(KeyPosition, self.FIND_KEYS_IN_PIECES, agent, pieces, params)
+
+    # --- rows of any agents ---
+
+    READ_ROWS = f"""
+        SELECT {EVENT_COLUMNS}, base, digest FROM backstory.events
+        WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(after)s
+        ORDER BY seq LIMIT %(limit)s"""
+
+    def read_rows(self, agent: AgentRecord, after: int, limit: int) -> list[StoredRow]:
+        params = {**identify(agent), "after": after, "limit": limit}
+        return self._run(self.READ_ROWS, params, StoredRow)
+
+    READ_OWNED = f"""
+        SELECT a.id::text, e.* FROM backstory.agents a
+        CROSS JOIN LATERAL (
+            SELECT {EVENT_COLUMNS}, base, digest FROM backstory.events
+            WHERE place = a.place AND agent = a.no AND {{where}}) e
+        WHERE {{agents}} ORDER BY {OLDEST_FIRST}, e.seq"""
+    READ_NEWEST_OWNED = f"""
+        SELECT a.id::text, e.* FROM backstory.agents a
+        CROSS JOIN LATERAL (
+            SELECT {EVENT_COLUMNS}, base, digest FROM backstory.events
+            WHERE place = a.place AND agent = a.no AND {{where}} ORDER BY seq DESC LIMIT 1) e
+        WHERE {{agents}} ORDER BY {OLDEST_FIRST}"""
+
+    def read_owned(self, agents: AgentQuery, where: EventFilter) -> list[tuple[str, StoredRow]]:
+        if not can_match(agents):
+            return []
+        of_agents = build_agent_conditions(agents)
+        of_events = build_event_conditions(where)
+        sql = self.READ_NEWEST_OWNED if where.newest_only else self.READ_OWNED
+        sql = sql.format(agents=of_agents.join(), where=of_events.join())
+        owned = []
+        for id, *columns in self._run(sql, {**of_agents.bindings, **of_events.bindings}):
+            owned.append((id, StoredRow._make(columns)))
+        return owned
+
+    # --- sources ---
+
+    LIST_SOURCES = """
+        SELECT tool, id, agent::text, cursor FROM backstory.sources
+        WHERE {conditions} ORDER BY id COLLATE "C", tool COLLATE "C" """
+
+    def list_sources(
+        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
+    ) -> list[SourceRecord]:
+        conditions = SqlConditions()
+        if tool is not None:
+            conditions.add("tool = %(tool)s::text", tool=tool)
+        if id is not None:
+            conditions.add("id = %(id)s::text", id=id)
+        if prefix is not None:
+            conditions.add("pg_catalog.starts_with(id, %(prefix)s::text)", prefix=prefix)
+        sql = self.LIST_SOURCES.format(conditions=conditions.join())
+        return self._run(sql, conditions.bindings, SourceRecord)
+
+
+# --- conditions on events ---
+
+ONLY_MARKS = frozenset({"mark"})
+ONLY_NOTES = frozenset({"note"})
+# Looks up a note by the index on the beginnings of names.
+IS_NAMED = f"""content = %(note_name)s::text AND pg_catalog.left(content, {INDEXED})
+                = pg_catalog.left(%(note_name)s::text, {INDEXED})"""
+
+
+def build_event_conditions(where: EventFilter) -> SqlConditions:
+    """Return the conditions that select the events of `where`."""
+    conditions = SqlConditions()
+    if where.kinds is not None:
+        add_kinds(conditions, where.kinds)
+    if where.note_names is not None:
+        add_note_names(conditions, where)
+    if where.data_contains is not None:
+        conditions.add(
+            "pg_catalog.strpos(data, %(data_contains)s::text) > 0",
+            data_contains=where.data_contains,
         )
-
-    def lineage(self, agent: AgentRecord) -> list[Piece]:
-        steps = self.all(LINEAGE, of(agent))
-        if not steps:
-            raise lost(agent)
-        return pieces_of(steps, agent)
-
-    def position_at(self, agent: AgentRecord, moment: int) -> int:
-        found = self.all(POSITION_AT, {**of(agent), "moment": moment})
-        return found[0][0] if found else 0
-
-    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        if len(pieces) < MANY:
-            return self._events(READ, agent, pieces)
-        rows = self.all(READ_JOINED, joined_within(agent.session, pieces))
-        return sorted(from_rows(rows), key=attrgetter("seq"))
-
-    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
-        if len(pieces) < MANY:
-            rows = self.all(READ_COLUMNS, within(agent.session, pieces)) if pieces else []
-        else:
-            rows = self.all(READ_COLUMNS_JOINED, joined_within(agent.session, pieces))
-        return columns_in(sorted(rows, key=itemgetter(0)))
-
-    def read_said(
-        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
-    ) -> list[Event]:
-        return self._events(SAID, agent, pieces, names=list(notes), **of(agent))
-
-    def texts(
-        self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]
-    ) -> list[TextAndData]:
-        if not pieces:
-            return []
-        more = {"kinds": sorted(kinds.SPOKEN | {"note"}), "names": list(notes)}
-        rows = self.all(TEXTS, {**within(agent.session, pieces), **of(agent), **more})
-        return [(content, data) for _, content, data in sorted(rows, key=itemgetter(0))]
-
-    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
-        if not pieces:
-            return []
-        # Created by the driver, so that there is no second list of plain rows.
-        with self._db.cursor(binary=True, row_factory=lambda _: outline_row) as rows:
-            return sorted(
-                rows.execute(OUTLINE, within(agent.session, pieces)).fetchall(), key=itemgetter(0)
-            )
-
-    def data_of(
-        self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]
-    ) -> list[DataRow]:
-        if not pieces:
-            return []
-        bindings = within(agent.session, pieces) | {"kinds": list(kinds)}
-        return sorted(self.all(DATA_OF, bindings), key=itemgetter(0))
-
-    def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        return self._events(MARKS, agent, pieces)
-
-    def notes(self, agent: AgentRecord, pieces: Sequence[Piece], name: str | None) -> list[Event]:
-        return self._events(NOTES if name is None else NAMED_NOTES, agent, pieces, name=name)
-
-    def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
-        return next(iter(self._events(LAST_NOTE, agent, pieces, name=name)), None)
-
-    def keyed(
-        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
-    ) -> list[Event]:
-        return self._events(KEYED, agent, pieces, keys=list(set(keys)))
-
-    def places(
-        self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]
-    ) -> dict[str, int]:
-        bindings = {**within(agent.session, pieces), "keys": list(set(keys))} if pieces else {}
-        return dict(self.all(PLACES, bindings)) if pieces else {}
-
-    def found(self, key: str) -> list[tuple[str, int]]:
-        return self.all(FOUND, {"key": key})
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        return stored_rows(self.all(STORED, {**of(agent), "after": after, "limit": limit}))
-
-    def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        """Write an agent and its first events: in one call, unless its id also goes into the directory."""
-        if place_of(new.id) == place_of(new.session) and fit_into_arrays(events):
-            return self._create(new, events, now)
-        with self._db.transaction():
-            record = self.insert(new, now)
-            written = self.append(record, events, None, now) if events else []
-        return record._replace(head=record.head + len(written))
-
-    def insert(self, new: NewAgent, now: int) -> AgentRecord:
-        """Within a transaction: write an agent without events."""
-        if place_of(new.id) != place_of(new.session):
-            self._db.execute(ENTER, {"at": place_of(new.id), "id": new.id, "session": new.session})
-        return self._create(new, (), now)
-
-    def _create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        bindings = {
-            **new._asdict(),
-            "agent_key": new.key,
-            "place": place_of(new.session),
-            "now": now,
-        }
-        try:
-            [(no, at, parent)] = self.all(CREATE, {**bindings, **_columns(events)})
-        except psycopg.errors.ForeignKeyViolation as error:
-            raise parent_lost(new) from error
-        return AgentRecord(
-            *(
-                no,
-                new.id,
-                new.session,
-                new.name,
-                parent,
-                new.fork_seq,
-                new.born_seq,
-                new.spawned,
-                at,
-            ),
-            *(new.fork_seq + len(events), at, new.key, new.about, new.deleted_us),
+    if where.moves_only:
+        conditions.add(
+            "(base IS NOT NULL OR kind <> ALL(%(always_shown)s::text[]))",
+            always_shown=sorted(ALWAYS_SHOWN),
         )
-
-    def rename(self, agent: AgentRecord, name: str) -> None:
-        if not self.all(RENAME, {**of(agent), "name": name}):
-            raise lost(agent)
-
-    def _about(self, agent: AgentRecord) -> str | None:
-        """The description of an agent, locked until the transaction ends."""
-        for (about,) in self.all(ABOUT, of(agent)):
-            return None if about is None else str(about)
-        raise lost(agent)
-
-    def describe(
-        self, agent: AgentRecord, change: Callable[[str | None], str | None]
-    ) -> str | None:
-        about = change(self._about(agent))
-        self._db.execute(DESCRIBE, {**of(agent), "about": about})
-        return about
-
-    def append(
-        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
-    ) -> list[Event]:
-        if len(events) == 1:
-            placed = self._append_event(agent, *events[0], expected, now)
-        else:
-            placed = self._append_batches(agent, batches(events), expected, now)
-        if placed is None:
-            raise self.conflict(agent, expected)
-        before, at = placed
-        return [draft.at(seq, at) for seq, (draft, _) in enumerate(events, before + 1)]
-
-    def conflict(self, agent: AgentRecord, expected: int | None) -> Conflict:
-        """The error for an append that found another head; raises if it found no agent."""
-        return Conflict.at(agent.name, expected or 0, self.head(agent))
-
-    def _append_event(
-        self, agent: AgentRecord, draft: Draft, base: int | None, expected: int | None, now: int
-    ) -> Placed | None:
-        size_of(draft.content, draft.data_json)
-        where = (place_of(agent.session), agent.pk, agent.created_us, expected, now)
-        return call_append(self._db, (*where, *draft, base))
-
-    def _append_batches(
-        self, agent: AgentRecord, portions: list[BasedDrafts], expected: int | None, now: int
-    ) -> Placed | None:
-        first, *more = portions
-        if not more:
-            return self._append_batch(agent, first, expected, now)
-        with self._db.transaction():
-            placed = self._append_batch(agent, first, expected, now)
-            for batch in more if placed else ():
-                self._append_batch(agent, batch, None, now)
-        return placed
-
-    def _append_batch(
-        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
-    ) -> Placed | None:
-        if len(events) == 1:  # perhaps because it is too large for an array
-            return self._append_event(agent, *events[0], expected, now)
-        bindings = {**of(agent), **_columns(events), "expected": expected, "now": now}
-        [(before, at)] = self.all(APPEND_MANY, bindings)
-        return None if before is None else (before, at)
-
-    def _events(
-        self, sql: str, agent: AgentRecord, pieces: Sequence[Piece], **more: Any
-    ) -> list[Event]:
-        if not pieces:
-            return []
-        rows = self.all(sql, {**within(agent.session, pieces), **more})
-        # Sorting here costs one pass, because the list is nearly always in order.
-        return sorted(from_rows(rows), key=attrgetter("seq"))
-
-    def all(self, sql: str, bindings: dict[str, Any]) -> list[Any]:
-        """Run a statement and return its rows."""
-        return self._db.execute(sql, bindings, binary=True).fetchall()
+    return conditions
 
 
-def _columns(events: BasedDrafts) -> dict[str, list[Any]]:
-    """Events as columns."""
-    rows = [(*draft, base) for draft, base in events]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS_GIVEN)
-    return dict(zip(COLUMNS_GIVEN, map(list, columns), strict=True))
+def add_kinds(conditions: SqlConditions, kinds: frozenset[str]) -> None:
+    """Add the condition that an event is of one of `kinds`. Marks and notes have indexes of their
+    own, which the server uses only if the statement names the kind."""
+    if kinds in (ONLY_MARKS, ONLY_NOTES):
+        [kind] = kinds
+        conditions.add(f"kind = '{kind}'")
+    else:
+        conditions.add("kind = ANY(%(kinds)s::text[])", kinds=sorted(kinds))
 
 
-def of(agent: AgentRecord) -> dict[str, Any]:
-    """The parameters that identify an agent in a statement."""
-    return {"place": place_of(agent.session), "no": agent.pk, "born": agent.created_us}
-
-
-def _head(found: list[tuple[Any, ...]], agent: AgentRecord) -> int:
-    if not found:
-        raise lost(agent)
-    return int(found[0][0])
+def add_note_names(conditions: SqlConditions, where: EventFilter) -> None:
+    """Add the condition that a note has one of the names. Other kinds are not restricted."""
+    names = list(where.note_names or ())
+    if where.kinds == ONLY_NOTES and len(names) == 1:
+        conditions.add(IS_NAMED, note_name=names[0])
+    else:
+        conditions.add(
+            "(kind <> 'note' OR content = ANY(%(note_names)s::text[]))", note_names=names
+        )

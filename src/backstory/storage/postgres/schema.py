@@ -1,60 +1,70 @@
-"""Version 2 of the tables, and the functions in our schema that write to them.
+"""The tables of a PostgreSQL store, the functions that write to them, migrations, and checks.
 
-An append is one call to a function, which runs on the server that holds the session. The function checks the
-expected head, and gives the events their positions, time and digests. Creating an agent with its first events
-is also one call. On a single server, an append of one event does not need a function (`append`). What an
-event means is decided before, in Python.
+A batch is one call of a function, which runs on the server that has the session. The function
+checks the expected head, and gives the events their positions, time and digests. Creating an agent
+with its first events is also one call. What an event means is decided before, in Python.
 
-The place of a session is the number in the last group of its id, and all ids created in the session end with
-that group. All tables are keyed by the place, and can be distributed over many servers by it. Two sessions
+The place of a session is the number in the last group of its id, and all ids created in the session
+end with that group. All tables are keyed by the place, and can be distributed by it. Two sessions
 may share a place, because agents are numbered within their place.
 """
 
-from typing import LiteralString
+from collections.abc import Callable
+from typing import Any, LiteralString
 
-# One statement locks the agent's row, gives the event its position, time and digest, and checks whether there
-# are followers. The row stays locked until the event is committed.
-APPEND_ONE: LiteralString = """
-CREATE OR REPLACE FUNCTION backstory.append_one(
-    _place bigint, _no int, _born bigint, _expected int, _now bigint,
-    _kind text, _content text, _data text, _key text, _base int, OUT before int, OUT at bigint
-) LANGUAGE plpgsql AS $body$
-DECLARE
-    own bytea;
-    is_followed boolean;
-BEGIN
-    UPDATE backstory.agents a
-    SET head = a.head + 1, updated_at = greatest(a.updated_at, _now),
-        touched = greatest(a.updated_at, _now) / 1000000,
-        digest = backstory.digest(a.digest, a.head + 1, greatest(a.updated_at, _now), _base, _kind, _key,
-            _content, _data)
-    WHERE a.place = _place AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
-        AND (_expected IS NULL OR a.head = _expected)
-    RETURNING a.head - 1, a.updated_at, a.digest, {is_followed} INTO before, at, own, is_followed;
-    IF before IS NULL THEN
-        RETURN;
-    END IF;
-    INSERT INTO backstory.events (place, created_at, agent, seq, base, kind, content, data, key, digest)
-    VALUES (_place, at, _no, before + 1, _base, _kind, _content, _data, _key, own);
-    IF is_followed THEN
-        PERFORM pg_catalog.pg_notify('backstory', '');
-    END IF;
-END
-$body$;
-"""
-IS_FOLLOWED: LiteralString = (
-    "EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())"
-)
+from backstory.errors import CannotOpen, NewerVersion, ReadOnly
+from backstory.storage.postgres import citus
+from backstory.storage.postgres.server import Connection
 
-# `digest` hashes the same bytes as backstory.log.chain: a NUL ends the kind and the key, NULL is 32 zero
-# bytes.
+SCHEMA = "backstory"
+OLDEST_SERVER = 14
+
+VERSION_1: LiteralString = """
+    CREATE TABLE backstory.agents (
+        session uuid NOT NULL,
+        no integer NOT NULL,
+        id uuid NOT NULL,
+        name text NOT NULL,
+        parent integer,
+        fork_seq integer NOT NULL,
+        born_seq integer NOT NULL,
+        spawned boolean NOT NULL,
+        created_at bigint NOT NULL,
+        head integer NOT NULL,
+        updated_at bigint NOT NULL,
+        PRIMARY KEY (session, no),
+        UNIQUE (session, name),
+        FOREIGN KEY (session, parent) REFERENCES backstory.agents (session, no)
+    );
+    CREATE INDEX agents_id ON backstory.agents (id);
+    CREATE INDEX agents_name ON backstory.agents (name);
+    CREATE TABLE backstory.events (
+        session uuid NOT NULL,
+        created_at bigint NOT NULL,
+        agent integer NOT NULL,
+        seq integer NOT NULL,
+        base integer,
+        kind text NOT NULL,
+        content text,
+        data text,
+        PRIMARY KEY (session, agent, seq)
+    );
+    CREATE INDEX events_jumps ON backstory.events (session, agent, seq) INCLUDE (base)
+        WHERE base IS NOT NULL;
+    CREATE INDEX events_marks ON backstory.events (session, agent, seq) WHERE kind = 'mark';
+    """
+
+# `digest` hashes the same bytes as `backstory.log.digests`: a NUL ends the kind and the key, and
+# NULL is 32 zero bytes. In stores that were created earlier, some parameters have other names, so
+# they are passed by position.
 FUNCTIONS: LiteralString = r"""
 CREATE FUNCTION backstory.digest(
     previous bytea, seq bigint, at bigint, base bigint, kind text, key text, content text, data text
 ) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
     SELECT pg_catalog.substr(pg_catalog.sha256(
         coalesce(previous, '\x00000000000000000000000000000000'::pg_catalog.bytea)
-        || pg_catalog.int8send(seq) || pg_catalog.int8send(at) || pg_catalog.int8send(coalesce(base, -1))
+        || pg_catalog.int8send(seq) || pg_catalog.int8send(at)
+        || pg_catalog.int8send(coalesce(base, -1))
         || pg_catalog.convert_to(kind, 'UTF8') || '\x00'::pg_catalog.bytea
         || coalesce(pg_catalog.convert_to(key, 'UTF8'), '') || '\x00'::pg_catalog.bytea
         || coalesce(pg_catalog.sha256(pg_catalog.convert_to(content, 'UTF8')),
@@ -64,8 +74,8 @@ CREATE FUNCTION backstory.digest(
     ), 1, 16)
 $body$;
 
--- Tell the followers of the store that something is about to be committed. A NOTIFY makes commits wait for
--- one another, so it is only sent while there are followers.
+-- Notify the followers of the store that something is about to be committed. A NOTIFY makes commits
+-- wait for one another, so it is only sent while there are followers.
 CREATE FUNCTION backstory.announce() RETURNS boolean LANGUAGE plpgsql AS $body$
 BEGIN
     IF EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp()) THEN
@@ -77,11 +87,13 @@ END
 $body$;
 
 -- The number in the last group of an id.
-CREATE FUNCTION backstory.place_of(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
+CREATE FUNCTION backstory.place_of(id uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
     SELECT ('x' || pg_catalog.right(id::pg_catalog.text, 12))::bit(48)::pg_catalog.int8
 $body$;
 
--- Write events after a position, and return the digest of the last one. The caller holds the agent's lock.
+-- Write events after a position, and return the digest of the last one. The caller has locked the
+-- agent.
 CREATE FUNCTION backstory.add_events(
     _place bigint, _no int, _before int, _at bigint, _previous bytea,
     _kind text[], _content text[], _data text[], _key text[], _base int[]
@@ -95,7 +107,8 @@ BEGIN
             previous, _before + i, _at, _base[i], _kind[i], _key[i], _content[i], _data[i]);
         digests[i] := previous;
     END LOOP;
-    INSERT INTO backstory.events (place, created_at, agent, seq, base, kind, content, data, key, digest)
+    INSERT INTO backstory.events (
+        place, created_at, agent, seq, base, kind, content, data, key, digest)
     SELECT _place, _at, _no, _before + n.nth, n.base, n.kind, n.content, n.data, n.key, n.digest
     FROM ROWS FROM (
         pg_catalog.unnest(_kind), pg_catalog.unnest(_content), pg_catalog.unnest(_data),
@@ -106,15 +119,16 @@ END
 $body$;
 
 CREATE FUNCTION backstory.append_many(
-    _place bigint, _no int, _born bigint, _expected int, _now bigint,
-    _kind text[], _content text[], _data text[], _key text[], _base int[], OUT before int, OUT at bigint
+    _place bigint, _no int, _created bigint, _expected int, _now bigint,
+    _kind text[], _content text[], _data text[], _key text[], _base int[],
+    OUT before int, OUT at bigint
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     previous bytea;
 BEGIN
     SELECT a.head, greatest(a.updated_at, _now), a.digest INTO before, at, previous
     FROM backstory.agents a
-    WHERE a.place = _place AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
+    WHERE a.place = _place AND a.no = _no AND a.created_at = _created AND a.deleted IS NULL
     FOR NO KEY UPDATE;
     IF before <> _expected THEN
         before := NULL;
@@ -132,11 +146,12 @@ BEGIN
 END
 $body$;
 
--- Write an agent and its first events. This also checks the foreign key: what the agent inherits must exist,
--- and a transaction that is deleting it is waited for.
+-- Write an agent and its first events. This also checks the foreign key: what the agent inherits
+-- must exist, and a transaction that is deleting it is waited for.
 CREATE FUNCTION backstory.create_agent(
-    _place bigint, _id uuid, _session uuid, _name text, _parent int, _fork int, _born int, _spawned boolean,
-    _now bigint, _key text, _about text, _deleted bigint,
+    _place bigint, _id uuid, _session uuid, _name text,
+    _parent int, _fork_seq int, _born_seq int, _spawned boolean, _now bigint,
+    _key text, _about text, _deleted bigint,
     _kind text[], _content text[], _data text[], _keys text[], _base int[],
     OUT no int, OUT at bigint, OUT parent uuid
 ) LANGUAGE plpgsql AS $body$
@@ -151,9 +166,9 @@ BEGIN
             RAISE foreign_key_violation;
         END IF;
     END IF;
-    IF _fork > 0 THEN
+    IF _fork_seq > 0 THEN
         SELECT greatest(_now, e.created_at), e.digest INTO at, previous FROM backstory.events e
-        WHERE e.place = _place AND e.agent = _parent AND e.seq = _fork;
+        WHERE e.place = _place AND e.agent = _parent AND e.seq = _fork_seq;
         IF previous IS NULL THEN
             RAISE foreign_key_violation;
         END IF;
@@ -161,15 +176,17 @@ BEGIN
     IF _key IS NOT NULL AND backstory.place_of(_id) = _place THEN
         INSERT INTO backstory.directory VALUES (_place, _id, _session);
     END IF;
-    SELECT coalesce(pg_catalog.max(a.no), 0) + 1 INTO no FROM backstory.agents a WHERE a.place = _place;
+    SELECT coalesce(pg_catalog.max(a.no), 0) + 1 INTO no
+    FROM backstory.agents a WHERE a.place = _place;
     IF pg_catalog.cardinality(_kind) > 0 THEN
         previous := backstory.add_events(
-            _place, no, _fork, at, previous, _kind, _content, _data, _keys, _base);
+            _place, no, _fork_seq, at, previous, _kind, _content, _data, _keys, _base);
     END IF;
     INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq, spawned,
         created_at, head, updated_at, touched, deleted, digest, key, about)
-    VALUES (_place, no, _id, _session, _name, _parent, _fork, _born, _spawned, at,
-        _fork + pg_catalog.cardinality(_kind), at, at / 1000000, _deleted, previous, _key, _about);
+    VALUES (_place, no, _id, _session, _name, _parent, _fork_seq, _born_seq, _spawned, at,
+        _fork_seq + pg_catalog.cardinality(_kind), at, at / 1000000, _deleted, previous, _key,
+        _about);
     PERFORM backstory.announce();
 END
 $body$;
@@ -177,9 +194,12 @@ $body$;
 
 # The rows of a version 1 store are written again, with new keys and a digest for each event.
 #
-# Texts are compared by their bytes: in the order of a language, "User:1" lies between "user:" and "user:2",
-# and an index is damaged when a new version of the system's library changes that order. A btree takes 2,700
-# bytes at most, so of keys and of the names of notes, which may be longer, it has the first 500 characters.
+# Texts are compared by their bytes: in the order of a language, "User:1" lies between "user:" and
+# "user:2", and an index is damaged when a new version of the system's library changes that order. A
+# btree takes 2,700 bytes at most, so of keys and of the names of notes, which may be longer, it has
+# the first 500 characters.
+#
+# {partition} is empty except in the test that shows which statements stay within one partition.
 VERSION_2: LiteralString = (
     """
     ALTER TABLE backstory.agents RENAME TO agents_1;
@@ -217,17 +237,16 @@ VERSION_2: LiteralString = (
         digest bytea NOT NULL,
         CONSTRAINT events_pkey PRIMARY KEY (place, agent, seq)
     ) {partition};
-    -- Where to find the agents that have a key, or whose ids do not contain their place. Its primary key
-    -- decides who created an agent first, also on many servers.
+    -- The sessions of the agents that have a key, or whose ids do not contain their place. Its
+    -- primary key decides who created an agent first, also in a distributed store.
     CREATE TABLE backstory.directory (
         place bigint NOT NULL, id uuid NOT NULL, session uuid NOT NULL, PRIMARY KEY (place, id));
     CREATE TABLE backstory.followers (id uuid PRIMARY KEY, until timestamptz NOT NULL);
     CREATE TABLE backstory.sources (
-        id text COLLATE pg_catalog."C" NOT NULL, tool text COLLATE pg_catalog."C" NOT NULL, agent uuid,
-        cursor text, PRIMARY KEY (id, tool));
+        id text COLLATE pg_catalog."C" NOT NULL, tool text COLLATE pg_catalog."C" NOT NULL,
+        agent uuid, cursor text, PRIMARY KEY (id, tool));
     """
     + FUNCTIONS
-    + APPEND_ONE.replace("{is_followed}", IS_FOLLOWED)
     + """
     DO $body$
     DECLARE
@@ -248,15 +267,17 @@ VERSION_2: LiteralString = (
                     event.kind, NULL, event.content, event.data);
                 INSERT INTO backstory.events (
                     place, created_at, agent, seq, base, kind, content, data, digest)
-                VALUES (here, event.created_at, one.no, event.seq, event.base, event.kind, event.content,
-                    event.data, previous);
+                VALUES (here, event.created_at, one.no, event.seq, event.base, event.kind,
+                    event.content, event.data, previous);
             END LOOP;
-            INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq, spawned,
-                created_at, head, updated_at, touched, digest)
-            VALUES (here, one.no, one.id, one.session, one.name, one.parent, one.fork_seq, one.born_seq,
-                one.spawned, one.created_at, one.head, one.updated_at, one.updated_at / 1000000, previous);
+            INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq,
+                spawned, created_at, head, updated_at, touched, digest)
+            VALUES (here, one.no, one.id, one.session, one.name, one.parent, one.fork_seq,
+                one.born_seq, one.spawned, one.created_at, one.head, one.updated_at,
+                one.updated_at / 1000000, previous);
             IF backstory.place_of(one.id) <> here THEN
-                INSERT INTO backstory.directory VALUES (backstory.place_of(one.id), one.id, one.session);
+                INSERT INTO backstory.directory
+                VALUES (backstory.place_of(one.id), one.id, one.session);
             END IF;
         END LOOP;
     END
@@ -264,7 +285,8 @@ VERSION_2: LiteralString = (
     DROP TABLE backstory.events_1, backstory.agents_1;
     ALTER TABLE backstory.agents ADD CONSTRAINT agents_pkey PRIMARY KEY (place, no),
         ADD CONSTRAINT agents_session_name_key UNIQUE (session, name, place),
-        ADD CONSTRAINT agents_parent_fkey FOREIGN KEY (place, parent) REFERENCES backstory.agents (place, no);
+        ADD CONSTRAINT agents_parent_fkey
+            FOREIGN KEY (place, parent) REFERENCES backstory.agents (place, no);
     CREATE UNIQUE INDEX agents_id ON backstory.agents (id, place);
     CREATE INDEX agents_name ON backstory.agents (name);
     -- Of all agents: the planner does not use the statistics of an index that has only some rows.
@@ -274,7 +296,8 @@ VERSION_2: LiteralString = (
     -- A hash index, because a title may be too long for a btree.
     CREATE INDEX agents_title ON backstory.agents USING hash ((about::pg_catalog.jsonb ->> 'title'))
         WHERE about IS NOT NULL;
-    CREATE INDEX events_jumps ON backstory.events (place, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
+    CREATE INDEX events_jumps ON backstory.events (place, agent, seq) INCLUDE (base)
+        WHERE base IS NOT NULL;
     CREATE INDEX events_marks ON backstory.events (place, agent, seq) WHERE kind = 'mark';
     CREATE UNIQUE INDEX event_keys ON backstory.events (
         pg_catalog.left(key, 500), place, (agent + 0), pg_catalog.hashtextextended(key, 0))
@@ -283,3 +306,163 @@ VERSION_2: LiteralString = (
         WHERE kind = 'note';
     """
 )
+
+MIGRATIONS: tuple[LiteralString, ...] = (VERSION_1, VERSION_2)  # from each version to the next
+META = """
+    CREATE TABLE backstory.meta (version integer NOT NULL);
+    INSERT INTO backstory.meta VALUES (0)"""
+# Only one process migrates, creates the index or distributes the store; others wait.
+LOCK_STORE = "SELECT pg_catalog.pg_advisory_xact_lock(4849321)"
+OWNER = """
+    SELECT r.rolname, r.rolsuper OR pg_catalog.pg_has_role(r.oid, 'MEMBER')
+        OR r.oid = (SELECT datdba FROM pg_catalog.pg_database
+            WHERE datname = pg_catalog.current_database())
+    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
+    WHERE n.nspname = 'backstory'"""
+HAS_META = "SELECT pg_catalog.to_regclass('backstory.meta') IS NOT NULL"
+READ_VERSION = "SELECT version FROM backstory.meta"
+SET_VERSION = "UPDATE backstory.meta SET version = %s"
+
+VALID_INDEXES = """
+    SELECT c.relname::text
+    FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+    WHERE c.relnamespace = 'backstory'::regnamespace AND i.indisvalid"""
+INDEXES = """
+    agents_pkey agents_session_name_key agents_id agents_name agents_key agents_touched
+    agents_title agents_birth events_pkey events_jumps events_marks event_keys event_notes
+    directory_pkey followers_pkey sources_pkey"""
+# Indexes of a store that was searched: the first search creates them.
+SEARCH_INDEXES = "search_3_pkey search_3_words search_3_long search_3_null searched_3_pkey"
+# Not to_regclass, which may not see yet what another process has just created.
+HAS_SEARCH_INDEX = """
+    SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class
+        WHERE relname = 'searched_3' AND relnamespace = 'backstory'::regnamespace)"""
+EXISTING_FUNCTIONS = """
+    SELECT proname::text FROM pg_catalog.pg_proc
+    WHERE pronamespace = 'backstory'::regnamespace"""
+FUNCTION_NAMES = "digest announce place_of add_events append_many create_agent"
+# It refuses an agent whose parent does not exist.
+FOREIGN_KEY = """
+    SELECT 1 FROM pg_catalog.pg_constraint
+    WHERE conrelid = 'backstory.agents'::regclass AND conname = 'agents_parent_fkey'"""
+STRAY_EVENTS = """
+    SELECT pg_catalog.count(*), pg_catalog.min('agent ' || e.agent || ' at place ' || e.place)
+    FROM backstory.events e
+    WHERE NOT EXISTS (
+        SELECT 1 FROM backstory.agents a WHERE a.place = e.place AND a.no = e.agent)"""
+# Only roots: they are in the place of their session, so Citus can join these tables.
+STRAY_ENTRIES = """
+    SELECT d.id::text FROM backstory.directory d
+    WHERE d.id = d.session AND NOT EXISTS (
+        SELECT 1 FROM backstory.agents a WHERE a.place = d.place AND a.id = d.id)"""
+
+
+def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
+    """Create the tables, or migrate older ones, in one transaction. If `read_only`, they must
+    already exist."""
+    check_server(db, url)
+    version = read_version(db, url)
+    if version == len(MIGRATIONS):
+        return
+    if read_only and version is None:
+        raise CannotOpen(
+            f"no store at {url!r}", remedy="open it without read_only=True to create one"
+        )
+    if read_only:
+        raise ReadOnly(
+            f"the store at {url!r} has version {version} of the store format and has to be "
+            "migrated",
+            remedy="open it once without read_only=True",
+        )
+    if version is not None and citus.is_distributed(db):
+        raise CannotOpen(
+            f"the store at {url!r} was distributed by an older backstory (store format {version})",
+            remedy="export it with that version, and import it into a new database",
+        )
+    with db.transaction():
+        db.execute(LOCK_STORE)
+        run_migrations(db, url)
+
+
+def run_migrations(db: Connection, url: str) -> None:
+    """Within a transaction and its lock: bring the tables to the newest version."""
+    if not has_schema(db, url):
+        db.execute(f"CREATE SCHEMA {SCHEMA}")
+    version = read_version(db, url)  # another process may have migrated while we waited
+    if version is None:
+        db.execute(META)
+    for step in MIGRATIONS[version or 0 :]:
+        db.execute(step.replace("{partition}", ""))
+    db.execute(SET_VERSION, (len(MIGRATIONS),))
+    if version is None:
+        citus.distribute_new_store(db)
+
+
+def check_server(db: Connection, url: str) -> None:
+    """Raise CannotOpen if the server or the encoding of the database cannot be used."""
+    server_version = db.info.server_version // 10_000
+    if server_version < OLDEST_SERVER:
+        raise CannotOpen(
+            f"the server at {url!r} is PostgreSQL {server_version}",
+            remedy=f"upgrade it to {OLDEST_SERVER} or newer",
+        )
+    if db.info.parameter_status("server_encoding") != "UTF8":
+        raise CannotOpen(
+            f"the database at {url!r} is not in UTF-8", remedy="create one with ENCODING 'UTF8'"
+        )
+
+
+def has_schema(db: Connection, url: str) -> bool:
+    """Return True if our schema exists. Raises CannotOpen if it belongs to another user, whose
+    functions would run with our privileges: nothing in the schema may be read before this."""
+    for owner, is_trusted in db.execute(OWNER).fetchall():
+        if not is_trusted:
+            raise CannotOpen(
+                f"the schema {SCHEMA!r} at {url!r} belongs to {owner!r}, whose code would run as "
+                "yours",
+                remedy="connect as that user, or use another database",
+            )
+        return True
+    return False
+
+
+def read_version(db: Connection, url: str) -> int | None:
+    """Return the version of the store, or None before it is created."""
+    if not has_schema(db, url) or db.execute(HAS_META).fetchone() != (True,):
+        return None
+    rows = db.execute(READ_VERSION).fetchall()
+    if len(rows) != 1:
+        raise CannotOpen(
+            f"the store at {url!r} is damaged: backstory.meta has {len(rows)} rows instead of one",
+            remedy="restore it from a backup",
+        )
+    [(version,)] = rows
+    if version > len(MIGRATIONS):
+        raise NewerVersion.of(f"the store at {url!r}", version, len(MIGRATIONS))
+    return int(version)
+
+
+def check_tables(run: Callable[[str], list[tuple[Any, ...]]]) -> list[str]:
+    """Return what is wrong with the tables, one line each. `run` runs a statement."""
+    problems = []
+    [(strays, first)] = run(STRAY_EVENTS)
+    if strays:
+        problems.append(f"{strays} events belong to agents that do not exist, first {first}")
+    for (id,) in run(STRAY_ENTRIES):
+        problems.append(f"the directory has the agent {id}, which does not exist")
+    indexes = INDEXES.split()
+    if run(HAS_SEARCH_INDEX) == [(True,)]:
+        indexes += SEARCH_INDEXES.split()
+    for name in list_missing(indexes, run(VALID_INDEXES)):
+        problems.append(f"the index {name} is missing")
+    for name in list_missing(FUNCTION_NAMES.split(), run(EXISTING_FUNCTIONS)):
+        problems.append(f"the function {name} is missing")
+    if not run(FOREIGN_KEY):
+        problems.append("the foreign key agents_parent_fkey is missing")
+    return problems
+
+
+def list_missing(names: list[str], rows: list[tuple[Any, ...]]) -> list[str]:
+    """Return those of `names` that are not in `rows`, in order."""
+    existing = {name for (name,) in rows}
+    return sorted(set(names) - existing)

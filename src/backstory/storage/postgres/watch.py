@@ -1,12 +1,12 @@
 """Watching a PostgreSQL store that other processes write to.
 
-A watch LISTENs on its own connection, and has a row in the table `followers`. An append sends a NOTIFY only
-while that table has rows, because it makes all commits of a database wait for one another, and does not look
-there each time (`append.LOOK_EVERY`). The store is polled four times a second until every writer knows of the
-watch and the first notification has arrived, and for good where none ever does (a pooler, a standby, a user
-who may not write, a store on many servers).
+A watch LISTENs on its own connection, and has a row in the table `followers`. An append sends a
+NOTIFY only while that table has rows, because a NOTIFY makes all commits of a database wait for one
+another. Until notifications are reliable, the store is polled four times a second, and for good if
+none ever arrives (a pooler, a standby, a user who may not write, a distributed store).
 """
 
+import math
 import os
 import selectors
 import socket
@@ -15,36 +15,35 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from enum import Enum
 
 import psycopg
 
-from backstory.storage.commit_signal import until
-from backstory.storage.postgres.cluster import DISTRIBUTED
+from backstory.storage.locks import limit_wait
+from backstory.storage.postgres.citus import DISTRIBUTED
 from backstory.storage.postgres.server import Connection
 
 POLL = 0.25  # seconds between two reads while notifications are not reliable
 KEEP_ALIVE = 30.0  # seconds between two statements while nothing happens
-SETTLED = (
-    2.0  # seconds until every writer that looked before our row was there has a transaction id
-)
 
 REGISTER = """
-    WITH gone AS (DELETE FROM backstory.followers WHERE until < pg_catalog.clock_timestamp())
-    INSERT INTO backstory.followers VALUES (%s, pg_catalog.clock_timestamp() + interval '100 seconds')
+    WITH expired AS (DELETE FROM backstory.followers WHERE until < pg_catalog.clock_timestamp())
+    INSERT INTO backstory.followers
+    VALUES (%s, pg_catalog.clock_timestamp() + interval '100 seconds')
     ON CONFLICT (id) DO UPDATE SET until = excluded.until"""
-LEAVE = "DELETE FROM backstory.followers WHERE id = %s"
+UNREGISTER = "DELETE FROM backstory.followers WHERE id = %s"
+LISTEN = "LISTEN backstory"
 NOTIFY = "SELECT pg_catalog.pg_notify('backstory', '')"
-# A transaction that looked for followers before our row was there does not notify us. It already has a
-# transaction id, or gets one within a moment. So we wait for that moment, note the next id, and wait until no
-# transaction with a smaller id is running.
-NEXT_TRANSACTION = (
-    "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
-)
-OLDEST_TRANSACTION = (
-    "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::bigint"
-)
+# The transactions that look for followers, or have done so: each has this lock on the table from
+# before its look until its end.
+WRITERS = """
+    SELECT virtualtransaction FROM pg_catalog.pg_locks
+    WHERE locktype = 'relation' AND relation = 'backstory.followers'::regclass
+        AND mode = 'AccessShareLock'
+        AND database = (
+            SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())"""
 
-# Errors that mean there are no notifications: on a standby, or for a user who may not write.
+# Errors that mean that there are no notifications: on a standby, or for a user who may not write.
 UNAVAILABLE = (
     psycopg.errors.ReadOnlySqlTransaction,
     psycopg.errors.InsufficientPrivilege,
@@ -53,119 +52,133 @@ UNAVAILABLE = (
 )
 
 
+class WatchState(Enum):
+    """How far a watch can rely on notifications."""
+
+    POLLING = "no notification has arrived yet, or none will"
+    WAITING_FOR_WRITERS = "they arrive, but some writers looked for followers before we registered"
+    NOTIFIED = "every commit is notified"
+
+
 class PostgresWatch:
-    """Watches one database. `notify` sends a notification over another connection; without it, the store is
-    polled."""
+    """A StoreWatch of one database. `notify` sends a notification over another connection; if it
+    is None, the store is polled. Within `translate_errors()`, errors of the server become ours."""
 
     def __init__(
         self,
         conninfo: str,
         notify: Callable[[], None] | None,
-        translated: Callable[[], AbstractContextManager[None]],
+        translate_errors: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.closed = False
-        self._conninfo, self._notify, self._translated = conninfo, notify, translated
+        self._conninfo = conninfo
+        self._notify = notify
+        self._translate_errors = translate_errors
         self._id = uuid.uuid4()
-        self._woken = False
-        self._bell, self._rope = socket.socketpair()
-        self._bell.setblocking(False)
-        self._rope.setblocking(False)
+        self._is_woken = False
+        self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
+        self._wakeup_receiver.setblocking(False)
+        self._wakeup_sender.setblocking(False)
         self._waiting = threading.Lock()
         self._db: Connection | None = None
         self._pid = os.getpid()
-        self._heard = False  # whether notifications come through
-        self._is_last = False  # whether there will be no more of them
-        self._before = (
-            0  # the first transaction id that must have seen our row; 0: all older ones are over
-        )
-        self._refresh_at = self._settled_at = 0.0
-        with self._translated():
+        self._state = WatchState.POLLING
+        self._unaware: set[str] = set()  # transactions that may not have seen our row
+        self._refresh_at = math.inf  # the monotonic time at which to renew our row
+        with self._translate_errors():
             self._listen()
 
     def wait(self, seconds: float | None) -> None:
-        deadline = None if seconds is None else time.monotonic() + seconds
-        with self._waiting, self._translated():
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
+        with self._waiting, self._translate_errors():
             try:
-                while not (self._woken or self.closed or self._has_changed(deadline)):
-                    if deadline is not None and time.monotonic() >= deadline:
-                        return
+                if self._db is not None and self._pid == os.getpid():
+                    self._wait_for_commit(self._db, deadline)
+                elif not self.closed:
+                    self._listen()  # nobody notified us of commits in the meantime
             except psycopg.OperationalError:
-                self._drop()
+                self._drop_connection()
                 raise
 
-    def _has_changed(self, deadline: float | None) -> bool:
-        db = self._db
-        if db is None or self._pid != os.getpid():
-            self._listen()
-            return True  # we were not notified of what was committed meanwhile
-        is_reliable = self._heard and not self._before
-        if self._is_notified(db):
-            return True
-        if self._select(
-            db, until(deadline, until(self._refresh_at, KEEP_ALIVE) if is_reliable else POLL)
-        ):
-            return self._is_notified(db)
-        if is_reliable and time.monotonic() < self._refresh_at:
-            return False
-        self._refresh(db)
-        return True
+    def _wait_for_commit(self, db: Connection, deadline: float) -> None:
+        """Wait for a notification, or until the next poll."""
+        end = min(deadline, self._refresh_at)
+        if self._state is not WatchState.NOTIFIED:
+            end = min(deadline, time.monotonic() + POLL)
+        while not self._is_woken and not self.closed:
+            if self._take_notifications(db):
+                return
+            has_input = self._has_input(db, limit_wait(end, KEEP_ALIVE))
+            if not has_input and time.monotonic() >= end:
+                self._refresh(db)
+                return
 
-    def _is_notified(self, db: Connection) -> bool:
-        """Whether there was a notification, perhaps along with the result of a statement."""
-        notified = [notification.payload for notification in db.notifies(timeout=0)]
-        self._is_last = self._is_last or DISTRIBUTED in notified
-        self._heard = (self._heard or bool(notified)) and not self._is_last
-        return bool(notified)
+    def _take_notifications(self, db: Connection) -> bool:
+        """Return True if there was a notification, perhaps along with the result of a
+        statement."""
+        payloads = [notification.payload for notification in db.notifies(timeout=0)]
+        if DISTRIBUTED in payloads:
+            self._notify = None
+            self._state = WatchState.POLLING
+        elif payloads and self._notify is not None and self._state is WatchState.POLLING:
+            self._state = WatchState.WAITING_FOR_WRITERS
+        return bool(payloads)
 
     def _listen(self) -> None:
+        """Open a connection, and ask for notifications."""
         self._pid = os.getpid()
-        self._heard, self._before = False, 0
-        self._refresh_at = float("inf")
+        self._state = WatchState.POLLING
+        self._refresh_at = math.inf
         self._db = db = psycopg.connect(self._conninfo, autocommit=True)
         if self._notify is None:
             return
         try:
-            db.execute("LISTEN backstory")
+            db.execute(LISTEN)
             self._register(db)
+            self._unaware = self._read_writers(db)
             self._notify()
-            self._before = -1  # not known until that moment has passed
-            self._settled_at = time.monotonic() + SETTLED
         except UNAVAILABLE:
-            self._refresh_at = float("inf")
+            self._refresh_at = math.inf
 
     def _register(self, db: Connection) -> None:
         db.execute(REGISTER, (self._id,))
         self._refresh_at = time.monotonic() + KEEP_ALIVE
 
+    def _read_writers(self, db: Connection) -> set[str]:
+        return {writer for (writer,) in db.execute(WRITERS).fetchall()}
+
     def _refresh(self, db: Connection) -> None:
-        if self._before > 0:
-            [(oldest,)] = db.execute(OLDEST_TRANSACTION).fetchall()
-            self._before = 0 if oldest >= self._before else self._before
-        elif self._before and time.monotonic() >= self._settled_at:
-            [(self._before,)] = db.execute(NEXT_TRANSACTION).fetchall()
+        """Find out whether all writers know of the watch, and renew its row if that is due."""
+        if self._state is WatchState.WAITING_FOR_WRITERS:
+            self._unaware &= self._read_writers(db)
+            if not self._unaware:
+                self._state = WatchState.NOTIFIED
         if time.monotonic() >= self._refresh_at:
             self._register(db)
 
-    def _select(self, db: Connection, seconds: float) -> bool:
-        """Whether the server sent something within this many seconds; `wake` ends the wait, too."""
+    def _has_input(self, db: Connection, seconds: float) -> bool:
+        """Wait until the server sends something, but at most this long. `wake` ends the wait,
+        too. Return True if the server sent something."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._bell, selectors.EVENT_READ)
+            selector.register(self._wakeup_receiver, selectors.EVENT_READ)
             selector.register(db.fileno(), selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(seconds)]
-        if self._bell in ready:
-            self._bell.recv(4096)
-        return any(one is not self._bell for one in ready)
+        if self._wakeup_receiver in ready:
+            self._wakeup_receiver.recv(4096)
+            ready.remove(self._wakeup_receiver)
+        return bool(ready)
 
-    def woken(self) -> bool:
-        woken, self._woken = self._woken, False
-        return woken
+    def take_wakeup(self) -> bool:
+        is_woken = self._is_woken
+        self._is_woken = False
+        return is_woken
 
     def wake(self) -> None:
-        self._woken = True
+        self._is_woken = True
         with suppress(OSError):  # it has been woken already, or it is closed
-            self._rope.send(b"!")
+            self._wakeup_sender.send(b"!")
 
-    def _drop(self) -> None:
+    def _drop_connection(self) -> None:
         db, self._db = self._db, None
         if db is not None and self._pid == os.getpid():
             db.close()
@@ -175,8 +188,8 @@ class PostgresWatch:
         self.wake()
         with self._waiting:
             if self._db is not None and self._pid == os.getpid():
-                with suppress(psycopg.Error):  # otherwise, the row expires
-                    self._db.execute(LEAVE, (self._id,))
-            self._drop()
-            self._bell.close()
-            self._rope.close()
+                with suppress(psycopg.Error):  # then the row expires
+                    self._db.execute(UNREGISTER, (self._id,))
+            self._drop_connection()
+            self._wakeup_receiver.close()
+            self._wakeup_sender.close()

@@ -1,298 +1,233 @@
-"""The embedded backend: one SQLite file, through apsw.
+"""The SQLite backend: one file, through apsw. Connections, transactions and commits.
 
-It handles connections and transactions, what happens to them when the process forks, and all writes. The
-reads are in `reads`, and the statements in `rows`.
+The reads are in `rows`, the writes in `transaction`.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any
 from weakref import WeakSet
 
 import apsw
 
-from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
-from backstory.log.events import EncodedRow, Event
-from backstory.log.terms import Query
-from backstory.storage.backlog import Backlog, Texts, Unindexed
-from backstory.storage.commit_signal import shared_commit_signal
-from backstory.storage.fork_lock import ForkGate, forkable_lock
-from backstory.storage.protocols import (
+from backstory.errors import Busy, ReadOnly
+from backstory.log.events import Event
+from backstory.storage.locks import ForkGate, ForkSafeLock, get_commit_signal
+from backstory.storage.pool import ConnectionPool
+from backstory.storage.protocol import (
     AgentRecord,
-    BasedDrafts,
-    Found,
+    Drafts,
     NewAgent,
-    Packed,
-    Piece,
+    Pieces,
+    RowShape,
+    make_records,
 )
-from backstory.storage.sqlite import index as sqlite_index
-from backstory.storage.sqlite.beside import FilesBeside
+from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,
-    Place,
-    Translated,
-    connected,
-    emptied_log,
-    identity,
-    make_private,
-    prepared,
-    readable,
+    ErrorTranslator,
+    OpenMode,
+    StoreFile,
+    build_closed_error,
+    create_private_file,
+    empty_log,
+    open_connection,
+    open_readable,
+    open_writable,
 )
-from backstory.storage.sqlite.frames import Packer
-from backstory.storage.sqlite.intake import SqliteIntake
-from backstory.storage.sqlite.newest import Newest
-from backstory.storage.sqlite.reads import SqliteReads
-from backstory.storage.sqlite.removal import SqliteRemoval
-from backstory.storage.sqlite.rows import SqliteRows
+from backstory.storage.sqlite.index import WORTH_MERGING, SqliteIndexReader
+from backstory.storage.sqlite.rows import Bindings
+from backstory.storage.sqlite.transaction import SqliteTransaction
 from backstory.storage.sqlite.watch import SqliteWatch
 
 
-class SqliteBackend(SqliteReads):
+class SqliteBackend(SqliteIndexReader):
     """A store in one SQLite file. An agent's primary key is its number.
 
-    Threads borrow connections from a small pool. Writers in one process wait for a lock; writers in several
-    processes wait for SQLite's own.
+    Threads borrow connections from a small pool. Writers in one process wait for a lock; writers in
+    several processes wait for SQLite's own.
     """
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.url = os.path.abspath(path)  # the program may change its working directory
-        self._writing = forkable_lock()
-        self._asking = ForkGate()
-        self._free: list[apsw.Connection] = []
-        self._left_to_parent: list[apsw.Connection] = []
-        self._pid = os.getpid()
-        self._closed = False
-        self._unmerged = 0  # events indexed since the last merge
-        self._newest = Newest()
-        self._translated = Translated(self.url)
-        with self._translated:
-            self._free.append(self._first(read_only))
-        self._file = identity(self.url)
-        self._beside = FilesBeside(self.url)
-        self._committed = shared_commit_signal(self._file or self.url)
+        self.read_only = read_only
+        self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
+        with ErrorTranslator(self.url):
+            first = self._open_first()
+        self._file = StoreFile(self.url)
+        self._pool = ConnectionPool(
+            partial(open_connection, self._mode, self.url),
+            self._file.close_connection,
+            first=first,
+            is_usable=is_out_of_transaction,
+        )
+        self._write_lock = ForkSafeLock()
+        self._fork_gate = ForkGate()
+        self._signal = get_commit_signal(self._file.identity or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
+        self._unmerged = 0  # events that were indexed since segments were merged
 
-    def _first(self, read_only: bool) -> apsw.Connection:
-        """The first connection. If the file or its folder cannot be written, it only reads."""
-        self.read_only, self._place = read_only, Place(self.url, apsw.SQLITE_OPEN_READWRITE)
-        if not read_only:
+    def _open_first(self) -> apsw.Connection:
+        """Open the first connection. If the file or its folder cannot be written, only read."""
+        if not self.read_only:
             try:
-                return prepared(self.url)
+                return open_writable(self.url)
             except (ReadOnly, apsw.ReadOnlyError, apsw.CantOpenError):
                 if not os.path.isfile(self.url):
                     raise
         self.read_only = True
-        db, self._place = readable(self.url)
+        db, self._mode = open_readable(self.url)
         return db
 
-    def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        with self._write() as db:
-            rows = SqliteRows(db)
-            record = rows.create(new, now)
-            written = rows.append(record, events, None, now) if events else []
-            return record._replace(head=record.head + len(written))
+    def _run(self, sql: str, bindings: Bindings = (), shape: RowShape = tuple) -> list[Any]:
+        with self._fork_gate, self._file.translator, self._pool.borrow() as db:
+            return make_records(shape, db.execute(sql, bindings))
 
-    def rename(self, agent: AgentRecord, name: str) -> None:
-        with self._write() as db:
-            SqliteRows(db).rename(agent, name)
+    # --- writing ---
 
-    def describe(
-        self, agent: AgentRecord, change: Callable[[str | None], str | None]
-    ) -> str | None:
-        with self._write() as db:
-            return SqliteRows(db).describe(agent, change)
+    @contextmanager
+    def begin(
+        self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
+    ) -> Iterator[SqliteTransaction]:
+        """As in the protocol. One lock protects the complete store, so sessions need none."""
+        self._check_writable()
+        with self._write_lock, self._file.translator, self._pool.borrow() as db:
+            transaction = SqliteTransaction(db)
+            try:
+                self._start(db)
+                for agent in agents:
+                    transaction.read_head(agent)  # raises if it was deleted
+                yield transaction
+                self._commit(db)
+            finally:
+                roll_back(db)
+        if transaction.has_removed_text:
+            self._empty_log()
 
     def append(
-        self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
     ) -> list[Event]:
-        # Not `with self._write()`: most writes are appends, and a generator around each takes its time.
+        # Not through `begin`: Ctrl-C inside of contextlib could leave the lock taken as long as the
+        # traceback exists, and most writes are appends.
         self._check_writable()
-        with self._writing, self._translated:
-            db = self._borrowed()
+        with self._write_lock, self._file.translator, self._pool.borrow() as db:
             try:
-                self._begin(db)
-                written = SqliteRows(db, self._newest).append(agent, events, expected, now)
+                self._start(db)
+                events = SqliteTransaction(db).append(agent, drafts, expected, now_us)
                 self._commit(db)
-                self._newest.committed(db)
-                return written
-            except BaseException:
-                _roll_back(db)
-                raise
+                return events
             finally:
-                self._give_back(db)
-
-    @contextmanager
-    def exclusive(self, *agents: AgentRecord) -> Iterator[SqliteRows]:
-        with self._write() as db:
-            yield SqliteRows(db)
-
-    def copy_to(self, path: str) -> bool:
-        """Copy all pages in one read transaction, so that writers are not blocked."""
-        with self._connection() as db:
-            make_private(path)
-            copy = apsw.Connection(path)
-            try:
-                with copy.backup("main", db, "main") as backup:
-                    backup.step(-1)
-            finally:
-                copy.close()
-        return True
-
-    def packed(self, rows: Sequence[EncodedRow]) -> Packed:
-        return list(Packer().packed(rows))
-
-    @contextmanager
-    def intake(self) -> Iterator[SqliteIntake]:
-        with self._write() as db:
-            yield SqliteIntake(db)
-
-    @contextmanager
-    def removal(self) -> Iterator[SqliteRemoval]:
-        with self._write() as db:
-            yield SqliteRemoval(db)
-        self._empty_log()
-
-    def _empty_log(self) -> None:
-        """Write the write-ahead log into the file, and leave no removed text in it."""
-        with self._writing, self._connection() as db:
-            unfinished = not emptied_log(db)
-        if unfinished:
-            raise Busy(
-                f"{self.url!r}: the text was removed, but it stays in the write-ahead log while others are "
-                "still reading",
-                remedy="end the other programs; the last one that closes the store empties the log",
-            )
-
-    def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
-        with self._connection() as db:
-            made = sqlite_index.exists(db)
-        if not made and not self.read_only:
-            with self._write() as db:
-                db.execute(sqlite_index.CREATE)
-        with self._connection() as db:
-            owners = None if pieces is None else {piece.owner for piece in pieces}
-            return sqlite_index.backlog(db, owners)
-
-    def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
-        with self._connection() as db:
-            return sqlite_index.unindexed(db, backlog)
-
-    def index(self, texts: Sequence[tuple[Backlog, Texts]], *, last: bool = True) -> None:
-        with self._write() as db:
-            sqlite_index.index(db, texts)
-        self._unmerged += sum(len(found) for _, found in texts)
-        if last and self._unmerged >= sqlite_index.WORTH_MERGING:
-            sqlite_index.merge(self._write)
-            self._unmerged = 0
-
-    def find(
-        self,
-        query: Query,
-        *,
-        kinds: Sequence[str],
-        pieces: Sequence[Piece] | None,
-        session: str,
-        limit: int,
-    ) -> list[Found]:
-        with self._connection() as db:
-            return sqlite_index.find(db, query, kinds, pieces, limit)
-
-    def watch(self) -> SqliteWatch:
-        if self._closed:
-            raise self._is_closed()
-        with self._translated:
-            watch = SqliteWatch(self._committed, self.url, self._place)
-        self._watches.add(watch)
-        return watch
-
-    def close(self) -> None:
-        self._closed = True
-        for watch in list(self._watches):
-            watch.close()
-        while self._free and self._pid == os.getpid():
-            self._free.pop().close()
-
-    @contextmanager
-    def _write(self) -> Iterator[apsw.Connection]:
-        """A write transaction: durably commits everything that the block writes, or nothing."""
-        self._check_writable()
-        with self._writing, self._translated:  # a fork waits for the lock: no need to pass the gate
-            db = self._borrowed()
-            try:
-                self._begin(db)
-                yield db
-                self._commit(db)
-            except BaseException:
-                _roll_back(db)
-                raise
-            finally:
-                self._give_back(db)
+                roll_back(db)
 
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
 
-    def _begin(self, db: apsw.Connection) -> None:
-        if identity(self.url) != self._file:
-            raise StorageError(
-                f"{self.url!r} was moved or deleted while it was open", remedy="open it again"
-            )
+    def _start(self, db: apsw.Connection) -> None:
+        self._file.check_exists()
         db.execute("BEGIN IMMEDIATE")
 
     def _commit(self, db: apsw.Connection) -> None:
         db.execute("COMMIT")
-        self._check_files()
-        self._committed.send()
+        self._file.check_side_files()
+        self._signal.send()
 
-    def _check_files(self) -> None:
-        """Raise if the files were removed or replaced: no other process would see what was just written."""
-        replaced = self._beside.replaced()
-        if replaced is not None:
-            raise ConnectionLost(
-                f"{replaced!r} was removed or replaced while the store was open: what was under way may or "
-                "may not have been written",
-                remedy="open the store again, and check",
+    def _empty_log(self) -> None:
+        """Write the write-ahead log into the file, so that it contains no removed text."""
+        with self._write_lock, self._file.translator, self._pool.borrow() as db:
+            is_empty = empty_log(db)
+        if not is_empty:
+            raise Busy(
+                f"{self.url!r}: the text was removed, but it stays in the write-ahead log while "
+                "others are still reading",
+                remedy="end the other programs; the last one that closes the store empties the log",
             )
 
-    @contextmanager
-    def _connection(self) -> Iterator[apsw.Connection]:
-        """A connection for this thread while the block runs."""
-        with self._asking, self._translated:
-            db = self._borrowed()
-            try:
-                yield db
-            finally:
-                self._give_back(db)
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+        with self.begin() as transaction:
+            return transaction.create_agent(new, drafts, now_us)
 
-    def _borrowed(self) -> apsw.Connection:
-        """A connection for this thread alone."""
-        if self._closed:
-            raise self._is_closed()
-        if self._pid != os.getpid():
-            self._start_again_after_fork()
-        try:
-            return self._free.pop()
-        except IndexError:
-            return connected(*self._place)
+    # --- the search index ---
 
-    def _give_back(self, db: apsw.Connection) -> None:
-        if self._closed or db.in_transaction:
-            db.close()
-            self._beside.forget()  # SQLite removes the log with the last connection
-        else:
-            self._free.append(db)
+    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+        if not self.read_only and not self.has_index():
+            with self.begin() as transaction:
+                transaction.create_index()
+        backlogs = self.read_backlogs(agent, pieces)
+        return sum(backlog.upto - backlog.after for backlog in backlogs)
 
-    def _is_closed(self) -> StorageError:
-        return StorageError(f"the store {self.url!r} is closed", remedy="open it again")
+    def index_events(
+        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> int:
+        with self.begin() as transaction:
+            count = transaction.index_events(limit, agent, pieces)
+        self._unmerged += count
+        has_caught_up = count < limit
+        if has_caught_up and self._unmerged >= WORTH_MERGING:
+            self._merge_segments()
+        return count
 
-    def _start_again_after_fork(self) -> None:
-        """Set the parent's connections aside, so that new ones are opened. SQLite's connections must not be
-        used in a forked process, not even to close them."""
-        self._left_to_parent += self._free
-        self._free = []
-        self._pid = os.getpid()  # last: another thread that sees it takes a connection
+    def _merge_segments(self) -> None:
+        """Merge the segments of the index, in short transactions."""
+        self._unmerged = 0
+        is_first = True
+        has_more = True
+        while has_more:
+            with self.begin() as transaction:
+                has_more = transaction.merge_segments(is_first=is_first)
+            is_first = False
+
+    # --- the file ---
+
+    def check_tables(self) -> list[str]:
+        self._check_open()
+        with self._fork_gate, self._file.translator:
+            with closing(open_connection(self._mode, self.url)) as db:
+                return schema.check_tables(db)
+
+    def measure_size(self) -> int:
+        sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        [(size,)] = self._run(sql)
+        return int(size)
+
+    def copy_to(self, path: str) -> bool:
+        """Copy all pages in one read transaction, so that writers are not blocked."""
+        create_private_file(path)
+        with self._fork_gate, self._file.translator, self._pool.borrow() as db:
+            with closing(apsw.Connection(path)) as copy:
+                with copy.backup("main", db, "main") as backup:
+                    backup.step(-1)
+        return True
+
+    def is_replaced(self) -> bool:
+        return self._file.is_replaced()
+
+    def watch(self) -> SqliteWatch:
+        self._check_open()
+        with self._file.translator:
+            watch = SqliteWatch(self._signal, self.url, self._mode)
+        self._watches.add(watch)
+        return watch
+
+    def _check_open(self) -> None:
+        """Raise StorageError if the store was closed."""
+        if self._pool.closed:
+            raise build_closed_error(self.url)
+
+    def close(self) -> None:
+        for watch in list(self._watches):
+            watch.close()
+        self._pool.close()
 
 
-def _roll_back(db: apsw.Connection) -> None:
+def roll_back(db: apsw.Connection) -> None:
+    """End a transaction that was not committed."""
     if db.in_transaction:
         db.execute("ROLLBACK")
+
+
+def is_out_of_transaction(db: apsw.Connection) -> bool:
+    """Return True if a connection can be lent again."""
+    return not db.in_transaction

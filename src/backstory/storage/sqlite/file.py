@@ -1,4 +1,4 @@
-"""Opening an SQLite file: its settings, its version and its migrations, and what its errors mean.
+"""The file of an SQLite store: opens it, notices that it was replaced, and translates errors.
 
 Nothing here reads or writes an event.
 """
@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -17,220 +17,167 @@ try:
 except ImportError:  # Windows has other file locks
     fcntl = None  # type: ignore[assignment]
 
-from backstory.errors import Busy, CannotOpen, Corrupt, NewerVersion, ReadOnly, StorageError
-from backstory.log.chain import START, digest_of
-from backstory.storage.sqlite.frames import Unpacker
+from backstory.errors import (
+    Busy,
+    CannotOpen,
+    ConnectionLost,
+    Corrupt,
+    ReadOnly,
+    StorageError,
+)
+from backstory.storage.pool import PoolClosed
+from backstory.storage.sqlite import schema
+from backstory.storage.sqlite.frames import FrameReader
 
-T = TypeVar("T")
-
-APPLICATION_ID = 0x42535459  # "BSTY": tells our files from other SQLite databases
-PAGE_SIZE = 8192
-# Pages in the write-ahead log before a checkpoint. Overwriting the log is a third faster than growing it. So
-# it stays at 1 MB, which is reached after a hundred turns instead of eight hundred.
-CHECKPOINT = 128
-PATIENCE = 60.0  # seconds to wait for other writers
-SOON, LATER = 0.001, 0.02  # seconds between two attempts, at first and later
-LONG = 100  # attempts after which to check whether the file system supports locks at all
+# Pages in the write-ahead log before a checkpoint. Overwriting the log is a third faster than
+# growing it. So it stays at 1 MB, which is reached after a hundred turns instead of eight hundred.
+CHECKPOINT_PAGES = 128
+LOCK_TIMEOUT = 60.0  # seconds to wait for other writers
+FIRST_PAUSE, LATER_PAUSE = 0.001, 0.02  # seconds between two attempts to get a lock
+FIRST_ATTEMPTS = 500  # attempts with the first pause
+ATTEMPTS_BEFORE_CHECK = 100  # then check whether the file system supports locks at all
 
 GET_PERMISSION = "get permission to write it, or copy it and open the copy"
-ANOTHER_PATH = "give another path"
-
-# MIGRATIONS[n] takes a store from version n to n + 1.
-MIGRATIONS = (
-    """
-    CREATE TABLE agents (
-        no INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
-        session INTEGER NOT NULL REFERENCES agents (no),
-        name TEXT NOT NULL,
-        parent INTEGER REFERENCES agents (no),
-        fork_seq INTEGER NOT NULL,
-        born_seq INTEGER NOT NULL,
-        spawned INTEGER NOT NULL,
-        created_at INTEGER NOT NULL,
-        UNIQUE (session, name)
-    ) STRICT;
-    CREATE INDEX agents_name ON agents (name);
-    CREATE TABLE events (
-        id INTEGER PRIMARY KEY,
-        agent INTEGER NOT NULL AS (id >> 32) REFERENCES agents (no),
-        seq INTEGER NOT NULL AS (id & 4294967295),
-        kind TEXT NOT NULL,
-        content TEXT,
-        data TEXT,
-        created_at INTEGER NOT NULL,
-        base INTEGER
-    ) STRICT;
-    CREATE INDEX jumps ON events (id, base) WHERE base IS NOT NULL;
-    CREATE INDEX marks ON events (id) WHERE kind = 'mark';
-    """,
-    # Version 2: keys, notes, descriptions of agents, and the chain of digests, which `_chain` fills in.
-    """
-    ALTER TABLE agents ADD COLUMN key TEXT;
-    ALTER TABLE agents ADD COLUMN about TEXT;
-    ALTER TABLE agents ADD COLUMN touched INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE agents ADD COLUMN deleted INTEGER;
-    ALTER TABLE events ADD COLUMN key TEXT;
-    ALTER TABLE events ADD COLUMN digest BLOB NOT NULL DEFAULT x'';
-    CREATE UNIQUE INDEX agents_key ON agents (key) WHERE key IS NOT NULL;
-    CREATE INDEX agents_touched ON agents (touched);
-    CREATE INDEX agents_title ON agents (about ->> '$.title') WHERE about IS NOT NULL;
-    CREATE UNIQUE INDEX event_keys ON events (key, agent) WHERE key IS NOT NULL;
-    CREATE INDEX notes ON events (content, id) WHERE kind = 'note';
-    CREATE TABLE sources (
-        tool TEXT NOT NULL, id TEXT NOT NULL, agent TEXT, cursor TEXT, PRIMARY KEY (id, tool)
-    ) STRICT, WITHOUT ROWID;
-    UPDATE agents SET touched = coalesce(
-        (SELECT created_at FROM events e WHERE e.id BETWEEN no << 32 AND (no << 32) + 4294967295
-         ORDER BY e.id DESC LIMIT 1), created_at) / 1000000;
-    """,
-    # Version 3: packed events. A program of version 2 that still has the store open knows nothing of frames:
-    # what it writes into an event, such as that it was erased, takes the frame away.
-    """
-    ALTER TABLE events ADD COLUMN packed BLOB;
-    ALTER TABLE events ADD COLUMN size INTEGER;
-    CREATE TRIGGER event_texts AFTER UPDATE OF content, data ON events
-    WHEN new.packed IS NOT NULL AND (new.content IS NOT NULL OR new.data IS NOT NULL)
-    BEGIN UPDATE events SET packed = NULL, size = NULL WHERE id = new.id; END;
-    """,
-)
-OWN_EVENTS = """
-    SELECT id, kind, content, data, created_at, base FROM events
-    WHERE id BETWEEN ? << 32 AND (? << 32) + 4294967295 ORDER BY id"""
-CHAINED = 2  # the first version in which events have digests
 
 
-class Place(NamedTuple):
-    """What SQLite opens: a path or a URI with options, and the flags."""
+class OpenMode(NamedTuple):
+    """The arguments with which SQLite opens the file: a path or a URI with options, and flags."""
 
     name: str
     flags: int
 
 
-def identity(path: str) -> tuple[int, int] | None:
-    """Identifies a file, to notice that it was deleted: what is written to it then would be lost."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+# --- opening ---
 
 
-def connected(path: str, flags: int) -> apsw.Connection:
-    """A connection that waits for other writers and syncs to disk."""
-    db = apsw.Connection(path, flags=flags)
-    db.set_busy_handler(_patience(path))
+def open_connection(mode: OpenMode, path: str) -> apsw.Connection:
+    """Return a connection that waits for other writers and syncs to disk."""
+    db = apsw.Connection(mode.name, flags=mode.flags)
+    db.set_busy_handler(make_busy_handler(path))
     db.execute(
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; "
-        f"PRAGMA wal_autocheckpoint = {CHECKPOINT}"
+        f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"
     )
-    # Without statistics, a plan does not depend on the values that are bound. Otherwise SQLite would compile
-    # a statement again for another agent's number, which took longer than running it.
+    # Without statistics, a plan does not depend on the values that are bound. Otherwise SQLite
+    # would compile a statement again for another agent's number, which took longer than running it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    # Overwrite freed space: even splitting a page leaves copies of events behind.
+    # Overwrite freed space: even splitting a page leaves copies of events in the old one.
     db.execute("PRAGMA secure_delete = ON").fetchall()
-    Unpacker().register(db)
+    FrameReader().register(db)
+    db.register_fts5_function("share", compute_share)
     return db
 
 
-def emptied_log(db: apsw.Connection) -> bool:
-    """Write the write-ahead log into the file and truncate it; return whether that was possible."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        [(unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        if not unfinished or time.monotonic() > deadline:
-            return not unfinished
-        # SQLite waits for readers, but not for another checkpoint, which any other commit may start.
-        time.sleep(0.005)
+def compute_share(row: apsw.FTS5ExtensionApi, /, *_: Any) -> float:
+    """Return the share of matching words in a text, as `backstory.log.terms.score` does."""
+    return row.inst_count / (row.column_size() + 20)
 
 
-def _patience(path: str) -> Callable[[int], bool]:
-    """A busy handler, which tries again a thousand times a second at first.
+def make_busy_handler(path: str) -> Callable[[int], bool]:
+    """Return a busy handler, which tries again a thousand times a second at first.
 
-    SQLite's own handler waits up to a tenth of a second at a time, so one of eight writers could be kept
-    waiting for 0.8 seconds while the others went on. And Python does not notice Ctrl-C during such a wait.
+    SQLite's own handler waits up to a tenth of a second at a time, so one of eight writers could
+    wait for 0.8 seconds while the others wrote. And Python does not notice Ctrl-C during such a
+    wait.
     """
     deadline = 0.0
 
-    def wait(tried: int) -> bool:
+    def wait(attempts: int) -> bool:
         nonlocal deadline
         now = time.monotonic()
-        if tried == 0:
-            deadline = now + PATIENCE
-        if tried == LONG and refuses_locks(path):
+        if attempts == 0:
+            deadline = now + LOCK_TIMEOUT
+        if attempts == ATTEMPTS_BEFORE_CHECK and refuses_locks(path):
             return False  # waiting would not help
-        time.sleep(SOON if tried < 500 else LATER)
+        time.sleep(FIRST_PAUSE if attempts < FIRST_ATTEMPTS else LATER_PAUSE)
         return now < deadline
 
     return wait
 
 
-def prepared(path: str) -> apsw.Connection:
-    """A connection to a store of this version in WAL mode; creates or migrates it if needed."""
+def open_writable(path: str) -> apsw.Connection:
+    """Return a connection to a store of this version in WAL mode. Creates or migrates it first, if
+    that is needed."""
     if os.path.isdir(path):
         raise CannotOpen(
             f"{path!r} is a directory",
             remedy=f"give the path of a file in it, such as {path}/history.db",
         )
-    folder = os.path.dirname(os.path.abspath(path))
+    folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         raise CannotOpen(
             f"cannot create {path!r}: the directory {folder!r} does not exist",
             remedy="create it first",
         )
-    make_private(path)
-    db = connected(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    create_private_file(path)
+    mode = OpenMode(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    db = open_connection(mode, path)
     try:
         if db.readonly("main"):
             raise ReadOnly(f"{path!r} cannot be written", remedy=GET_PERMISSION)
-        _patiently(lambda: _migrate(db, path))
+        migrate_when_free(db, path)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def make_private(path: str) -> None:
-    """Create a file that only its owner can read; SQLite gives its other files the same permissions."""
+def migrate_when_free(db: apsw.Connection, path: str) -> None:
+    """Create or migrate the tables. Switching a new file to WAL mode fails at once if the file is
+    busy, without calling the busy handler, so this waits here."""
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while True:
+        try:
+            return schema.migrate(db, path)
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def create_private_file(path: str) -> None:
+    """Create a file that only its owner can read. SQLite gives its other files the same
+    permissions."""
     with suppress(OSError):  # it exists, or SQLite will report the problem
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-def readable(path: str) -> tuple[apsw.Connection, Place]:
-    """A read-only connection, and how to open more of them. If nothing can be written and there is no
-    write-ahead log, the file is opened as immutable, without locks or shared memory."""
+def open_readable(path: str) -> tuple[apsw.Connection, OpenMode]:
+    """Return a read-only connection, and how to open more of them. If nothing can be written and
+    there is no write-ahead log, the file is opened as immutable, without locks or shared memory."""
     from urllib.parse import quote  # here, because few stores are read-only
 
     if not os.path.isfile(path):
-        raise CannotOpen(f"no store at {path!r}", remedy=ANOTHER_PATH)
+        raise CannotOpen(f"no store at {path!r}", remedy=schema.ANOTHER_PATH)
     log = f"{path}-wal"
     has_log = os.path.exists(log) and os.path.getsize(log) > 0
-    shared = Place(path, apsw.SQLITE_OPEN_READONLY)
-    alone = Place(
-        f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    )
+    shared = OpenMode(path, apsw.SQLITE_OPEN_READONLY)
     try:
-        return _checked(shared, path), shared
+        return open_current_version(shared, path), shared
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
         if has_log:
             raise ReadOnly(
-                f"{path!r} has events in {log!r}, which can only be read in a directory that can be written",
+                f"{path!r} has events in {log!r}, which can only be read in a directory that can "
+                "be written",
                 remedy="copy both files to a directory that can be written, and open the copy",
             ) from error
-        return _checked(alone, path), alone
+    immutable = OpenMode(
+        f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    )
+    return open_current_version(immutable, path), immutable
 
 
-def _checked(place: Place, path: str) -> apsw.Connection:
-    """A connection to a store of this version."""
-    db = connected(*place)
+def open_current_version(mode: OpenMode, path: str) -> apsw.Connection:
+    """Return a connection to a store of this version. Raises CannotOpen or ReadOnly."""
+    db = open_connection(mode, path)
     try:
-        version = _version(db, path)
-        if not version:
-            raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=ANOTHER_PATH)
-        if version < len(MIGRATIONS):
+        version = schema.read_version(db, path)
+        if version == 0:
+            raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=schema.ANOTHER_PATH)
+        if version < len(schema.MIGRATIONS):
             raise ReadOnly(
-                f"{path!r} has version {version} of the store format and has to be migrated, which needs "
-                "writing",
+                f"{path!r} has version {version} of the store format and has to be migrated, which "
+                "needs writing",
                 remedy=GET_PERMISSION,
             )
     except BaseException:
@@ -239,93 +186,109 @@ def _checked(place: Place, path: str) -> apsw.Connection:
     return db
 
 
-def _migrate(db: apsw.Connection, path: str) -> None:
-    version = _version(db, path)
-    if version == 0:
-        db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-    db.execute("PRAGMA journal_mode = WAL")
-    if version == len(MIGRATIONS):
-        return
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        version = _version(db, path)
-        for step in MIGRATIONS[version:]:
-            db.execute(step)
-        if 0 < version < CHAINED:
-            _chain(db)
-        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-def _chain(db: apsw.Connection) -> None:
-    """Add digests to the events of an older store. A parent has a smaller number than its children."""
-    for no, parent, fork_seq in db.execute(
-        "SELECT no, parent, fork_seq FROM agents ORDER BY no"
-    ).fetchall():
-        inherited = db.execute(
-            "SELECT digest FROM events WHERE id = (? << 32) + ?", (parent, fork_seq)
-        )
-        previous = next((found for (found,) in inherited), START)
-        links = []
-        for id, kind, content, data, created_at, base in db.execute(OWN_EVENTS, (no, no)):
-            previous = digest_of(
-                previous, id & 0xFFFFFFFF, kind, created_at, base, None, content, data
-            )
-            links.append((previous, id))
-        db.executemany("UPDATE events SET digest = ? WHERE id = ?", links)
-
-
-def _version(db: apsw.Connection, path: str) -> int:
-    """The version of the store, or 0 for an empty file. Raises if the file belongs to another program."""
-    found: list[Any] = db.execute(
-        "SELECT (SELECT application_id FROM pragma_application_id), "
-        "(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)"
-    ).fetchall()
-    [(owner, version, tables)] = found
-    if owner != APPLICATION_ID and tables:
-        raise CannotOpen(f"{path!r} is an SQLite database of another program", remedy=ANOTHER_PATH)
-    if version > len(MIGRATIONS):
-        raise NewerVersion.of(repr(path), version, len(MIGRATIONS))
-    return int(version)
-
-
-def _patiently(attempt: Callable[[], T]) -> T:
-    """Switching a new file to WAL fails at once if it is busy, without the busy handler: wait here."""
-    deadline = time.monotonic() + PATIENCE
+def empty_log(db: apsw.Connection) -> bool:
+    """Write the write-ahead log into the file and truncate it. Return False if others still need
+    it."""
+    deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
-        try:
-            return attempt()
-        except apsw.BusyError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+        [(is_unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if not is_unfinished:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        # SQLite waits for readers, but not for another checkpoint, which any other commit may
+        # start.
+        time.sleep(0.005)
 
 
-def refuses_locks(path: str) -> bool:
-    """Whether the file system does not support locks: SQLite then reports "busy", as if someone held one.
+# --- replaced files ---
 
-    This locks another file in the same folder. Closing the store's own file would release SQLite's locks on
-    it, because POSIX drops all of a process's locks on a file when any descriptor of that file is closed.
-    """
-    if fcntl is None:
-        return False
-    import tempfile  # here, because it takes as long to import as all of this package
 
+class FileIdentity(NamedTuple):
+    """Identifies a file, whatever its name is."""
+
+    device: int
+    inode: int
+
+
+def identify_file(path: str) -> FileIdentity | None:
+    """Return the identity of the file at `path`, or None if there is none."""
     try:
-        with tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path))) as beside:
-            fcntl.lockf(beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-    return False
+        found = os.stat(path)
+    except OSError:
+        return None
+    return FileIdentity(found.st_dev, found.st_ino)
 
 
-class Translated:
-    """Around a block: errors of SQLite's leave it as ours. It has no state, so one serves many threads."""
+class StoreFile:
+    """The file of an open store, and those that SQLite has beside it. Notices that one of them was
+    removed or replaced: what is written then would be lost."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.translator = ErrorTranslator(path)
+        self.identity = identify_file(path)
+        self._side_files = SideFiles(path)
+
+    def is_replaced(self) -> bool:
+        """Return True if another file is now at the path."""
+        return identify_file(self.path) not in (self.identity, None)
+
+    def check_exists(self) -> None:
+        """Raise StorageError if the file is no longer at its path."""
+        if identify_file(self.path) != self.identity:
+            raise StorageError(
+                f"{self.path!r} was moved or deleted while it was open", remedy="open it again"
+            )
+
+    def check_side_files(self) -> None:
+        """Raise ConnectionLost if a file beside the store was removed or replaced: no other process
+        would see what was just written."""
+        replaced = self._side_files.find_replaced()
+        if replaced is not None:
+            raise ConnectionLost(
+                f"{replaced!r} was removed or replaced while the store was open: what was under "
+                "way may or may not have been written",
+                remedy="open the store again, and check",
+            )
+
+    def close_connection(self, db: apsw.Connection) -> None:
+        """Close a connection. SQLite removes the files beside the store with the last one."""
+        db.close()
+        self._side_files.forget_missing()
+
+
+class SideFiles:
+    """The write-ahead log of a store and its index. While a connection is open, SQLite itself
+    neither removes nor replaces them."""
+
+    def __init__(self, path: str) -> None:
+        self._identities: dict[str, FileIdentity] = {}
+        for side_path in (f"{path}-wal", f"{path}-shm"):
+            identity = identify_file(side_path)
+            if identity is not None:
+                self._identities[side_path] = identity
+
+    def forget_missing(self) -> None:
+        """Check no longer the files that are gone now."""
+        for path in list(self._identities):
+            if identify_file(path) is None:
+                del self._identities[path]
+
+    def find_replaced(self) -> str | None:
+        """Return the path of a file that was removed or replaced since the store was opened."""
+        for path, identity in self._identities.items():
+            if identify_file(path) != identity:
+                return path
+        return None
+
+
+# --- errors ---
+
+
+class ErrorTranslator:
+    """A `with` block that raises SQLite's errors as ours. It has no state, so one object serves
+    many threads."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -334,27 +297,23 @@ class Translated:
         pass
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        if isinstance(error, apsw.Error):
-            raise translation(error, self._path) from error
+        if isinstance(error, apsw.Error | PoolClosed):
+            raise translate_error(error, self._path) from error
 
 
-def translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
-    """An error from SQLite, as one of our errors, with a remedy."""
+def translate_error(error: apsw.Error | PoolClosed, path: str) -> StorageError | Corrupt:
+    """Return an error of SQLite as one of our errors, with a remedy."""
     match error:
-        case apsw.BusyError() if refuses_locks(path):
-            return CannotOpen(
-                f"{path!r}: the file system refuses locks, so nothing can be written safely",
-                remedy="put the store on a local disk, or start the lock service of the network file system",
-            )
+        case PoolClosed():
+            return build_closed_error(path)
         case apsw.BusyError() | apsw.LockedError():
-            return Busy(
-                f"{path!r}: {error}: someone else has been writing for {PATIENCE:.0f} seconds",
-                remedy="try again",
-            )
+            return busy_store(error, path)
         case apsw.NotADBError():
-            return CannotOpen(f"{path!r} is not an SQLite database ({error})", remedy=ANOTHER_PATH)
+            return CannotOpen(
+                f"{path!r} is not an SQLite database ({error})", remedy=schema.ANOTHER_PATH
+            )
         case apsw.CantOpenError():
             return CannotOpen(
                 f"cannot open {path!r} ({error})",
@@ -370,3 +329,42 @@ def translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
         case apsw.FullError():
             return StorageError(f"{path!r}: {error}; nothing was written", remedy="free some space")
     return StorageError(f"{path!r}: {error}")
+
+
+def build_closed_error(path: str) -> StorageError:
+    """Return the error for a store that was closed."""
+    return StorageError(f"the store {path!r} is closed", remedy="open it again")
+
+
+def busy_store(error: apsw.Error, path: str) -> StorageError:
+    """Return the error for a lock that was not given."""
+    if isinstance(error, apsw.BusyError) and refuses_locks(path):
+        return CannotOpen(
+            f"{path!r}: the file system refuses locks, so nothing can be written safely",
+            remedy="put the store on a local disk, or start the lock service of the network file "
+            "system",
+        )
+    return Busy(
+        f"{path!r}: {error}: someone else has been writing for {LOCK_TIMEOUT:.0f} seconds",
+        remedy="try again",
+    )
+
+
+def refuses_locks(path: str) -> bool:
+    """Return True if the file system does not support locks. SQLite then reports "busy", as if
+    someone had the lock.
+
+    This locks another file in the same folder. Closing the store's own file would release SQLite's
+    locks on it, because POSIX drops all of a process's locks on a file when any descriptor of that
+    file is closed.
+    """
+    if fcntl is None:
+        return False
+    import tempfile  # here, because it takes as long to import as all of this package
+
+    try:
+        with tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path))) as neighbour:
+            fcntl.lockf(neighbour, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+    return False

@@ -8,7 +8,7 @@ exact where that was measured: plain text, for the models of OpenAI in `families
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.log.messages import tool_call, tool_result
+from backstory.log.messages import read_call, read_result
 from backstory.wire.encoder import compact
 from backstory.wire.format import arguments_of
 from backstory.wire.rows import Readable, Row, clean, rows
@@ -141,7 +141,7 @@ class Counter:
         native = data.get("native") if data else None
         form = native.get("wire") if isinstance(native, dict) else None
         if kind == "tool_call":
-            call = tool_call(data)
+            call = read_call(data)
             names[str(call.id)] = str(call.name)
             tokens = (
                 self.family.call
@@ -150,7 +150,7 @@ class Counter:
             )
             yield Part(at, kind, "call", tokens, False)
         elif kind == "tool_result":
-            result = tool_result(text, data)
+            result = read_result(text, data)
             said = result.output if isinstance(result.output, str) else ""
             tokens = (
                 self.family.result + self._size(names.get(str(result.id), "")) + self._size(said)

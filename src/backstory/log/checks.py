@@ -1,0 +1,553 @@
+"""Checks of new events, keys, names, notes and descriptions, and of rows that come from elsewhere.
+
+`check_…` functions return the value that can be stored, or raise Invalid or InvalidEvent with a
+remedy. `find_…_problems` functions describe the problems of imported or damaged values and raise
+nothing. `find_text_problem` alone decides which text a store can contain.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from backstory.errors import Invalid, InvalidEvent
+from backstory.log.digests import ERASED, digest_texts, is_erased
+from backstory.log.erasure import find_erasure_problem
+from backstory.log.events import (
+    LATEST_US,
+    Draft,
+    Event,
+    parse_object,
+    to_json,
+    to_microseconds,
+)
+from backstory.log.json_text import encode_exactly, is_same_json
+from backstory.log.kinds import KINDS, MESSAGE_KINDS, NEEDS_CONTENT, TOOL_KINDS, TYPED_KINDS
+from backstory.log.messages import read_call, read_result
+
+LONGEST_KEY = 1_000  # characters
+LONGEST_NAME = 200  # characters of an agent's name
+LONGEST_REASON = 1_000  # characters
+LARGEST_ABOUT = 64 * 1024  # bytes of an agent's details
+LARGEST_LIMIT = 2**31 - 1  # no agent has more events
+DEEPEST = 100  # levels of nested data
+RESERVED = "backstory."  # the prefix of note names that only the library uses
+
+# An unknown kind is stored and has no effect, but it must be a word: it cannot control a terminal.
+KIND_PATTERN = re.compile("[a-z][a-z0-9_]{0,63}")
+ID_PATTERN = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# A NUL as JSON escapes it, not an escaped backslash before u0000.
+ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+# Text
+
+
+class TextProblem(NamedTuple):
+    """The reason why a store cannot contain a text."""
+
+    message: str
+    remedy: str
+
+
+def find_text_problem(text: str) -> TextProblem | None:
+    """Return the reason why one of the databases cannot store `text`, or None.
+
+    All stores refuse the same text, so that an event fits into each of them.
+    """
+    if "\0" in text:
+        return TextProblem("contains a NUL character (U+0000)", "remove or escape it")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return TextProblem(
+            f"contains a lone surrogate at character {error.start}, which is not valid Unicode",
+            "decode the text with errors='replace' first",
+        )
+    return None
+
+
+def is_storable(value: Any) -> bool:
+    """Return True if `value` is text that every store can contain."""
+    return isinstance(value, str) and find_text_problem(value) is None
+
+
+def check_text(text: str, what: str) -> None:
+    """Raise InvalidEvent if a store cannot contain `text`. `what` names it in the message."""
+    problem = find_text_problem(text)
+    if problem is not None:
+        raise InvalidEvent(f"{what} {problem.message}", remedy=problem.remedy)
+
+
+def to_plain_str(text: str) -> str:
+    """Return the text as a plain `str`.
+
+    A member of a string enum is a `str`, too, but `str(…)`, f-strings and drivers disagree whether
+    that means its name or its value.
+    """
+    if type(text) is str:
+        return text
+    return str.__str__(text)
+
+
+# Events
+
+
+def check_draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> Draft:
+    """Return the draft of a new event. Raises InvalidEvent, which says what to correct."""
+    kind = check_kind(kind)
+    content = check_content(kind, content)
+    data_json = None if data is None else check_data(kind, data)
+    check_message(kind, content, data)
+    if key is not None:
+        key = check_key(key)
+    return Draft(kind, content, data_json, key)
+
+
+def check_kind(kind: Any) -> str:
+    """Return the kind of a new event, which must be in the table of kinds."""
+    if isinstance(kind, str):
+        name = to_plain_str(kind)
+        if name in KINDS:
+            return name
+    raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
+
+
+def check_content(kind: str, content: Any) -> str | None:
+    """Return the content of a new event."""
+    if content is None:
+        if kind in NEEDS_CONTENT:
+            raise InvalidEvent(
+                f"this {kind} event has no content", remedy="pass a string, not None"
+            )
+        return None
+    if not isinstance(content, str):
+        raise InvalidEvent(
+            f"the content of this {kind} event must be a string, not {type(content).__name__}",
+            remedy="convert it first, or put structured values into data",
+        )
+    check_text(content, f"the content of this {kind} event")
+    return to_plain_str(content)
+
+
+def check_data(kind: str, data: Any) -> str:
+    """Return the JSON text of a new event's data. Parsing the text gives equal data."""
+    if not isinstance(data, dict):
+        raise InvalidEvent(
+            f"the data of this {kind} event must be a dict or None, not {type(data).__name__}",
+            remedy="pass a JSON object",
+        )
+    if ERASED in data:
+        raise InvalidEvent(
+            f"{ERASED!r} in the data of this {kind} event is reserved for events that were erased",
+            remedy="use another key",
+        )
+    exact = encode_exactly(data)
+    text = _encode_slowly(kind, data) if exact is None else exact.decode()
+    if text.count("{") + text.count("[") > DEEPEST:  # fewer brackets cannot be as deep
+        _check_depth(data, DEEPEST, kind)
+    return text
+
+
+def _encode_slowly(kind: str, data: dict[str, Any]) -> str:
+    """Return the text of data that orjson cannot write exactly, such as large integers."""
+    try:
+        text = to_json(data)
+        is_exact = json.loads(text) == data
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEvent(
+            f"the data of this {kind} event is not JSON ({error})",
+            remedy="use strings, finite numbers, true, false, null, lists and objects",
+        ) from error
+    if not is_exact:
+        raise InvalidEvent(
+            f"the data of this {kind} event would not be read back unchanged",
+            remedy="use strings as keys, and lists instead of tuples",
+        )
+    check_text(text, f"the data of this {kind} event")
+    return text
+
+
+def _check_depth(value: dict[str, Any] | list[Any], levels: int, kind: str) -> None:
+    """Refuse data so deep that a reader with a deep call stack could not parse it."""
+    if levels < 0:
+        raise InvalidEvent(
+            f"the data of this {kind} event is nested more than {DEEPEST} levels deep",
+            remedy="flatten it",
+        )
+    children = value.values() if isinstance(value, dict) else value
+    for child in children:
+        if isinstance(child, dict | list):
+            _check_depth(child, levels - 1, kind)
+
+
+def check_message(kind: str, content: str | None, data: Any) -> None:
+    """Refuse a message that no wire format could represent."""
+    if kind == "tool_call":
+        call = read_call(data)
+        _check_tool_field(kind, "id", call.id)
+        _check_tool_field(kind, "name", call.name)
+    elif kind == "tool_result":
+        _check_tool_field(kind, "id", read_result(content, data).id)
+    if kind not in MESSAGE_KINDS or not isinstance(data, dict):
+        return
+    if "native" in data and not isinstance(data["native"], dict):
+        raise InvalidEvent(
+            f"the native data of this {kind} event is not an object",
+            remedy="pass an object with the name of its provider",
+        )
+
+
+def _check_tool_field(kind: str, field: str, value: Any) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidEvent(
+            f"the {field} of this {kind} event is {value!r}",
+            remedy=f"pass its {field} in data, as a non-blank string",
+        )
+
+
+def check_not_blank(kind: str, content: Any, data: Any = None) -> None:
+    """Refuse a blank user or system message without data.
+
+    This is for `user()`, `system()`, `start(system=)` and other text that people type. `append` and
+    `extend` accept such messages, because an imported history may have them. Assistant messages and
+    tool results may be empty, because models and tools return nothing at times.
+    """
+    if kind not in TYPED_KINDS or data:
+        return
+    if isinstance(content, str) and not content.strip():
+        raise InvalidEvent(f"the text of a {kind} message is empty: nothing was written")
+
+
+def check_drafts(events: Any) -> list[Draft]:
+    """Return the drafts of a batch of events or (kind, content, data, key) tuples.
+
+    The time of an Event is not part of its draft. An error names the index in the batch.
+    """
+    if not isinstance(events, Iterable):
+        raise Invalid(
+            f"{events!r:.60} is not a batch", remedy="pass a list of (kind, content, data)"
+        )
+    drafts: list[Draft] = []
+    for event in events:
+        try:
+            drafts.append(_check_item(event))
+        except InvalidEvent as error:
+            message = f"nothing was written: event {len(drafts)} of the batch: {error.message}"
+            raise InvalidEvent(message, remedy=error.remedy) from error
+    return drafts
+
+
+def _check_item(item: Any) -> Draft:
+    if isinstance(item, Event):
+        return check_draft(item.kind, item.content, item.data, item.key)
+    if isinstance(item, tuple | list) and 1 <= len(item) <= 4:
+        return check_draft(*item)
+    raise InvalidEvent(f"{item!r:.60} is not an event", remedy="pass it as (kind, content, data)")
+
+
+def is_same_event(draft: Draft, event: Event) -> bool:
+    """Return True if `draft` has the kind, key, content and data of `event`.
+
+    The order of keys in the data does not matter. An erased event is compared by its digests.
+    """
+    if (draft.kind, draft.key) != (event.kind, event.key):
+        return False
+    if is_erased(event.data_json):
+        digests = digest_texts(event.content, event.data_json, event.data)
+        return digest_texts(draft.content, draft.data_json) == digests
+    if draft.content != event.content:
+        return False
+    if draft.data_json == event.data_json:
+        return True
+    return is_same_json(parse_object(draft.data_json), event.data)
+
+
+def build_call_data(id: str, name: str, arguments: Any) -> dict[str, Any]:
+    """Return the data of a tool call. Arguments that are the text of a JSON object become the
+    object; the text stays beside it if writing the object would not give the same text."""
+    data = {"id": id, "name": name, "arguments": arguments}
+    parsed = parse_object(arguments) if isinstance(arguments, str) else None
+    if parsed is None:
+        return data
+    try:
+        text = to_json(parsed)
+    except ValueError:  # NaN, which only the text can express
+        return data
+    data["arguments"] = parsed
+    if text != arguments:
+        data["arguments_text"] = arguments
+    return data
+
+
+def describe_author(who: str | None) -> dict[str, Any]:
+    """Return the part of an event's data that names its author."""
+    if who is None:
+        return {}
+    if not isinstance(who, str):
+        raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
+    return {"by": who}
+
+
+def describe_call(call: Event) -> dict[str, Any]:
+    """Return the part of a tool result's data that names the call which it answers."""
+    if not isinstance(call, Event):
+        raise InvalidEvent(
+            f"{call!r:.60} is not a tool call", remedy="pass the call's event or its id"
+        )
+    data = call.data or {}
+    if call.kind != "tool_call" or "id" not in data:
+        raise InvalidEvent(
+            f"event {call.seq} ({call.kind}) is not a tool call with an id",
+            remedy="pass the call's event or its id",
+        )
+    return {field: data[field] for field in ("id", "name") if field in data}
+
+
+# Keys, names, times and limits
+
+
+def check_key(key: Any) -> str:
+    """Return the key of an event or agent: any text of 1 to 1,000 characters."""
+    rule = f"a key is a text of 1 to {LONGEST_KEY:,} characters"
+    if not isinstance(key, str):
+        raise Invalid(f"{rule}, not {type(key).__name__}", remedy="pass a string")
+    if not key:
+        raise Invalid(f"{rule}, and this one is empty", remedy="leave it out, or use another one")
+    if len(key) > LONGEST_KEY:
+        raise Invalid(f"{rule}, and this one has {len(key):,}", remedy="use its hash")
+    check_text(key, "the key")
+    return to_plain_str(key)
+
+
+def check_keys(keys: Any) -> list[str]:
+    """Return the keys of events. Refuses a single text, whose letters would be keys."""
+    if isinstance(keys, str) or not isinstance(keys, Iterable):
+        raise Invalid(f"{keys!r:.60} is not a list of keys", remedy="pass [key, …]")
+    return [check_key(key) for key in keys]
+
+
+def check_prefix(prefix: Any) -> str:
+    """Return a prefix of keys, which may be empty."""
+    return "" if prefix == "" else check_key(prefix)
+
+
+def check_name(name: Any) -> str:
+    """Return the name of an agent, which can be part of a reference like session/name@position."""
+    if not isinstance(name, str):
+        raise Invalid(f"an agent's name must be a string, not {type(name).__name__}")
+    shown = name if len(name) <= 40 else f"{name[:40]}…"
+    if not name.strip() or name != name.strip() or len(name) > LONGEST_NAME:
+        raise Invalid(
+            f"{shown!r} cannot be a name",
+            remedy=f"use 1 to {LONGEST_NAME} characters, without spaces around them",
+        )
+    if not name.isprintable() or "/" in name or "@" in name:
+        raise Invalid(
+            f"{shown!r} cannot be a name", remedy="leave out '/', '@' and control characters"
+        )
+    return to_plain_str(name)
+
+
+def check_note_name(name: Any) -> str:
+    """Return the name of a note, which may be a reserved one."""
+    if not isinstance(name, str) or not name.strip():
+        raise Invalid(f"{name!r:.60} is not the name of a note", remedy="pass a non-empty string")
+    check_text(name, "the name of a note")
+    return to_plain_str(name)
+
+
+def check_note_names(names: Any) -> list[str]:
+    """Return the names of notes. Refuses a single string, whose letters would be names."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise Invalid(f"notes={names!r:.60} is not a list of names", remedy="pass notes=[…]")
+    return [check_note_name(name) for name in names]
+
+
+def check_own_note_name(name: Any) -> str:
+    """Return the name of a note that a caller may write: not a reserved one."""
+    own_name = check_note_name(name)
+    if own_name.startswith(RESERVED):
+        raise Invalid(
+            f"{name!r:.60}: names that begin with {RESERVED!r} are the library's own",
+            remedy="use another name",
+        )
+    return own_name
+
+
+def check_moment(moment: Any) -> int:
+    """Return the microseconds from 1970 to an aware datetime."""
+    if not isinstance(moment, datetime):
+        raise Invalid(f"{moment!r:.60} is not a time", remedy="pass an aware datetime")
+    if moment.tzinfo is None:
+        raise Invalid(f"{moment.isoformat()} has no time zone", remedy="pass an aware datetime")
+    return to_microseconds(moment)
+
+
+def check_limit(limit: Any, what: str) -> int | None:
+    """Return the most items that a page may have; None means all. `what` names the items."""
+    if limit is None:
+        return None
+    if type(limit) is not int or limit < 1:
+        raise Invalid(f"limit={limit!r:.60} is not a number of {what}", remedy="pass 1 or more")
+    return min(limit, LARGEST_LIMIT)
+
+
+def check_reason(why: Any) -> str:
+    """Return the reason for an erasure, which must not be blank."""
+    if not isinstance(why, str) or not why.strip() or len(why) > LONGEST_REASON:
+        raise Invalid(
+            "an erasure needs a reason", remedy=f"say why, in 1 to {LONGEST_REASON:,} characters"
+        )
+    check_text(why, "the reason of this erasure")
+    return to_plain_str(why)
+
+
+# The details of an agent: a small JSON object with its title, tags, folder or anything else
+
+
+def change_about(before: str | None, change: dict[str, Any]) -> str | None:
+    """Return the JSON text of an agent's details after a change, or None if no detail is left.
+
+    A value of None removes its key.
+    """
+    _check_title(change.get("title"))
+    _check_tags(change.get("tags"))
+    about = (parse_object(before) or {}) | change
+    about = {name: value for name, value in about.items() if value is not None}
+    if not about:
+        return None
+    try:
+        text = to_json(about)
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"an agent's description must be JSON: {error}") from error
+    if size > LARGEST_ABOUT:
+        raise Invalid(
+            f"an agent's description may take {LARGEST_ABOUT:,} bytes, this takes {size:,}",
+            remedy="shorten it",
+        )
+    if ESCAPED_NUL.search(text):  # JSON escapes it, but PostgreSQL's JSON cannot contain it
+        raise Invalid("an agent's description has a NUL character (U+0000)", remedy="remove it")
+    return text
+
+
+def _check_title(title: Any) -> None:
+    if title is not None and not _is_filled(title):
+        raise Invalid(f"a title must be a non-empty string, not {title!r:.60}")
+
+
+def _check_tags(tags: Any) -> None:
+    if tags is None:
+        return
+    if not isinstance(tags, list | tuple) or not all(map(_is_filled, tags)):
+        raise Invalid(f"tags must be a list of non-empty strings, not {tags!r:.60}")
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def read_title_and_tags(about: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """Return the title and the tags in an agent's details, without values of other types, which
+    a damaged store may have."""
+    details = parse_object(about) or {}
+    title = details.get("title")
+    tags = details.get("tags")
+    if not isinstance(title, str):
+        title = None
+    if not isinstance(tags, list):
+        tags = []
+    return title, tuple(tag for tag in tags if isinstance(tag, str))
+
+
+# Values that come from elsewhere
+
+
+def is_kind(value: Any) -> bool:
+    """Return True if `value` can be the kind of a stored event. It may be an unknown kind."""
+    return isinstance(value, str) and KIND_PATTERN.fullmatch(value) is not None
+
+
+def is_id(value: Any) -> bool:
+    """Return True if `value` is an id as backstory writes it."""
+    return isinstance(value, str) and ID_PATTERN.fullmatch(value) is not None
+
+
+def is_time(value: Any) -> bool:
+    """Return True if `value` is a time: microseconds from 1970 to the end of 9999."""
+    return type(value) is int and 0 <= value <= LATEST_US
+
+
+def find_event_problems(
+    kind: Any, content: Any, data_json: Any, created_us: Any, key: Any
+) -> Iterator[str]:
+    """Describe each problem of an event that was read from elsewhere.
+
+    A new event follows stricter rules: see `check_draft`.
+    """
+    if not is_kind(kind):
+        yield "its kind is not a word of small letters"
+    elif content is None:
+        yield from _find_missing_text(kind, data_json)
+    texts = [value for value in (content, data_json, key) if value is not None]
+    if not all(map(is_storable, texts)):
+        yield (
+            "its content, data and key must be text, without a NUL character or half of a "
+            "surrogate pair"
+        )
+    if key is not None and not 1 <= len(str(key)) <= LONGEST_KEY:
+        yield f"its key does not have 1 to {LONGEST_KEY} characters"
+    if not is_time(created_us):
+        yield "its time is not between 1970 and 9999"
+    if isinstance(data_json, str) and ERASED in data_json:
+        yield from _find_erasure_problems(kind, content, data_json)
+
+
+def _find_missing_text(kind: str, data_json: Any) -> Iterator[str]:
+    if kind in NEEDS_CONTENT:
+        yield "the message has no content"
+    elif kind in TOOL_KINDS and data_json is None:
+        yield "the tool call has no data"
+
+
+def _find_erasure_problems(kind: Any, content: Any, data_json: str) -> Iterator[str]:
+    data = parse_object(data_json)
+    if data is None or ERASED not in data:
+        return
+    problem = find_erasure_problem(str(kind), content, data)
+    if problem is not None:
+        yield problem
+
+
+def find_agent_problems(
+    id: Any, session: Any, parent: Any, created_us: Any, key: Any, about: Any
+) -> Iterator[str]:
+    """Describe each problem of an agent that was read from elsewhere."""
+    ids = (id, session) if parent is None else (id, session, parent)
+    for value in ids:
+        if not is_id(value):
+            yield f"{value!r:.60} is not an id"
+    if (parent is None) != (id == session):
+        yield "only the root of a session has the session's id, and only it has no parent"
+    if not is_time(created_us):
+        yield "its time is not between 1970 and 9999"
+    if key is not None and not (is_storable(key) and 1 <= len(key) <= LONGEST_KEY):
+        yield f"its key does not have 1 to {LONGEST_KEY} characters"
+    if about is not None:
+        yield from _find_about_problems(about)
+
+
+def _find_about_problems(about: Any) -> Iterator[str]:
+    if not is_storable(about):
+        yield "what is kept beside it is not a text"
+        return
+    details = parse_object(about)
+    if details is None:
+        yield "what is kept beside it is not a JSON object"
+        return
+    try:
+        change_about(None, details)
+    except Invalid as error:
+        yield error.message

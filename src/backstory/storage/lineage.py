@@ -1,0 +1,186 @@
+"""Reads the lineage of one agent: the positions that labels and times mean, and the events there.
+
+A read of complete pieces raises Corrupt if an event is missing. A filtered read cannot notice that.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from backstory.errors import Corrupt, Remedy
+from backstory.log.digests import START
+from backstory.log.events import Event, OutlineRow
+from backstory.log.kinds import KINDS
+from backstory.log.replay import Context, select_shown
+from backstory.storage.positions import (
+    LAST_POSITION,
+    check_position,
+    check_positions,
+    clip,
+    count_positions,
+    find_parts,
+    take_last,
+)
+from backstory.storage.protocol import AgentRecord, EventFilter, Piece, Pieces, Reader
+from backstory.storage.targets import At, resolve_position
+from backstory.storage.write import report_inert
+
+# Positions read beyond the number of events asked for, because others are among them.
+TAIL_SLACK = 16
+
+
+class LivePieces(NamedTuple):
+    """The pieces of the lineage that are in the context at a position."""
+
+    at: int
+    pieces: list[Piece]
+
+
+class LineageReader:
+    """Reads the events that an agent owns or inherits, dead or alive."""
+
+    def __init__(self, reader: Reader, agent: AgentRecord) -> None:
+        self.reader = reader
+        self.agent = agent
+
+    # --- positions ---
+
+    def find_live(self, at: At) -> LivePieces:
+        """Return the live pieces at a position, a label or a time; None: at the head."""
+        position = resolve_position(self.reader, self.agent, at)
+        walk = self.reader.walk(self.agent, position)
+        if position is None:
+            return LivePieces(walk.head, walk.pieces)
+        check_position(self.agent, position, walk.head)
+        return LivePieces(position, walk.pieces)
+
+    def read_lineage(self) -> list[Piece]:
+        """Return all pieces of the lineage. The last one ends at the head."""
+        return self.reader.read_lineage(self.agent)
+
+    def locate(self, *positions: At) -> tuple[list[Piece], list[int]]:
+        """Return the lineage, and the positions that numbers, labels, times and None (the head)
+        mean. The lineage is read last, so that it contains what a label or time means."""
+        resolved = [resolve_position(self.reader, self.agent, at) for at in positions]
+        pieces = self.read_lineage()
+        head = pieces[-1].high
+        found = []
+        for position in resolved:
+            if position is None:
+                position = head
+            check_position(self.agent, position, head)
+            found.append(position)
+        return pieces, found
+
+    def find_range(self, after: At, until: At) -> list[Piece]:
+        """Return the pieces of the lineage after a position (None: from the beginning) and up to
+        another (None: the head)."""
+        pieces, (low, high) = self.locate(0 if after is None else after, until)
+        return clip(pieces, low + 1, high)
+
+    # --- events ---
+
+    def read_context(self, at: At) -> Context:
+        """Return the context at a position, and report the inert events among its positions."""
+        live = self.find_live(at)
+        events = self.read_pieces(live.pieces)
+        moves = {piece.low for piece in live.pieces if piece.base is not None}
+        messages = select_shown(events, moves)
+        if len(messages) < len(events):
+            self._report_hidden(subtract(events, messages))
+        return Context(messages, live.at)
+
+    def _report_hidden(self, events: Iterable[Event]) -> None:
+        """Report the inert events among those that do not show."""
+        for event in events:
+            if event.kind != "clear":
+                problem = "malformed or invalid" if event.kind in KINDS else "unknown kind"
+                report_inert(self.agent, event.seq, f"{problem} {event.kind!r}")
+
+    def read_pieces(self, pieces: Pieces) -> list[Event]:
+        """Return all events in some pieces of the lineage. Raises Corrupt if one is missing."""
+        if not pieces:
+            return []
+        events = self.reader.read_events(self.agent, pieces)
+        self._check_complete(pieces, events)
+        return events
+
+    def read_matches(self, pieces: Pieces, where: EventFilter) -> list[Event]:
+        """Return the events in some pieces that match a filter."""
+        if not pieces:
+            return []
+        return self.reader.read_events(self.agent, pieces, where)
+
+    def read_last_matches(self, pieces: Pieces, where: EventFilter, limit: int) -> list[Event]:
+        """Return the newest `limit` matches, by reads of bounded size from the end."""
+        found: list[Event] = []
+        rest = list(pieces)
+        size = limit + TAIL_SLACK
+        while rest and len(found) < limit:
+            last, rest = take_last(rest, size)
+            found = self.read_matches(last, where) + found
+            size *= 4
+        return found[-limit:]
+
+    def read_positions(self, positions: Iterable[int]) -> list[Event]:
+        """Return the events at some positions. Raises PositionNotFound."""
+        pieces = self.read_lineage()
+        wanted = check_positions(self.agent, positions, pieces[-1].high)
+        parts = find_parts(pieces, wanted)
+        return self.read_pieces(parts)
+
+    def read_keys(self, keys: Sequence[str]) -> list[Event]:
+        """Return the events that have these keys."""
+        if self.agent.fork_seq > 0:
+            pieces = self.read_lineage()
+        else:  # no statement is needed: all its events are in one piece, wherever that ends
+            pieces = [Piece(self.agent.pk, 1, LAST_POSITION)]
+        found = self.reader.find_keys(keys, self.agent, pieces)
+        positions = [position.seq for position in found]
+        parts = find_parts(pieces, positions)
+        return self.read_pieces(parts)
+
+    def read_outline(self, pieces: Pieces) -> list[OutlineRow]:
+        """Return the rows of some pieces without their text. Raises Corrupt if one is missing."""
+        rows = self.reader.read_outline(self.agent, pieces)
+        self._check_complete(pieces, rows)
+        return rows
+
+    def count_kinds(self, pieces: Pieces, kinds: frozenset[str]) -> int:
+        """Return the number of events of these kinds in some pieces."""
+        if not pieces:
+            return 0
+        counts = self.reader.count_events(self.agent, pieces)
+        return sum(count.events for count in counts if count.kind in kinds)
+
+    def _check_complete(self, pieces: Pieces, found: Sequence[object]) -> None:
+        if len(found) == count_positions(pieces):
+            return
+        self.reader.read_head(self.agent)  # raises if the agent was deleted in between
+        raise Corrupt(
+            f"events are missing from the log of agent {self.agent.name!r} ({self.agent.id})",
+            remedy=Remedy("{} shows which", "verify"),
+        )
+
+
+def find_owner(pieces: Pieces, position: int) -> Any:
+    """Return the owner of the first piece that does not end before a position; None if there is
+    none. Position 0 belongs to the first agent of a lineage."""
+    for piece in pieces:
+        if position <= piece.high:
+            return piece.owner
+    return None
+
+
+def read_digest(reader: Reader, agent: AgentRecord, pieces: Pieces, position: int) -> bytes:
+    """Return the digest at a position of an agent whose lineage is `pieces`."""
+    if position == 0:
+        return START
+    owner = agent._replace(pk=find_owner(pieces, position))
+    [row] = reader.read_rows(owner, position - 1, 1)
+    return row.digest
+
+
+def subtract(events: Sequence[Event], others: Sequence[Event]) -> list[Event]:
+    """Return the events whose positions the others do not have."""
+    positions = {event.seq for event in others}
+    return [event for event in events if event.seq not in positions]

@@ -1,0 +1,544 @@
+"""The reference backend: everything in lists, gone with the process.
+
+It does what the other backends do in the simplest way. Read it as the specification of the storage
+protocol; the contract tests compare the others with it.
+
+A transaction works on a copy of the tables, in which it copies each agent before it changes it. The
+backend takes over the copy when the block ends. So a block that fails leaves nothing behind, and
+readers need no lock.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+from weakref import WeakSet
+
+from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
+from backstory.log.digests import START, LogEnd, build_rows
+from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
+from backstory.log.kinds import ALWAYS_SHOWN
+from backstory.log.terms import matches, score, searchable, words
+from backstory.storage.locks import CommitSignal, ForkSafeLock, SignalWatch
+from backstory.storage.positions import WalkStep, build_lineage, build_walk
+from backstory.storage.protocol import (
+    EVERY_AGENT,
+    EVERY_EVENT,
+    AgentChange,
+    AgentQuery,
+    AgentRecord,
+    Drafts,
+    EventCount,
+    EventFilter,
+    FoundEvent,
+    KeyPosition,
+    NewAgent,
+    Piece,
+    Pieces,
+    SourceRecord,
+    Walk,
+    WordQuery,
+    build_deletion_error,
+    build_key_error,
+    build_parent_error,
+    tombstone_name,
+)
+
+
+@dataclass
+class MemoryAgent:
+    """An agent's row, and the rows of the events that it owns."""
+
+    row: AgentRecord  # its head and its last time are those of the creation
+    parent_pk: Any
+    rows: list[StoredRow]
+
+    @property
+    def head(self) -> int:
+        """The newest position."""
+        return self.row.fork_seq + len(self.rows)
+
+    @property
+    def updated_us(self) -> int:
+        """The time of the newest own event, or of the creation."""
+        return self.rows[-1].created_us if self.rows else self.row.created_us
+
+    @property
+    def record(self) -> AgentRecord:
+        """The agent as it is listed now."""
+        return self.row._replace(head=self.head, updated_us=self.updated_us)
+
+    def select_rows(self, low: int, high: int) -> list[StoredRow]:
+        """Return the own rows from position `low` to position `high`."""
+        first = self.row.fork_seq + 1
+        return self.rows[max(low - first, 0) : max(high - first + 1, 0)]
+
+    def find_newest_move(self, position: int) -> StoredRow | None:
+        """Return the newest own row with a base, at or before a position."""
+        for row in reversed(self.select_rows(1, position)):
+            if row.base is not None:
+                return row
+        return None
+
+
+@dataclass
+class MemoryTables:
+    """The tables of a store."""
+
+    agents: dict[int, MemoryAgent]  # by numbers, of which none is given twice
+    sources: dict[tuple[str, str], SourceRecord]  # by id and tool
+
+
+_numbers = count(1)
+
+
+class AgentFilter:
+    """Selects the agents that a listing asks for."""
+
+    def __init__(self, query: AgentQuery, sessions_in_use: set[str]) -> None:
+        self._query = query
+        self._sessions_in_use = sessions_in_use  # the sessions that have an agent
+
+    def matches(self, agent: AgentRecord) -> bool:
+        """Return True if `agent` belongs in the listing."""
+        if not self._is_visible(agent) or not self._has_session(agent):
+            return False
+        if not self._has_names(agent) or not self._has_details(agent):
+            return False
+        return self._was_updated_in_range(agent)
+
+    def _is_visible(self, agent: AgentRecord) -> bool:
+        if self._query.roots_only and agent.parent is not None:
+            return False
+        if self._query.include_deleted:
+            return True
+        if self._query.roots_only:
+            return agent.session in self._sessions_in_use
+        return agent.deleted_us is None
+
+    def _has_session(self, agent: AgentRecord) -> bool:
+        if self._query.session not in (None, agent.session):
+            return False
+        return self._query.sessions is None or agent.session in self._query.sessions
+
+    def _has_names(self, agent: AgentRecord) -> bool:
+        query = self._query
+        if query.name not in (None, agent.name) or query.key not in (None, agent.key):
+            return False
+        has_key_prefix = (agent.key or "").startswith(query.key_prefix or "")
+        return has_key_prefix and agent.id.startswith(query.id_prefix or "")
+
+    def _has_details(self, agent: AgentRecord) -> bool:
+        if self._query.mentions is not None and agent.about is None:
+            return False
+        if self._query.title is None:
+            return True
+        about = parse_object(agent.about) or {}
+        return about.get("title") == self._query.title
+
+    def _was_updated_in_range(self, agent: AgentRecord) -> bool:
+        since, until = self._query.since_us, self._query.until_us
+        if since is not None and agent.updated_us < since:
+            return False
+        return until is None or agent.updated_us < until
+
+
+def get_recency(agent: AgentRecord) -> tuple[int, str]:
+    """Return the sort key of a listing by last write."""
+    return agent.updated_us, agent.id
+
+
+def has_wanted_kind(row: StoredRow, where: EventFilter) -> bool:
+    """Return True if a row has one of the kinds and, if it is a note, one of the names."""
+    if where.kinds is not None and row.kind not in where.kinds:
+        return False
+    if where.note_names is None or row.kind != "note":
+        return True
+    return row.content in where.note_names
+
+
+def matches_filter(row: StoredRow, where: EventFilter) -> bool:
+    """Return True if a row matches `where`, apart from `newest_only`."""
+    if not has_wanted_kind(row, where):
+        return False
+    if where.data_contains is not None and where.data_contains not in (row.data_json or ""):
+        return False
+    if where.moves_only:
+        return row.base is not None or row.kind not in ALWAYS_SHOWN
+    return True
+
+
+def filter_rows(rows: Sequence[StoredRow], where: EventFilter) -> list[StoredRow]:
+    """Return the rows that match `where`, in order."""
+    if where == EVERY_EVENT:
+        return list(rows)
+    found = [row for row in rows if matches_filter(row, where)]
+    return found[-1:] if where.newest_only else found
+
+
+def measure_row(row: StoredRow) -> int:
+    """Return the bytes of an event's content and data."""
+    texts = (row.content or "", row.data_json or "")
+    return sum(len(text.encode()) for text in texts)
+
+
+class MemoryReader:
+    """Every read of a store in memory."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        self._tables: MemoryTables | None = tables
+
+    @property
+    def tables(self) -> MemoryTables:
+        """The tables, while the store is open."""
+        if self._tables is None:
+            raise StorageError("the store ':memory:' is closed, and its contents are gone")
+        return self._tables
+
+    def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
+        records = [agent.record for agent in self.tables.agents.values()]
+        sessions_in_use = {record.session for record in records if record.deleted_us is None}
+        agent_filter = AgentFilter(query, sessions_in_use)
+        found = [record for record in records if agent_filter.matches(record)]
+        last = query.after
+        if query.latest_first:
+            found.sort(key=get_recency, reverse=True)
+            if last is not None:
+                found = [record for record in found if get_recency(record) < get_recency(last)]
+        elif last is not None:
+            found = [record for record in found if record.pk > last.pk]
+        return found[: query.limit]
+
+    def _find_agent(self, agent: AgentRecord) -> MemoryAgent:
+        """Return the agent of a record. Raises AgentNotFound."""
+        found = self.tables.agents.get(agent.pk)
+        if found is None or found.row.deleted_us is not None:
+            raise build_deletion_error(agent)
+        return found
+
+    def read_head(self, agent: AgentRecord) -> int:
+        return self._find_agent(agent).head
+
+    def walk(self, agent: AgentRecord, at: int | None = None) -> Walk:
+        owner: MemoryAgent | None = self._find_agent(agent)
+        head = self.read_head(agent)
+        position = head if at is None else at
+        steps = [WalkStep(None, 1, 0, None, position, head)]
+        while position > 0 and owner is not None:
+            pk, fork_seq = owner.row.pk, owner.row.fork_seq
+            move = owner.find_newest_move(position)
+            if move is not None and move.base is not None:
+                steps.append(WalkStep(pk, move.seq, position, move.base, move.base, head))
+                position = move.base
+            else:
+                inherited = min(position, fork_seq)
+                steps.append(WalkStep(pk, fork_seq + 1, position, None, inherited, head))
+                position = inherited
+                owner = self.tables.agents.get(owner.parent_pk)
+        return build_walk(agent, steps)
+
+    def read_lineage(self, agent: AgentRecord) -> list[Piece]:
+        owner: MemoryAgent | None = self._find_agent(agent)
+        head = self.read_head(agent)
+        position = head
+        steps = []
+        while owner is not None:
+            pk, fork_seq = owner.row.pk, owner.row.fork_seq
+            steps.append(WalkStep(pk, fork_seq + 1, position, None, fork_seq, head))
+            if fork_seq == 0:
+                break
+            position = fork_seq
+            owner = self.tables.agents.get(owner.parent_pk)
+        return build_lineage(agent, steps)
+
+    def find_position(self, agent: AgentRecord, moment_us: int) -> int:
+        for piece in self.read_lineage(agent)[::-1]:
+            low, high = piece.low, piece.high
+            owner = self.tables.agents[piece.owner]
+            if owner.row.created_us <= moment_us:
+                times = [row.created_us for row in owner.select_rows(low, high)]
+                return low - 1 + bisect_right(times, moment_us)
+        return 0
+
+    def _select_rows(
+        self, agent: AgentRecord | None, pieces: Pieces
+    ) -> list[tuple[str, StoredRow]]:
+        """Return the rows in `pieces`, or all rows if `agent` is None, with their owners' ids."""
+        if agent is None:
+            owners = self.tables.agents.items()
+            pieces = [Piece(pk, 1, owner.head) for pk, owner in owners]
+        else:
+            self._find_agent(agent)
+        selected = []
+        for piece in pieces:
+            owner = self.tables.agents.get(piece.owner)
+            if owner is not None:  # else it was deleted since the pieces were looked up
+                for row in owner.select_rows(piece.low, piece.high):
+                    selected.append((owner.row.id, row))
+        return selected
+
+    def read_events(
+        self, agent: AgentRecord, pieces: Pieces, where: EventFilter = EVERY_EVENT
+    ) -> list[Event]:
+        rows = [row for _, row in self._select_rows(agent, pieces)]
+        return [row.event for row in filter_rows(rows, where)]
+
+    def read_outline(self, agent: AgentRecord, pieces: Pieces) -> list[OutlineRow]:
+        outline = []
+        for _, row in self._select_rows(agent, pieces):
+            size = measure_row(row)
+            outline.append(OutlineRow(row.seq, row.kind, size, row.created_us, row.base))
+        return outline
+
+    def read_rows(self, agent: AgentRecord, after: int, limit: int) -> list[StoredRow]:
+        owner = self.tables.agents.get(agent.pk)
+        if owner is None:
+            return []
+        return owner.select_rows(after + 1, owner.head)[:limit]
+
+    def read_owned(self, agents: AgentQuery, where: EventFilter) -> list[tuple[str, StoredRow]]:
+        found = []
+        for record in self.list_agents(agents):
+            owner = self.tables.agents[record.pk]
+            for row in filter_rows(owner.rows, where):
+                found.append((record.id, row))
+        return found
+
+    def count_events(
+        self, agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> list[EventCount]:
+        counts: dict[tuple[str, str], EventCount] = {}
+        for id, row in self._select_rows(agent, pieces):
+            count = counts.get((id, row.kind), EventCount(id, row.kind, 0, 0, 0))
+            counts[id, row.kind] = count._replace(
+                events=count.events + 1,
+                with_base=count.with_base + (row.base is not None),
+                bytes=count.bytes + measure_row(row),
+            )
+        return list(counts.values())
+
+    def find_keys(
+        self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> list[KeyPosition]:
+        wanted = set(keys)
+        found = []
+        for id, row in self._select_rows(agent, pieces):
+            if row.key is not None and row.key in wanted:
+                found.append(KeyPosition(row.key, id, row.seq))
+        return found
+
+    def list_sources(
+        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
+    ) -> list[SourceRecord]:
+        found = []
+        for _, source in sorted(self.tables.sources.items()):
+            has_tool = tool is None or source.tool == tool
+            has_id = id is None or source.id == id
+            if has_tool and has_id and source.id.startswith(prefix or ""):
+                found.append(source)
+        return found
+
+    def _build_rows(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+    ) -> list[StoredRow]:
+        """Return the rows that `drafts` become after the head. Raises Conflict or KeyTaken."""
+        owner = self._find_agent(agent)
+        if expected is not None and expected != owner.head:
+            raise Conflict.at(agent.name, expected, owner.head)
+        new_keys = {draft.key for draft in drafts if draft.key is not None}
+        if new_keys:
+            own_keys = {row.key for row in owner.rows}
+            if not new_keys.isdisjoint(own_keys):
+                raise build_key_error(agent)
+        digest = self._read_digest(owner, owner.head)
+        rows, _ = build_rows(LogEnd(owner.head, owner.updated_us, digest), drafts, now_us)
+        return rows
+
+    def _read_digest(self, agent: MemoryAgent, position: int) -> bytes:
+        """Return the digest at a position of an agent's lineage."""
+        if position == 0:
+            return START
+        if position > agent.row.fork_seq:
+            return agent.select_rows(position, position)[0].digest
+        return self._read_digest(self.tables.agents[agent.parent_pk], position)
+
+
+class MemoryTransaction(MemoryReader):
+    """Reads and writes of one transaction. They work on its own copy of the tables."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        super().__init__(tables)
+        self._copied: set[int] = set()  # the agents that this transaction may change
+
+    def _edit_agent(self, pk: int) -> MemoryAgent:
+        """Return this transaction's copy of an agent."""
+        if pk not in self._copied:
+            self._copied.add(pk)
+            agent = self.tables.agents[pk]
+            self.tables.agents[pk] = replace(agent, rows=list(agent.rows))
+        return self.tables.agents[pk]
+
+    def append(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+    ) -> list[Event]:
+        rows = self._build_rows(agent, drafts, expected, now_us)
+        self.add_rows(agent, rows)
+        return [row.event for row in rows]
+
+    def add_rows(self, agent: AgentRecord, rows: Sequence[StoredRow]) -> None:
+        self._edit_agent(agent.pk).rows.extend(rows)
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+        self._check_key(new)
+        self._check_name(new.session, new.name)
+        parent_id = None
+        if new.parent_pk is not None:
+            parent = self.tables.agents.get(new.parent_pk)
+            if parent is None or parent.head < new.fork_seq:
+                raise build_parent_error(new)
+            parent_id = parent.row.id
+            for row in parent.select_rows(new.fork_seq, new.fork_seq):
+                now_us = max(now_us, row.created_us)
+        agent = new.to_record(next(_numbers), parent_id, now_us)
+        self.tables.agents[agent.pk] = MemoryAgent(agent, new.parent_pk, [])
+        self._copied.add(agent.pk)
+        if drafts:
+            self.append(agent, drafts, None, now_us)
+        return self.tables.agents[agent.pk].record
+
+    def _check_key(self, new: NewAgent) -> None:
+        """Raise KeyTaken if another agent, perhaps a deleted one, has the key or its id."""
+        if new.key is None:
+            return
+        for agent in self.tables.agents.values():
+            if agent.row.key == new.key or agent.row.id == new.id:
+                raise KeyTaken.of_agent(new.key)
+
+    def _check_name(self, session: str, name: str) -> None:
+        for agent in self.tables.agents.values():
+            if agent.row.session == session and agent.row.name == name:
+                raise NameTaken.of(name)
+
+    def update_agent(self, agent: AgentRecord, change: AgentChange) -> None:
+        row = self._find_agent(agent).row
+        if change.name is not None and change.name != row.name:
+            self._check_name(row.session, change.name)
+            row = row._replace(name=change.name)
+        if change.about is not None:
+            row = row._replace(about=change.about or None)
+        self._edit_agent(agent.pk).row = row
+
+    def remember_sources(self, sources: Sequence[SourceRecord]) -> None:
+        for new in sources:
+            old = self.tables.sources.get((new.id, new.tool), new)
+            self.tables.sources[new.id, new.tool] = SourceRecord(
+                new.tool, new.id, new.agent or old.agent, new.cursor or old.cursor
+            )
+
+    def erase_event(
+        self, agent: AgentRecord, seq: int, content: str | None, data_json: str
+    ) -> None:
+        owner = self._edit_agent(agent.pk)
+        index = seq - owner.row.fork_seq - 1
+        owner.rows[index] = owner.rows[index]._replace(content=content, data_json=data_json)
+
+    def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
+        for id_and_tool, source in list(self.tables.sources.items()):
+            if source.agent == agent.id:
+                del self.tables.sources[id_and_tool]
+        if keep is None:
+            del self.tables.agents[agent.pk]
+            return
+        owner = self._edit_agent(agent.pk)
+        owner.rows = owner.select_rows(1, keep)
+        owner.row = owner.row._replace(
+            name=tombstone_name(agent.id),
+            key=None,
+            about=None,
+            deleted_us=owner.row.deleted_us or now_us,
+            fork_seq=owner.row.fork_seq if owner.rows else 0,
+        )
+
+
+class MemoryBackend(MemoryReader):
+    """A store in memory, shared by the threads of one process."""
+
+    url = ":memory:"
+    read_only = False
+
+    def __init__(self) -> None:
+        super().__init__(MemoryTables({}, {}))
+        self._lock = ForkSafeLock()
+        self._committed = CommitSignal()
+        self._watches: WeakSet[SignalWatch] = WeakSet()
+
+    @contextmanager
+    def begin(
+        self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
+    ) -> Iterator[MemoryTransaction]:
+        with self._lock:  # one lock for all sessions and agents
+            for agent in agents:
+                self._find_agent(agent)
+            copy = MemoryTables(dict(self.tables.agents), dict(self.tables.sources))
+            transaction = MemoryTransaction(copy)
+            yield transaction
+            self._tables = transaction.tables
+        self._committed.send()
+
+    def append(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+    ) -> list[Event]:
+        # Not in a transaction, which would copy all rows of the agent.
+        with self._lock:
+            rows = self._build_rows(agent, drafts, expected, now_us)
+            self._find_agent(agent).rows.extend(rows)
+        self._committed.send()
+        return [row.event for row in rows]
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+        with self.begin(sessions=[new.session]) as transaction:
+            return transaction.create_agent(new, drafts, now_us)
+
+    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+        return 0  # there is no index: a search reads every event
+
+    def index_events(
+        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> int:
+        return 0
+
+    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+        found = []
+        for id, row in self._select_rows(query.agent, query.pieces):
+            if query.kinds and row.kind not in query.kinds:
+                continue
+            text = words(searchable(row.kind, row.content, row.data_json))
+            if matches(query.words, text):
+                found.append(FoundEvent(id, row.seq, score(query.words, text)))
+        found.sort(key=lambda event: event.score, reverse=True)
+        return found[:limit]
+
+    def check_tables(self) -> list[str]:
+        return []
+
+    def measure_size(self) -> int:
+        return sum(measure_row(row) for _, row in self._select_rows(None, ()))
+
+    def copy_to(self, path: str) -> bool:
+        return False
+
+    def is_replaced(self) -> bool:
+        return False
+
+    def watch(self) -> SignalWatch:
+        watch = SignalWatch(self._committed)
+        self._watches.add(watch)
+        return watch
+
+    def close(self) -> None:
+        with self._lock:
+            self._tables = None
+        for watch in list(self._watches):
+            watch.close()

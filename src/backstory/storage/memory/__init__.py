@@ -1,1 +1,0 @@
-"""The reference backend: everything in lists, gone with the process."""

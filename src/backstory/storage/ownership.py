@@ -1,0 +1,126 @@
+"""Finds the agents that own positions, and reads the rows that they own."""
+
+from collections.abc import Iterable, Iterator
+
+from backstory.log.events import StoredRow
+from backstory.storage.protocol import (
+    AgentQuery,
+    AgentRecord,
+    Reader,
+    build_deletion_error,
+    build_lineage_error,
+)
+
+PAGE = 2_000  # rows read at a time
+
+
+def list_session(rows: Reader, session: str) -> list[AgentRecord]:
+    """Return all agents of a session, including the deleted ones that others need."""
+    return rows.list_agents(AgentQuery(session=session, include_deleted=True))
+
+
+class AgentTree:
+    """Agents of one or more sessions, oldest first, and the lineages that connect them."""
+
+    def __init__(self, agents: Iterable[AgentRecord]) -> None:
+        self.agents = {agent.id: agent for agent in agents}
+        self.by_pk = {agent.pk: agent for agent in self.agents.values()}
+        self._forks: dict[str, list[AgentRecord]] = {}
+        for agent in self.agents.values():
+            if agent.parent is not None and agent.fork_seq:
+                siblings = self._forks.setdefault(agent.parent, [])
+                siblings.append(agent)
+
+    def check_agent(self, agent: AgentRecord) -> AgentRecord:
+        """Return the agent as it is now. Raises AgentNotFound if it was deleted."""
+        current = self.agents.get(agent.id)
+        if current is None or current.deleted_us is not None:
+            raise build_deletion_error(agent)
+        if current.created_us != agent.created_us:  # another agent that was made with the same key
+            raise build_deletion_error(agent)
+        return current
+
+    def list_owners(self, agent: AgentRecord) -> Iterator[tuple[AgentRecord, int]]:
+        """Yield the agent and the ancestors that it inherits from, each with the last of its
+        positions that the agent sees. Raises Corrupt."""
+        owner, last = agent, agent.head
+        while True:
+            yield owner, last
+            if owner.fork_seq == 0:
+                return
+            parent = self.agents.get(owner.parent or "")
+            # A parent's own fork position is earlier, except in a damaged store, whose ancestry may
+            # be a circle.
+            if parent is None or parent.fork_seq >= owner.fork_seq:
+                raise build_lineage_error(agent, owner.fork_seq)
+            owner, last = parent, owner.fork_seq
+
+    def find_owner(self, agent: AgentRecord, position: int) -> AgentRecord:
+        """Return the agent that owns a position of `agent`'s lineage. Raises Corrupt."""
+        for owner, _ in self.list_owners(agent):
+            if position > owner.fork_seq:
+                return owner
+        raise build_lineage_error(agent, position)
+
+    def list_heirs(self, owner: AgentRecord, position: int) -> Iterator[AgentRecord]:
+        """Yield the owner of an event, and all agents that inherit the event, nearest first."""
+        waiting = [owner]
+        for heir in waiting:
+            yield heir
+            for fork in self._forks.get(heir.id, []):
+                # A circle, as in a damaged store, would lead back to the owner.
+                if fork.fork_seq >= position and fork.id != owner.id:
+                    waiting.append(fork)
+
+    def find_heir(self, owner: AgentRecord, position: int) -> AgentRecord | None:
+        """Return the owner of a position or, if the owner was deleted, the oldest living agent that
+        inherits the position. None if no living agent has it."""
+        if owner.deleted_us is None:
+            return owner
+        for agent in self.agents.values():
+            if agent.deleted_us is None and self.find_last_position(agent, owner) >= position:
+                return agent
+        return None
+
+    def find_last_position(self, agent: AgentRecord, owner: AgentRecord) -> int:
+        """Return the last position of `owner` that `agent` sees; 0 if it sees none."""
+        for ancestor, last in self.list_owners(agent):
+            if ancestor.id == owner.id:
+                return last
+        return 0
+
+
+def sort_parents_first(agents: Iterable[AgentRecord]) -> list[AgentRecord]:
+    """Return the agents, each after its parent. Those in a circle come in any order."""
+    by_id = {agent.id: agent for agent in agents}
+    placed: set[str] = set()
+    ordered = []
+    for agent in by_id.values():
+        line = []  # the agent and its ancestors that are not placed yet
+        ancestor: AgentRecord | None = agent
+        while ancestor is not None and ancestor.id not in placed:
+            placed.add(ancestor.id)
+            line.append(ancestor)
+            ancestor = by_id.get(ancestor.parent or "")
+        ordered += reversed(line)
+    return ordered
+
+
+def find_row(rows: Reader, owner: AgentRecord, position: int) -> StoredRow | None:
+    """Return the row at a position that `owner` itself owns. None if there is none."""
+    for row in rows.read_rows(owner, position - 1, 1):
+        if row.seq == position:
+            return row
+    return None
+
+
+def read_own_rows(rows: Reader, owner: AgentRecord, after: int, last: int) -> Iterator[StoredRow]:
+    """Yield the rows that `owner` itself owns after a position, up to position `last`."""
+    while after < last:
+        page = rows.read_rows(owner, after, min(PAGE, last - after))
+        if not page:
+            return
+        for row in page:
+            if row.seq <= last:
+                yield row
+        after = page[-1].seq

@@ -1,0 +1,239 @@
+"""The connections of one process to a store, for SQLite and PostgreSQL.
+
+A connection is lent as long as its `Loan` exists. The pool refers to a loan weakly, so if Ctrl-C
+comes while a connection is handed over, the loan disappears and the connection is free again. No
+counter can be wrong.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+from weakref import ReferenceType, WeakSet, ref
+
+Conn = TypeVar("Conn")
+
+LONGEST_IDLE = 600.0  # seconds after which an unused connection is closed
+LOST_LOAN = 1.0  # seconds until a waiting thread looks for a loan that Ctrl-C has ended
+
+
+class PoolTimeout(Exception):
+    """All connections were lent for too long."""
+
+
+class PoolClosed(Exception):
+    """The pool was closed."""
+
+
+class PoolSlot(Generic[Conn]):
+    """Room for one connection, and the loan that uses it."""
+
+    def __init__(self, connection: Conn | None = None) -> None:
+        self.connection = connection  # None: it is opened when the slot is lent
+        self.loan: ReferenceType[Loan[Conn]] | None = None
+        self.used_at = time.monotonic()
+
+    def is_free(self) -> bool:
+        """Return True if no loan uses the slot."""
+        return self.loan is None or self.loan() is None
+
+
+class Loan(Generic[Conn]):
+    """Lends a connection, from `take` to `give_back` or for a `with` block. If Ctrl-C comes in
+    between, it ends with the object."""
+
+    def __init__(self, pool: "ConnectionPool[Conn]") -> None:
+        self._pool = pool
+        self._slot: PoolSlot[Conn] | None = None
+
+    def take(self) -> Conn:
+        """Return the connection. Raises PoolTimeout or PoolClosed."""
+        self._slot = self._pool.take_slot(self)
+        try:
+            return self._pool.prepare_slot(self._slot)
+        except BaseException:
+            self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """End the loan, if it has begun."""
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            self._pool.free_slot(slot)
+
+    def __enter__(self) -> Conn:
+        return self.take()
+
+    def __exit__(self, *_: object) -> None:
+        self.give_back()
+
+
+class PoolWaiter(Generic[Conn]):
+    """A loan that waits for a slot. Waiters are served in the order in which they came."""
+
+    def __init__(self, loan: Loan[Conn]) -> None:
+        self.loan = ref(loan)
+        self.slot: PoolSlot[Conn] | None = None
+        # Released when there is a slot. Not an Event: Ctrl-C inside of its Python code could leave
+        # its lock taken, and then nobody could set it.
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+
+class ConnectionPool(Generic[Conn]):
+    """Lends connections to threads, each to one thread at a time. At most `limit` are open.
+
+    `first` is a connection that is open already. `is_usable` is called before a connection is lent
+    and after it is returned; if it returns False, the connection is closed. It must not ask the
+    server.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Conn],
+        close: Callable[[Conn], object],
+        *,
+        first: Conn | None = None,
+        is_usable: Callable[[Conn], bool] = lambda _: True,
+        limit: int | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        self.timeout = timeout  # seconds to wait for a connection when `limit` are lent
+        self.closed = False
+        self._connect = connect
+        self._close = close
+        self._is_usable = is_usable
+        self._limit = limit
+        self._slots: list[PoolSlot[Conn]] = []
+        self._slots_of_parents: list[list[PoolSlot[Conn]]] = []
+        if first is not None:
+            self._slots.append(PoolSlot(first))
+        self._renew_lock()
+        _pools.add(self)
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
+        self._waiters: deque[PoolWaiter[Conn]] = deque()
+
+    def borrow(self) -> Loan[Conn]:
+        """Return a loan that has not begun. Enter it with `with`, or call its `take`."""
+        return Loan(self)
+
+    def take_slot(self, loan: Loan[Conn]) -> PoolSlot[Conn]:
+        """Reserve a slot for `loan`. If all are lent, wait for one: nobody overtakes a waiter."""
+        waiter = PoolWaiter(loan)
+        with self._lock:
+            if self.closed:
+                raise PoolClosed("the pool is closed")
+            self._waiters.append(waiter)
+            self._serve_waiters()
+        if waiter.slot is not None:
+            return waiter.slot
+        try:
+            return self._wait_for_slot(waiter)
+        finally:
+            with self._lock:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+
+    def _wait_for_slot(self, waiter: PoolWaiter[Conn]) -> PoolSlot[Conn]:
+        deadline = time.monotonic() + self.timeout
+        while waiter.slot is None:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise PoolTimeout(f"{len(self._slots)} connections are in use")
+            waiter.turn.acquire(timeout=min(remaining, LOST_LOAN))
+            with self._lock:
+                if self.closed:
+                    raise PoolClosed("the pool is closed")
+                self._serve_waiters()  # Ctrl-C may have ended a loan that served nobody
+        return waiter.slot
+
+    def _serve_waiters(self) -> None:
+        """Give the free slots to the waiters that came first. The lock is taken."""
+        while self._waiters:
+            slot = self._find_free_slot()
+            if slot is None:
+                return
+            waiter = self._waiters.popleft()
+            if waiter.loan() is not None:
+                slot.loan = waiter.loan
+                waiter.slot = slot
+                waiter.turn.release()
+
+    def _find_free_slot(self) -> PoolSlot[Conn] | None:
+        """Return the first free slot, so that connections at the end of the list are used least."""
+        for slot in self._slots:
+            if slot.is_free():
+                return slot
+        if self._limit is not None and len(self._slots) >= self._limit:
+            return None
+        slot = PoolSlot()
+        self._slots.append(slot)
+        return slot
+
+    def prepare_slot(self, slot: PoolSlot[Conn]) -> Conn:
+        """Return the connection of a slot that was taken. Open one if there is none that works."""
+        if slot.connection is not None and not self._is_usable(slot.connection):
+            self._close_slot(slot)
+        if slot.connection is None:
+            slot.connection = self._connect()
+        return slot.connection
+
+    def free_slot(self, slot: PoolSlot[Conn]) -> None:
+        """End the loan of a slot. Close its connection if it cannot be used again."""
+        if slot not in self._slots:
+            return  # the process was forked during the loan
+        connection = slot.connection
+        if connection is not None and (self.closed or not self._is_usable(connection)):
+            self._close_slot(slot)
+        slot.used_at = time.monotonic()
+        with self._lock:
+            slot.loan = None
+            self._serve_waiters()
+            if len(self._slots) > 1:
+                self._close_old_slots(slot.used_at - LONGEST_IDLE)
+        if self.closed:
+            self._close_slot(slot)  # it was closed just before the loan ended
+
+    def _close_old_slots(self, used_before: float) -> None:
+        for slot in self._slots[:]:
+            if slot.is_free() and slot.used_at < used_before:
+                self._slots.remove(slot)
+                self._close_slot(slot)
+
+    def _close_slot(self, slot: PoolSlot[Conn]) -> None:
+        connection, slot.connection = slot.connection, None
+        if connection is not None:
+            self._close(connection)
+
+    def close(self) -> None:
+        """Close the idle connections. The others are closed when they are returned."""
+        with self._lock:
+            self.closed = True
+            idle = [slot for slot in self._slots if slot.is_free()]
+            while self._waiters:
+                self._waiters.popleft().turn.release()
+        for slot in idle:
+            self._close_slot(slot)
+
+    def leave_to_parent(self) -> None:
+        """In a child process: set the parent's connections aside. Neither database allows using
+        them here, or even closing them."""
+        self._slots_of_parents.append(self._slots)
+        self._slots = []
+        self._renew_lock()
+
+
+_pools: "WeakSet[ConnectionPool[Any]]" = WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for pool in list(_pools):
+        pool.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all_to_parent)

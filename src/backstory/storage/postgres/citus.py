@@ -1,0 +1,356 @@
+"""Everything that knows Citus: a PostgreSQL store that is distributed over many servers.
+
+The agents, the events and the directory of ids are distributed by place. So all of a session is on
+one server, and the functions that write to it run there. For what happens when a node fails, see
+docs/scale.md.
+
+A store can be distributed while others have it open. `Cluster` notices that. The hooks that other
+modules call:
+
+| module | hooks |
+| --- | --- |
+| `backend` | `Cluster`, `distribute_store`, `count_servers`, `distribute_index` |
+| | `list_reachable_agents`, `STORE_SIZE` |
+| `schema` | `distribute_new_store`, `is_distributed` |
+| `transaction` | `Cluster.is_distributed`, `limit_waiting` |
+| `index` | `read_unindexed` |
+| `watch` | `DISTRIBUTED` |
+"""
+
+import json
+import random
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from operator import attrgetter
+from typing import Any, LiteralString, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from backstory.errors import Invalid, PartMissing
+from backstory.storage.postgres import server
+from backstory.storage.postgres.listing import build_listing
+from backstory.storage.postgres.server import Connection
+from backstory.storage.protocol import AgentQuery, AgentRecord
+
+HAS_CITUS = "SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'citus'"
+IS_DISTRIBUTED = """
+    SELECT 1 FROM pg_catalog.pg_dist_partition
+    WHERE logicalrelid = pg_catalog.to_regclass('backstory.events')"""
+SERVERS = """
+    SELECT pg_catalog.count(DISTINCT (nodename, nodeport)) FROM citus_shards
+    WHERE table_name = 'backstory.events'::regclass"""
+STORE_SIZE = """
+    SELECT coalesce(pg_catalog.sum(CASE WHEN d.logicalrelid IS NULL
+        THEN pg_catalog.pg_total_relation_size(c.oid)
+        ELSE citus_total_relation_size(c.oid) END), 0)::bigint
+    FROM pg_catalog.pg_class c
+    LEFT JOIN pg_catalog.pg_dist_partition d ON d.logicalrelid = c.oid
+    WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind IN ('r', 'm')
+        AND NOT relation_is_a_known_shard(c.oid)"""
+
+
+def has_citus(db: Connection) -> bool:
+    """Return True if the database has the extension."""
+    return db.execute(HAS_CITUS).fetchone() is not None
+
+
+def is_distributed(db: Connection) -> bool:
+    """Return True if the store's tables are distributed."""
+    return has_citus(db) and db.execute(IS_DISTRIBUTED).fetchone() is not None
+
+
+def count_servers(db: Connection) -> int:
+    """Return how many servers have events of a distributed store."""
+    [(number,)] = db.execute(SERVERS).fetchall()
+    return int(number)
+
+
+# The errors of a plain append to a distributed store. Nothing was written: Citus allows no function
+# that locks in an UPDATE, and workers do not have `followers`.
+REFUSALS = (psycopg.errors.UndefinedTable, psycopg.errors.FeatureNotSupported)
+
+
+class Cluster:
+    """Remembers whether a store is distributed. That can happen while the store is open, and is
+    never undone."""
+
+    def __init__(self) -> None:
+        self.is_distributed = False  # as far as we know
+
+    def check(self, db: Connection) -> bool:
+        """Return True if the store is distributed. Asks the server until it is."""
+        if not self.is_distributed:
+            self.is_distributed = is_distributed(db)
+        return self.is_distributed
+
+    def explains(self, error: psycopg.Error, db: Connection) -> bool:
+        """Return True if a plain append failed with `error` because the store was distributed after
+        it was opened."""
+        return isinstance(error, REFUSALS) and self.check(db)
+
+
+# --- transactions ---
+
+
+def limit_waiting(db: Connection) -> None:
+    """Within a transaction: limit the time of waiting for locks on the workers, which do not know
+    the settings of our connection."""
+    db.execute("SET LOCAL citus.propagate_set_commands TO 'local'")
+    db.execute(f"SET LOCAL lock_timeout TO '{server.LOCK_TIMEOUT}s'")
+
+
+# --- distributing a store ---
+
+
+class DistributedTable(NamedTuple):
+    """A table, and the call that distributes it."""
+
+    name: LiteralString
+    call: LiteralString
+
+
+# All but the sources are colocated with the agents.
+TABLES = (
+    DistributedTable(
+        "agents",
+        "create_distributed_table('backstory.agents', 'place', colocate_with => 'none')",
+    ),
+    DistributedTable(
+        "events",
+        "create_distributed_table('backstory.events', 'place', "
+        "colocate_with => 'backstory.agents')",
+    ),
+    DistributedTable(
+        "directory",
+        "create_distributed_table('backstory.directory', 'place', "
+        "colocate_with => 'backstory.agents')",
+    ),
+    DistributedTable(
+        "sources", "create_distributed_table('backstory.sources', 'id', colocate_with => 'none')"
+    ),
+    DistributedTable("meta", "create_reference_table('backstory.meta')"),
+)
+INDEX_TABLES = (
+    DistributedTable(
+        "search_3",
+        "create_distributed_table('backstory.search_3', 'place', "
+        "colocate_with => 'backstory.agents')",
+    ),
+    DistributedTable(
+        "searched_3",
+        "create_distributed_table('backstory.searched_3', 'place', "
+        "colocate_with => 'backstory.agents')",
+    ),
+)
+HAS_INDEX = "SELECT pg_catalog.to_regclass('backstory.search_3') IS NOT NULL"
+# A notification does not leave its server. So followers poll, and appends do not look for
+# followers.
+NOBODY_LISTENS: LiteralString = """
+    CREATE OR REPLACE FUNCTION backstory.announce() RETURNS boolean
+    LANGUAGE sql AS 'SELECT false'"""
+# Insert events one by one: Citus would collect an INSERT … SELECT on the coordinator and send it
+# out again.
+ONE_BY_ONE: LiteralString = """
+    CREATE OR REPLACE FUNCTION backstory.add_events(
+        _place bigint, _no int, _before int, _at bigint, _previous bytea,
+        _kind text[], _content text[], _data text[], _key text[], _base int[]
+    ) RETURNS bytea LANGUAGE plpgsql AS $body$
+    DECLARE
+        previous bytea := _previous;
+    BEGIN
+        FOR i IN 1..pg_catalog.cardinality(_kind) LOOP
+            previous := backstory.digest(
+                previous, _before + i, _at, _base[i], _kind[i], _key[i], _content[i], _data[i]);
+            INSERT INTO backstory.events (
+                place, created_at, agent, seq, base, kind, content, data, key, digest)
+            VALUES (_place, _at, _no, _before + i, _base[i], _kind[i], _content[i], _data[i],
+                _key[i], previous);
+        END LOOP;
+        RETURN previous;
+    END
+    $body$"""
+DISTRIBUTE_FUNCTIONS: LiteralString = """
+    SELECT create_distributed_function(p.oid::regprocedure)
+    FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
+        AND p.proname IN ('digest', 'announce', 'add_events', 'place_of')"""
+# Such a function runs on the server of the place that it is called with: one round trip. Without
+# force, it would run on the coordinator if it is called in a transaction.
+DELEGATE_FUNCTIONS: LiteralString = """
+    SELECT create_distributed_function(p.oid::regprocedure, '_place',
+        colocate_with => 'backstory.agents', force_delegation => true)
+    FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
+        AND p.proname IN ('append_many', 'create_agent')"""
+# A worker does not know the settings of our connections, so the functions set how long they wait.
+LIMIT_FUNCTIONS: LiteralString = """
+    ALTER FUNCTION backstory.append_many SET lock_timeout TO {0};
+    ALTER FUNCTION backstory.create_agent SET lock_timeout TO {0}"""
+SHORT_WAIT = "SET LOCAL lock_timeout = '400ms'"
+USUAL_WAIT = "SET LOCAL lock_timeout TO DEFAULT"
+LOCK_ATTEMPTS = 120  # a minute
+# Makes processes that have the store open poll: there will be no more notifications.
+DISTRIBUTED: LiteralString = "distributed"
+LAST_NOTICE = f"SELECT pg_catalog.pg_notify('backstory', '{DISTRIBUTED}')"
+# The rows that were copied to the shards are still in the local tables, hidden.
+CLEAR_LOCAL = "SELECT truncate_local_data_after_distributing_table(%s::regclass)"
+
+
+def distribute_new_store(db: Connection) -> None:
+    """Within a transaction: distribute the empty tables of a new store, if there is a cluster."""
+    if has_citus(db):
+        for _ in distribute_tables(db):
+            pass
+
+
+def distribute_store(db: Connection, url: str, progress: Callable[[int, int], None]) -> int:
+    """Distribute the tables of a store in one transaction, and return how many rows were moved.
+    `progress` is called with (rows moved, all rows)."""
+    if not has_citus(db):
+        raise Invalid(
+            f"the database {url!r} does not have the Citus extension",
+            remedy="run CREATE EXTENSION citus on all servers, and citus_add_node for each worker",
+        )
+    moved = 0
+    with db.transaction():
+        lock_tables(db)
+        if is_distributed(db):
+            return 0  # another process did it while we waited
+        total = sum(count_rows(db, table) for table in list_tables(db))
+        for rows in distribute_tables(db):
+            moved += rows
+            progress(moved, total)
+        db.execute(LAST_NOTICE)
+    return moved
+
+
+def lock_tables(db: Connection) -> None:
+    """Within a transaction: lock all tables. Others lock them in another order, and PostgreSQL
+    resolves a deadlock after a second by ending either side. So we release all locks before that,
+    and try again."""
+    for _ in range(LOCK_ATTEMPTS):
+        with suppress(psycopg.errors.LockNotAvailable), db.transaction():
+            lock_tables_once(db)
+            return
+        time.sleep(random.uniform(0.01, 0.1))
+    lock_tables_once(db)
+
+
+def lock_tables_once(db: Connection) -> None:
+    """Within a transaction: lock all tables. Raises LockNotAvailable after a short wait."""
+    db.execute(SHORT_WAIT)
+    for table in list_tables(db):
+        db.execute("LOCK TABLE backstory." + table.name)
+    db.execute(USUAL_WAIT)
+
+
+def distribute_tables(db: Connection) -> Iterator[int]:
+    """Within a transaction: distribute the tables, and yield the number of rows of each once it is
+    done."""
+    db.execute("SET LOCAL citus.multi_shard_modify_mode TO 'sequential'")
+    db.execute(NOBODY_LISTENS)
+    db.execute(ONE_BY_ONE)
+    [(timeout,)] = db.execute("SHOW lock_timeout").fetchall()
+    db.execute(sql.SQL(LIMIT_FUNCTIONS).format(sql.Literal(timeout)))
+    for table in list_tables(db):
+        rows = count_rows(db, table)
+        db.execute("SELECT " + table.call)
+        if rows:
+            db.execute(CLEAR_LOCAL, (f"backstory.{table.name}",))
+        yield rows
+    db.execute(DISTRIBUTE_FUNCTIONS)
+    db.execute(DELEGATE_FUNCTIONS)
+
+
+def list_tables(db: Connection) -> list[DistributedTable]:
+    """Return the tables of the store, in the order in which they are distributed."""
+    has_index = db.execute(HAS_INDEX).fetchone() == (True,)
+    return [*TABLES, *INDEX_TABLES] if has_index else [*TABLES]
+
+
+def count_rows(db: Connection, table: DistributedTable) -> int:
+    """Return how many rows a table has."""
+    [(rows,)] = db.execute("SELECT pg_catalog.count(*) FROM backstory." + table.name).fetchall()
+    return int(rows)
+
+
+def distribute_index(db: Connection) -> None:
+    """Within a transaction: distribute the tables of the search index."""
+    for table in INDEX_TABLES:
+        db.execute("SELECT " + table.call)
+
+
+# --- the search index ---
+
+# A statement that joins a list with the events would ask all servers. This one asks one.
+UNINDEXED_OF_AGENT = """
+    SELECT seq, kind, content, data FROM backstory.events
+    WHERE place = %s::bigint AND agent = %s AND seq > %s AND seq <= %s ORDER BY seq"""
+
+
+def read_unindexed(
+    db: Connection, backlogs: Sequence[tuple[int, int, int, int]]
+) -> list[tuple[Any, ...]]:
+    """Return the events of `backlogs` (place, number, after, last) with the index of their
+    backlog."""
+    events = []
+    for nth, backlog in enumerate(backlogs):
+        for row in db.execute(UNINDEXED_OF_AGENT, backlog).fetchall():
+            events.append((nth, *row))
+    return events
+
+
+# --- listing agents when a server is down ---
+
+# Each shard of the agents, with its server.
+SHARDS = """
+    SELECT p.nodename, p.nodeport::int, pg_catalog.shard_name(s.logicalrelid, s.shardid)
+    FROM pg_catalog.pg_dist_shard s JOIN pg_catalog.pg_dist_shard_placement p USING (shardid)
+    WHERE s.logicalrelid = 'backstory.agents'::regclass"""
+# Reports a server that does not answer, instead of failing.
+ASK_EACH = """
+    SELECT node_name || ':' || node_port, success, result
+    FROM pg_catalog.master_run_on_worker(%s::text[], %s::int[], %s::text[], true)"""
+AS_JSON = """
+    SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(t)), '[]')::text
+    FROM ({listing}) AS t ({columns})"""
+
+
+def list_reachable_agents(db: Connection, query: AgentQuery) -> list[AgentRecord]:
+    """Return the matching agents on the servers that answer. Warns about the servers that do
+    not."""
+    listing = build_listing(query)
+    if listing is None:
+        return []
+    statement, params = listing
+    hosts, ports, commands = [], [], []
+    for host, port, shard in db.execute(SHARDS).fetchall():
+        hosts.append(host)
+        ports.append(port)
+        on_shard = statement.replace("backstory.agents ", f"{shard} ")
+        # A statement without parameters that returns one JSON value.
+        text = psycopg.ClientCursor(db).mogrify(on_shard, params)
+        commands.append(AS_JSON.format(listing=text, columns=", ".join(AgentRecord._fields)))
+    agents: list[AgentRecord] = []
+    missing: Counter[str] = Counter()
+    for address, has_answered, answer in db.execute(ASK_EACH, (hosts, ports, commands)).fetchall():
+        if has_answered:
+            agents += [AgentRecord(**row) for row in json.loads(answer)]
+        else:
+            missing[address] += 1
+    if missing:  # otherwise, a server has come back in the meantime
+        warn_about_missing(missing)
+    if query.latest_first:
+        agents.sort(key=attrgetter("updated_us", "id"), reverse=True)
+    else:
+        agents.sort(key=attrgetter("created_us", "id"))
+    return agents[: query.limit]
+
+
+def warn_about_missing(missing: Counter[str]) -> None:
+    """Warn that a listing lacks the agents on some servers. `missing` counts the shards of each."""
+    servers = ", ".join(f"{server} ({parts} parts)" for server, parts in sorted(missing.items()))
+    message = f"the list is not complete: no answer from {servers}"
+    warnings.warn(message, PartMissing, stacklevel=5)

@@ -1,0 +1,194 @@
+"""From an AgentQuery to the statement that lists agents on PostgreSQL.
+
+Listing one session, or looking up one id, asks a single place. This module knows nothing about
+events.
+"""
+
+from typing import NamedTuple
+
+from backstory.storage.conditions import SqlConditions
+from backstory.storage.ids import find_place
+from backstory.storage.postgres.server import Params
+from backstory.storage.protocol import AgentQuery
+
+AGENTS = """
+    SELECT a.no, a.id::text, a.session::text, a.name, p.id::text, a.fork_seq, a.born_seq,
+        a.spawned, a.created_at, a.head, a.updated_at, a.key, a.about, a.deleted
+    FROM backstory.agents a LEFT JOIN backstory.agents p ON p.place = a.place AND p.no = a.parent
+    WHERE {conditions}
+    ORDER BY {order}"""
+# `touched` is `updated_at` in seconds. Only `touched` has an index, so at most one second is
+# sorted.
+LATEST_FIRST = "a.touched DESC, a.updated_at DESC, a.id DESC"
+OLDEST_FIRST = "a.created_at, a.id"
+
+# Keys and names of notes may be too long for a btree, which takes 2,700 bytes at most. So indexes
+# contain only their first characters, and a statement compares those as well.
+INDEXED = 500
+HAS_KEY = f"""a.key = %(key)s::text
+        AND pg_catalog.left(a.key, {INDEXED}) = pg_catalog.left(%(key)s::text, {INDEXED})"""
+# In the order of their bytes. No key has a thousand characters after a prefix.
+HAS_KEY_PREFIX = f"""pg_catalog.left(a.key, {INDEXED}) COLLATE pg_catalog."C"
+            >= pg_catalog.left(%(key_prefix)s::text, {INDEXED})
+        AND pg_catalog.left(a.key, {INDEXED}) COLLATE pg_catalog."C"
+            < pg_catalog.left(%(key_prefix)s::text, {INDEXED})
+            || pg_catalog.repeat(U&'\\+10FFFF', 1000)
+        AND (pg_catalog.length(%(key_prefix)s::text) <= {INDEXED}
+            OR pg_catalog.starts_with(a.key, %(key_prefix)s::text))"""
+# The server searches pure ASCII only: any other letter may match a letter of the word, with an
+# accent.
+MENTIONS = """a.about IS NOT NULL AND (pg_catalog.strpos(
+            pg_catalog.lower(a.about COLLATE pg_catalog."C"), %(mentions)s::text) > 0
+        OR pg_catalog.length(a.about) < pg_catalog.octet_length(a.about))"""
+# {place} is the place of the query if that is known: Citus does not infer it for a subquery after
+# an OR.
+IS_ROOT = """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
+        SELECT 1 FROM backstory.agents o
+        WHERE o.place = {place} AND o.session = a.session AND o.deleted IS NULL))"""
+
+
+class IdRange(NamedTuple):
+    """The first and the last id with a prefix."""
+
+    low: str
+    high: str
+
+
+def build_listing(query: AgentQuery, place: int | None = None) -> tuple[str, Params] | None:
+    """Return the statement that lists the agents of `query`, within one place if that is known, and
+    its parameters. Return None if no agent can match."""
+    if not can_match(query):
+        return None
+    conditions = build_agent_conditions(query, place)
+    add_names(conditions, query)
+    add_about_conditions(conditions, query)
+    add_time_conditions(conditions, query)
+    add_page(conditions, query)
+    order = LATEST_FIRST if query.latest_first else OLDEST_FIRST
+    sql = AGENTS.format(conditions=conditions.join(), order=order)
+    if query.limit is not None:
+        # A literal, not a parameter: a generic plan would not expect few rows, so the server would
+        # make a new plan each time.
+        sql += f" LIMIT {query.limit:d}"
+    return sql, conditions.bindings
+
+
+def can_match(query: AgentQuery) -> bool:
+    """Return False if no id can be the session of `query`, or have its prefix."""
+    if query.session is not None and not is_uuid(query.session):
+        return False
+    return not query.id_prefix or find_id_range(query.id_prefix) is not None
+
+
+def build_agent_conditions(query: AgentQuery, place: int | None = None) -> SqlConditions:
+    """Return the conditions on places, ids, sessions, keys and deletion."""
+    if query.session is not None:
+        place = find_place(query.session)
+    conditions = SqlConditions()
+    if place is not None:
+        conditions.add("a.place = %(place)s::bigint", place=place)
+    add_identity_conditions(conditions, query)
+    if query.key_prefix is not None:
+        conditions.add(HAS_KEY_PREFIX, key_prefix=query.key_prefix)
+    if query.roots_only:
+        place_sql = "a.place" if place is None else "%(place)s::bigint"
+        conditions.add(IS_ROOT.format(place=place_sql))
+    elif query.include_deleted:
+        conditions.add("a.name <> '/'")
+    else:
+        conditions.add("a.deleted IS NULL")
+    return conditions
+
+
+def add_identity_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
+    """Add the conditions on ids and sessions."""
+    ids = find_id_range(query.id_prefix or "")
+    if ids is not None:
+        conditions.add("a.id BETWEEN %(low)s::uuid AND %(high)s::uuid", low=ids.low, high=ids.high)
+    if query.session is not None:
+        conditions.add("a.session = %(session)s::uuid", session=query.session)
+    if query.sessions is not None:
+        conditions.add(
+            "a.place = ANY(%(places)s::bigint[]) AND a.session = ANY(%(sessions)s::uuid[])",
+            places=[find_place(session) for session in query.sessions],
+            sessions=list(query.sessions),
+        )
+
+
+def add_names(conditions: SqlConditions, query: AgentQuery) -> None:
+    """Add the conditions on an agent's name and key."""
+    if query.name is not None:
+        conditions.add("a.name = %(name)s::text", name=query.name)
+    if query.key is not None:
+        conditions.add(HAS_KEY, key=query.key)
+
+
+def add_about_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
+    """Add the conditions on details."""
+    if query.title is not None:
+        conditions.add(
+            "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text",
+            title=query.title,
+        )
+    if query.mentions is not None:
+        conditions.add(MENTIONS, mentions=query.mentions)
+
+
+def add_time_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
+    """Add the conditions on the time of the last write."""
+    if query.since_us is not None:
+        conditions.add(
+            "a.touched >= %(since_us)s / 1000000 AND a.updated_at >= %(since_us)s",
+            since_us=query.since_us,
+        )
+    if query.until_us is not None:
+        conditions.add(
+            "a.touched <= %(until_us)s / 1000000 AND a.updated_at < %(until_us)s",
+            until_us=query.until_us,
+        )
+
+
+def add_page(conditions: SqlConditions, query: AgentQuery) -> None:
+    """Add the condition that agents come after the last one of the previous page."""
+    if query.after is None:
+        return
+    if query.latest_first:
+        conditions.add(
+            """a.touched <= %(after_us)s / 1000000
+            AND (a.updated_at, a.id) < (%(after_us)s, %(after_id)s::uuid)""",
+            after_us=query.after.updated_us,
+            after_id=query.after.id,
+        )
+    else:
+        conditions.add(
+            "(a.created_at, a.id) > (%(after_us)s, %(after_id)s::uuid)",
+            after_us=query.after.created_us,
+            after_id=query.after.id,
+        )
+
+
+def is_complete_id(prefix: str) -> bool:
+    """Return True if `prefix` is all of an id."""
+    ids = find_id_range(prefix)
+    return ids is not None and ids.low == ids.high
+
+
+def find_id_range(prefix: str) -> IdRange | None:
+    """Return the first and last id with this prefix, or None if the prefix is empty or no id can
+    have it."""
+    digits = prefix.replace("-", "")
+    low = digits.ljust(32, "0")
+    if not prefix or not is_uuid(low) or not insert_dashes(low).startswith(prefix):
+        return None
+    return IdRange(low, digits.ljust(32, "f"))
+
+
+def insert_dashes(digits: str) -> str:
+    """Return the 32 digits of a UUID as PostgreSQL shows them."""
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def is_uuid(text: str) -> bool:
+    """Return True if PostgreSQL accepts this as a UUID."""
+    digits = text.replace("-", "")
+    return set(digits) <= set("0123456789abcdef") and len(digits) == 32

@@ -1,0 +1,429 @@
+"""The storage protocol: what a backend is asked to do, and the records that pass through it.
+
+A backend stores rows and answers reads. It knows positions, bases and kinds, and decides nothing:
+the base of an event is decided by `log.replay` before the event is written.
+
+A `Reader` reads. A `Transaction` is a reader that may write, under the locks that `Backend.begin`
+took. A `Backend` is a reader that opens transactions.
+
+Every read of a database backend goes through one method, `_run`, so tests can count, pause and fail
+statements there. So do writes, except batches of rows (SQLite's `_run_many`, PostgreSQL's COPY and
+`executemany`), the writing of the search index on PostgreSQL, and Citus. What happens outside of
+transactions of ours does not either: opening, migrating and checking a store, and watching it.
+
+Locks are taken in this order, and nowhere else:
+
+1. the store: migrations, the creation of the search index, `distribute`;
+2. sessions, in the order of their ids: `begin(sessions=…)`, and `create_agent` for its own session;
+3. agents, in the order of their ids: `append`, and `begin(agents=…)`;
+4. the search index: `index_events`, and removals after level 3.
+
+SQLite and memory have one write lock for all four levels. Nobody waits for a callback or for a
+person while holding a lock."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from itertools import repeat
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from backstory.errors import AgentNotFound, Corrupt, KeyTaken, Remedy
+from backstory.log.events import Draft, Event, OutlineRow, StoredRow
+from backstory.log.terms import Query
+
+
+class AgentRecord(NamedTuple):
+    """An agent as a backend lists it. Head, times and details are those of the moment of the
+    read."""
+
+    pk: Any  # the backend's own key of the agent, opaque to all other code
+    id: str
+    session: str
+    name: str
+    parent: str | None
+    fork_seq: int  # the last position that it inherits; 0 for a root and for a spawned agent
+    born_seq: int  # the position in its parent where it began; for a fork, the fork position
+    spawned: bool
+    created_us: int
+    head: int
+    updated_us: int
+    key: str | None = None
+    about: str | None = None  # the text of a JSON object
+    deleted_us: int | None = None  # set for a deleted agent whose row other agents still need
+
+
+class NewAgent(NamedTuple):
+    """An agent to create. The session of a root is its own id."""
+
+    id: str
+    session: str
+    name: str
+    parent_pk: Any = None
+    fork_seq: int = 0
+    born_seq: int = 0
+    spawned: bool = False
+    key: str | None = None
+    about: str | None = None
+    deleted_us: int | None = None
+
+    def to_record(self, pk: Any, parent: str | None, created_us: int) -> AgentRecord:
+        """Return the agent as it is listed before it has events of its own. `parent` is the id of
+        its parent."""
+        return AgentRecord(
+            pk=pk,
+            id=self.id,
+            session=self.session,
+            name=self.name,
+            parent=parent,
+            fork_seq=self.fork_seq,
+            born_seq=self.born_seq,
+            spawned=self.spawned,
+            created_us=created_us,
+            head=self.fork_seq,
+            updated_us=created_us,
+            key=self.key,
+            about=self.about,
+            deleted_us=self.deleted_us,
+        )
+
+
+class AgentChange(NamedTuple):
+    """New values of an agent's row. A field that is None stays as it is."""
+
+    name: str | None = None
+    about: str | None = None  # the text of a JSON object; "" removes all details
+
+
+ListOrder = Literal["born", "updated"]  # the oldest first, or the one last written to first
+
+
+class AgentQuery(NamedTuple):
+    """Selects agents, and the order in which they are listed. None means any."""
+
+    id_prefix: str | None = None
+    session: str | None = None
+    sessions: tuple[str, ...] | None = None
+    name: str | None = None
+    key: str | None = None
+    key_prefix: str | None = None
+    title: str | None = None  # the title in the agent's details
+    # A lower-case ASCII word in the agent's details. A few results too many are allowed.
+    mentions: str | None = None
+    # One agent for each session that has agents, even if its root was deleted.
+    roots_only: bool = False
+    include_deleted: bool = False  # also deleted agents whose rows are still needed
+    since_us: int | None = None  # last written to at or after this time
+    until_us: int | None = None  # last written to before this time
+    latest_first: bool = False  # otherwise the oldest first
+    after: AgentRecord | None = None  # the last agent of the previous page
+    limit: int | None = None
+    allow_partial: bool = False  # leave out servers that do not answer, and warn with PartMissing
+
+
+EVERY_AGENT = AgentQuery()
+
+
+class Piece(NamedTuple):
+    """A range of positions that one agent owns, both ends included.
+
+    In a walk, `base` is the position that the event at `low` continues, if that event is a clear,
+    rewind or jump. It is None if the piece begins with the agent's first own event."""
+
+    owner: Any  # the `pk` of the agent that owns the range
+    low: int
+    high: int
+    base: int | None = None
+
+
+class Walk(NamedTuple):
+    """The live pieces at a position, oldest first, and the agent's head."""
+
+    head: int
+    pieces: list[Piece]
+
+
+class EventFilter(NamedTuple):
+    """Selects events. None means any."""
+
+    kinds: frozenset[str] | None = None
+    note_names: tuple[str, ...] | None = None  # of notes, only these; no effect on other kinds
+    data_contains: str | None = None  # a text in the JSON text of the event's data
+    newest_only: bool = False  # the newest match of each owner (`read_owned`), or of all pieces
+    moves_only: bool = False  # only events with a base, and events that are not in ALWAYS_SHOWN
+
+
+EVERY_EVENT = EventFilter()
+
+
+class EventCount(NamedTuple):
+    """The number of events of one kind that one agent owns."""
+
+    agent: str  # the agent's id
+    kind: str
+    events: int
+    with_base: int  # the number of these that have a base; of moves, the valid ones
+    bytes: int  # of their content and data
+
+
+class KeyPosition(NamedTuple):
+    """An event that has a key."""
+
+    key: str
+    agent: str  # the id of its owner
+    seq: int
+
+
+class SourceRecord(NamedTuple):
+    """A source of imported events: the agent that it became, and how far it was read."""
+
+    tool: str
+    id: str  # the tool's own id, or the path of a file
+    agent: str | None = None  # the agent's id
+    cursor: str | None = None  # the text of a JSON object, for the reader of the source
+
+
+class WordQuery(NamedTuple):
+    """A search in the index."""
+
+    words: Query
+    kinds: tuple[str, ...] = ()  # none: all kinds
+    agent: AgentRecord | None = None  # None: everywhere
+    pieces: tuple[Piece, ...] = ()  # of the agent's session
+
+
+class FoundEvent(NamedTuple):
+    """An event that a search found."""
+
+    agent: str  # the id of its owner
+    seq: int
+    score: float  # higher is better, within one search
+
+
+CANDIDATES = 10_000  # matches of a search that are ranked, unless more are asked for
+
+Drafts = Sequence[Draft]
+Pieces = Sequence[Piece]
+
+
+class Reader(Protocol):
+    """Reads. A method that takes an agent raises AgentNotFound if the agent was deleted, except
+    `read_rows`."""
+
+    def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
+        """Return the agents that match `query`. Reads no more events than agents."""
+
+    def read_head(self, agent: AgentRecord) -> int:
+        """Return the agent's newest position."""
+
+    def walk(self, agent: AgentRecord, at: int | None = None) -> Walk:
+        """Return the live pieces at position `at` (None: the head). Raises Corrupt."""
+
+    def read_lineage(self, agent: AgentRecord) -> list[Piece]:
+        """Return all that the agent sees, dead or alive, oldest first: one piece, perhaps an empty
+        one, for each ancestor that it inherits from, and its own. Raises Corrupt."""
+
+    def find_position(self, agent: AgentRecord, moment_us: int) -> int:
+        """Return the newest position that was written at or before a time."""
+
+    def read_events(
+        self, agent: AgentRecord, pieces: Pieces, where: EventFilter = EVERY_EVENT
+    ) -> list[Event]:
+        """Return the events in `pieces` of the agent's lineage that match `where`, in order."""
+
+    def read_outline(self, agent: AgentRecord, pieces: Pieces) -> list[OutlineRow]:
+        """Return the events in `pieces` of the agent's lineage without their texts, in order."""
+
+    def read_rows(self, agent: AgentRecord, after: int, limit: int) -> list[StoredRow]:
+        """Return up to `limit` rows that the agent itself owns after a position, in order,
+        unchecked. Only `agent.pk` matters, and the agent may be deleted."""
+
+    def read_owned(self, agents: AgentQuery, where: EventFilter) -> list[tuple[str, StoredRow]]:
+        """Return the matching rows that `agents` own, each with its owner's id, by one statement:
+        agent by agent in the order of birth, and in order. Of `agents`, only `id_prefix`,
+        `session`, `key_prefix` and `include_deleted` are used."""
+
+    def count_events(
+        self, agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> list[EventCount]:
+        """Count events by owner and kind, without reading text: in `pieces` of an agent's lineage,
+        or, if `agent` is None, in the whole store, remainders of deleted agents included."""
+
+    def find_keys(
+        self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> list[KeyPosition]:
+        """Return the events that have these keys, in any order: in `pieces` of an agent's lineage,
+        or, if `agent` is None, in the whole store."""
+
+    def list_sources(
+        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
+    ) -> list[SourceRecord]:
+        """Return the sources of a tool, with an id, or with an id that begins with `prefix`."""
+
+
+class Writer(Reader, Protocol):
+    """Reads, and two writes. On a Backend, each write is a transaction of its own."""
+
+    def append(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+    ) -> list[Event]:
+        """Write events after the head, durably, all or none, and return them. There is at least one
+        draft; the bases are decided; and no draft has a time of its own, which only imported rows
+        have (`add_rows`). An event's time is `now_us`, or the previous event's time if that is
+        later. Raises Conflict if the head is not `expected`. Raises KeyTaken if the agent itself
+        already has an event with one of the keys: the unique index of events by agent and key
+        refuses it."""
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+        """Write an agent and its first events, or nothing. A fork is never older than the event
+        that it forks from. Raises NameTaken, KeyTaken, and AgentNotFound if its parent is gone."""
+
+
+class Transaction(Writer, Protocol):
+    """Reads and writes under the locks that `Backend.begin` took."""
+
+    def update_agent(self, agent: AgentRecord, change: AgentChange) -> None:
+        """Change an agent's name or details. Raises NameTaken."""
+
+    def add_rows(self, agent: AgentRecord, rows: Sequence[StoredRow]) -> None:
+        """Write complete rows, at least one, after the agent's newest event. SQLite compresses
+        them."""
+
+    def remember_sources(self, sources: Sequence[SourceRecord]) -> None:
+        """Record sources. A missing agent or cursor leaves the old value."""
+
+    def erase_event(
+        self, agent: AgentRecord, seq: int, content: str | None, data_json: str
+    ) -> None:
+        """Replace the text of an event that the agent owns, and take it out of the search index.
+        The digest stays."""
+
+    def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
+        """Remove an agent and its own events after position `keep`. The row stays, without name,
+        key and details, because other agents come from it; if `keep` is not after its fork
+        position, it inherits nothing any more. None: remove all its events and the row."""
+
+
+class StoreWatch(Protocol):
+    """Notices commits to a store, by any process. One thread waits; any thread may wake it."""
+
+    closed: bool  # True after `close`, or after the store was closed
+
+    def wait(self, seconds: float | None) -> None:
+        """Return when something may have been committed since the last return (at first: since the
+        watch began), when the watch is woken or closed, or after this many seconds."""
+
+    def take_wakeup(self) -> bool:
+        """Return True if the watch was woken since the last call."""
+
+    def wake(self) -> None:
+        """End a wait, or the next one if nobody waits."""
+
+    def close(self) -> None:
+        """Stop watching. Ends a wait."""
+
+
+class Backend(Writer, Protocol):
+    """A store of agents and events. Any thread may call any method."""
+
+    url: str
+    read_only: bool  # True if every write raises ReadOnly
+
+    def begin(
+        self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
+    ) -> AbstractContextManager[Transaction]:
+        """Open a transaction for a `with` block: everything in it is committed when the block ends,
+        or nothing. Locks all agents of `sessions`, then `agents`, and raises AgentNotFound if one
+        of `agents` was deleted. After a block that removed text, no file of the store contains that
+        text, as far as the database can promise that."""
+
+    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+        """Return how many events cannot be searched yet: of the owners of `pieces` of an agent's
+        lineage, or, if `agent` is None, of all agents. Creates the index if there is none."""
+
+    def index_events(
+        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
+    ) -> int:
+        """Make up to `limit` more events searchable, in one transaction. Return how many were
+        indexed. Creates the index if there is none."""
+
+    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+        """Return the best matches among the indexed events. A few too many are allowed, too few are
+        not."""
+
+    def check_tables(self) -> list[str]:
+        """Return what the database itself finds wrong with its tables."""
+
+    def measure_size(self) -> int:
+        """Return the bytes that the store takes."""
+
+    def copy_to(self, path: str) -> bool:
+        """Write a copy as of one moment into a new SQLite file, while others write. Return False if
+        the database cannot do that by itself."""
+
+    def is_replaced(self) -> bool:
+        """Return True if another file is now at the store's path. Always False for other stores."""
+
+    def watch(self) -> StoreWatch:
+        """Watch the store from now on."""
+
+    def close(self) -> None:
+        """Close files and connections."""
+
+
+@runtime_checkable
+class Distributable(Protocol):
+    """A backend that can be spread over several servers."""
+
+    def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
+        """Spread the store over the servers of its cluster. Return the number of rows that were
+        moved (0 if that was done before) and of servers. Raises Invalid if there is no cluster."""
+
+
+RowShape = type[tuple[Any, ...]]  # a NamedTuple with the columns of a query, or tuple itself
+
+
+def make_records(shape: RowShape, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Return the rows of a query as instances of `shape`."""
+    # `tuple.__new__` runs no Python code for each row. With `_make`, reading a context of 10,000
+    # events takes a tenth longer, and is slower than the limit in benchmarks/ allows.
+    return list(map(tuple.__new__, repeat(shape), rows))
+
+
+def build_lineage_error(agent: AgentRecord, at: int) -> Corrupt:
+    """Return the error for an agent whose ancestry does not lead to the beginning."""
+    return Corrupt(
+        f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {at}: a parent "
+        "is missing, or the ancestry runs in a circle",
+        remedy=Remedy("{} shows what is wrong", "verify"),
+    )
+
+
+def build_deletion_error(agent: AgentRecord) -> AgentNotFound:
+    """Return the error for an agent whose row has gone from the database."""
+    return AgentNotFound(
+        f"agent {agent.name!r} ({agent.id}) was deleted",
+        remedy=Remedy("{} lists those that exist", "agents"),
+    )
+
+
+def build_key_error(agent: AgentRecord) -> KeyTaken:
+    """Return the error for an append to an agent that itself has an event with the same key."""
+    return KeyTaken(
+        f"agent {agent.name!r} already has an event with one of these keys",
+        remedy="use another key",
+    )
+
+
+def build_parent_error(new: NewAgent) -> AgentNotFound:
+    """Return the error for a new agent whose parent was deleted while it was being created."""
+    return AgentNotFound(
+        f"{new.name!r} was not created: the agent that it should come from was deleted",
+        remedy=Remedy("{} lists those that exist", "agents"),
+    )
+
+
+def tombstone_name(id: str) -> str:
+    """Return the name of a deleted agent. No name of an agent contains a slash."""
+    return f"/{id}"
+
+
+PLACEHOLDER = "/"  # the name of a row that only keeps a number from being given again
