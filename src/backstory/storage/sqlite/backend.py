@@ -93,6 +93,7 @@ class SqliteBackend(SqliteIndexReader):
     ) -> Iterator[SqliteTransaction]:
         """As in the protocol. One lock protects the complete store, so sessions need none."""
         self._check_writable()
+        # No fork gate as in `_run`: a fork waits for the write lock, too.
         with self._write_lock, self._file.translator, self._pool.borrow() as db:
             transaction = SqliteTransaction(db)
             try:
