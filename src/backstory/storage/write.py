@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from backstory.errors import Conflict, Invalid, KeyTaken
 from backstory.log.checks import check_draft, is_same_event
 from backstory.log.events import Draft, Event, parse_object
+from backstory.log.kinds import ALWAYS_SHOWN
 from backstory.log.replay import NO_STACKS, Fold, Verdict, log_inert
 from backstory.storage.positions import check_expected, find_parts
 from backstory.storage.protocol import (
@@ -248,6 +249,9 @@ def decide_first_bases(name: str, drafts: Drafts) -> list[Draft]:
 def judge_drafts(drafts: Drafts, head: int, stacks: MarkStacks = NO_STACKS) -> list[Verdict]:
     """Apply the rules of the log to drafts that will follow `head`. A rewind needs `stacks`: the
     mark stacks at the head and at the targets of moves."""
+    kinds = {draft.kind for draft in drafts}
+    if kinds <= ALWAYS_SHOWN:  # nearly all appends: each event continues the one before
+        return [Verdict(None, True)] * len(drafts)
     fold = Fold(after=head, stacks=stacks)
     verdicts = []
     for seq, draft in enumerate(drafts, head + 1):
@@ -257,8 +261,12 @@ def judge_drafts(drafts: Drafts, head: int, stacks: MarkStacks = NO_STACKS) -> l
 
 def set_bases(drafts: Drafts, verdicts: Sequence[Verdict]) -> list[Draft]:
     """Return the drafts with the bases of their verdicts."""
-    pairs = zip(drafts, verdicts, strict=True)
-    return [draft._replace(base=verdict.base) for draft, verdict in pairs]
+    decided = []
+    for draft, verdict in zip(drafts, verdicts, strict=True):
+        if verdict.base is not None:
+            draft = draft._replace(base=verdict.base)
+        decided.append(draft)
+    return decided
 
 
 def read_mark_stacks(reader: Reader, agent: AgentRecord, drafts: Drafts, head: int) -> MarkStacks:

@@ -71,7 +71,7 @@ def run_statement(
 ) -> list[Any]:
     """Run a statement and return its rows as instances of `shape`, if it returns any."""
     cursor = db.execute(sql, params, binary=True)
-    return make_records(shape, cursor) if cursor.description else []
+    return make_records(shape, cursor.fetchall()) if cursor.description else []
 
 
 def identify(agent: AgentRecord) -> Params:
