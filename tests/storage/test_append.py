@@ -10,7 +10,7 @@ import pytest
 import backstory
 from backstory.storage.ids import find_place
 from backstory.storage.postgres import server
-from backstory.storage.postgres.transaction import PostgresWriter
+from backstory.storage.postgres.transaction import PostgresTransaction
 from tests.databases import with_parameter
 from tests.processes import wait_until
 
@@ -37,18 +37,18 @@ def borrow_connection(store):
 def executed(monkeypatch):
     """The statements that psycopg ran, as names."""
     names = {
-        PostgresWriter.APPEND_ONE: "append one",
-        PostgresWriter.APPEND_MANY: "append many",
+        PostgresTransaction.APPEND_ONE: "append one",
+        PostgresTransaction.APPEND_MANY: "append many",
     }
     seen = []
-    execute = psycopg.Connection.execute
+    execute = psycopg.Cursor.execute
 
-    def execute_and_record(db, sql, *args, **kwargs):
+    def execute_and_record(cursor, sql, *args, **kwargs):
         if sql in names:
             seen.append(names[sql])
-        return execute(db, sql, *args, **kwargs)
+        return execute(cursor, sql, *args, **kwargs)
 
-    monkeypatch.setattr(psycopg.Connection, "execute", execute_and_record)
+    monkeypatch.setattr(psycopg.Cursor, "execute", execute_and_record)
     return seen
 
 

@@ -16,6 +16,7 @@ class Connection:
 
     def __init__(self):
         self.closed = False
+        self.is_idle = True
         self.is_broken = False
 
     def close(self):
@@ -25,7 +26,11 @@ class Connection:
 
 def new_pool(connect=Connection, **options):
     return ConnectionPool(
-        connect, Connection.close, is_usable=lambda one: not one.is_broken, **options
+        connect,
+        Connection.close,
+        is_idle=lambda one: one.is_idle,
+        is_alive=lambda one: not one.is_broken,
+        **options,
     )
 
 
@@ -46,10 +51,10 @@ def test_two_blocks_at_once_have_different_connections():
     assert borrow_once(pool) is first
 
 
-def test_a_connection_that_broke_during_a_loan_is_closed():
+def test_a_connection_that_is_returned_in_a_transaction_is_closed():
     pool = new_pool()
     with pool.borrow() as first:
-        first.is_broken = True
+        first.is_idle = False
     assert first.closed
     assert borrow_once(pool) is not first
 
@@ -175,7 +180,7 @@ def test_a_loan_that_ends_in_a_child_process_closes_nothing():
     pool = new_pool()
     is_child = False
     with pool.borrow() as lent:
-        lent.is_broken = True
+        lent.is_idle = False
         child = os.fork()
         is_child = not child
     if is_child:

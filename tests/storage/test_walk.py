@@ -13,7 +13,7 @@ from backstory.storage.postgres import rows as postgres_rows
 from backstory.storage.postgres import schema as postgres_schema
 from backstory.storage.postgres import server as postgres_server
 from backstory.storage.postgres.citus import Cluster
-from backstory.storage.postgres.transaction import PostgresWriter
+from backstory.storage.postgres.transaction import PostgresTransaction
 from backstory.storage.protocol import AgentChange, AgentQuery, EventFilter, Piece
 from backstory.storage.sqlite import backend as sqlite_backend
 from backstory.storage.sqlite import transaction as sqlite_transaction
@@ -29,11 +29,11 @@ def statements(durable_url, monkeypatch):
             for rows in (sqlite_backend.SqliteBackend, sqlite_transaction.SqliteTransaction):
                 record_statements(monkeypatch, rows, seen)
         else:
-            run = psycopg.Connection.execute
+            run = psycopg.Cursor.execute
             monkeypatch.setattr(
-                psycopg.Connection,
+                psycopg.Cursor,
                 "execute",
-                lambda db, sql, *a, **k: (seen.append(str(sql)), run(db, sql, *a, **k))[1],
+                lambda cursor, sql, *a, **k: (seen.append(str(sql)), run(cursor, sql, *a, **k))[1],
             )
         yield store, seen
 
@@ -158,7 +158,7 @@ HOT = {
 }
 
 
-class PlanRows(PostgresWriter):
+class PlanRows(PostgresTransaction):
     """Explains each statement that it runs."""
 
     def __init__(self, db):
@@ -178,7 +178,7 @@ def explain(db, sql, params, options="VERBOSE"):
 @pytest.mark.parametrize("name", HOT)
 def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
     agent = partitioned.agents()[-1]._record
-    with partitioned._backend._lend() as db, db.transaction(force_rollback=True):
+    with partitioned._backend._pool.borrow() as db, db.transaction(force_rollback=True):
         rows = PlanRows(db)
         HOT[name](rows, agent)
     for plan in rows.plans:
@@ -205,7 +205,7 @@ def test_postgres_reads_the_live_rows_and_no_others(new_database):
         pieces = backend.walk(agent._record).pieces
         params = postgres_rows.select_pieces(agent._record, pieces)
         sql = postgres_rows.PostgresReader.READ_EVENTS.format(where="true")
-        with backend._lend() as db:
+        with backend._pool.borrow() as db:
             db.execute("VACUUM ANALYZE backstory.events")
             plan = explain(db, sql, params, "ANALYZE, TIMING OFF")
         assert "Rows Removed by Filter" not in plan

@@ -42,9 +42,9 @@ def delete_agent(
     """Delete an agent and, with `below`, all agents that come from it."""
     if dry_run:
         return _plan_deletion(backend, agent, below).report()
-    with backend.begin(sessions=[agent.session]) as rows:
-        plan = _plan_deletion(rows, agent, below)
-        plan.carry_out(rows)
+    with backend.begin(sessions=[agent.session]) as transaction:
+        plan = _plan_deletion(transaction, agent, below)
+        plan.carry_out(transaction)
         return plan.report()
 
 
@@ -66,11 +66,11 @@ def expire_sessions(
 
 
 def _expire_session(backend: Backend, session: str, before_us: int) -> Removed:
-    with backend.begin(sessions=[session]) as rows:
-        plan = _plan_expiry(rows, session)
+    with backend.begin(sessions=[session]) as transaction:
+        plan = _plan_expiry(transaction, session)
         if not _find_idle_sessions(plan.agents, before_us, ""):
             return Removed((), 0)
-        plan.carry_out(rows)
+        plan.carry_out(transaction)
         return plan.report()
 
 
@@ -138,7 +138,7 @@ class RemovalPlan:
         keep = self._keep[child.id]
         return keep is not None and keep > child.fork_seq
 
-    def carry_out(self, rows: Transaction) -> None:
+    def carry_out(self, transaction: Transaction) -> None:
         """Remove the rows, children before their parents."""
         now_us = read_clock()
         for agent in self._children_first:
@@ -147,7 +147,7 @@ class RemovalPlan:
             keep = self._keep[agent.id]
             is_unchanged = agent.deleted_us is not None and keep == agent.head
             if not is_unchanged:
-                rows.remove_agent(agent, keep, now_us)
+                transaction.remove_agent(agent, keep, now_us)
 
     def report(self) -> Removed:
         """Return the agents and events that the plan removes."""
@@ -172,8 +172,8 @@ class RemovalPlan:
         return Removed(tuple(removed), events)
 
 
-def _plan_deletion(rows: Reader, agent: AgentRecord, below: bool) -> RemovalPlan:
-    agents = list_session(rows, agent.session)
+def _plan_deletion(reader: Reader, agent: AgentRecord, below: bool) -> RemovalPlan:
+    agents = list_session(reader, agent.session)
     tree = AgentTree(agents)
     tree.check_agent(agent)
     deleted = {agent.id}
@@ -182,8 +182,8 @@ def _plan_deletion(rows: Reader, agent: AgentRecord, below: bool) -> RemovalPlan
     return RemovalPlan(agents, deleted)
 
 
-def _plan_expiry(rows: Reader, session: str) -> RemovalPlan:
-    agents = list_session(rows, session)
+def _plan_expiry(reader: Reader, session: str) -> RemovalPlan:
+    agents = list_session(reader, session)
     living = {agent.id for agent in agents if agent.deleted_us is None}
     return RemovalPlan(agents, living)
 

@@ -216,8 +216,8 @@ def import_lines(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
         sessions = _copy_lines(stream, spool)
         spool.seek(0)
-        with backend.begin(sessions=sorted(sessions)) as rows:
-            loader = ExportLoader(rows, sessions)
+        with backend.begin(sessions=sorted(sessions)) as transaction:
+            loader = ExportLoader(transaction, sessions)
             for number, line in enumerate(spool, 2):
                 try:
                     loader.add_line(line)
@@ -275,8 +275,8 @@ def _find_session(line: bytes) -> str | None:
 class ExportLoader:
     """Checks the lines of one import, and writes them."""
 
-    def __init__(self, rows: Transaction, sessions: set[str]) -> None:
-        self._rows = rows
+    def __init__(self, transaction: Transaction, sessions: set[str]) -> None:
+        self._transaction = transaction
         self._sessions = sessions  # that are locked
         self._session = ""  # of the agents that are being read
         self._stored: dict[str, AgentRecord] = {}  # the agents of that session in the store
@@ -302,7 +302,7 @@ class ExportLoader:
             case {"event": dict(fields)}:
                 self._add_event(parse_event(fields))
             case {"source": list(fields)}:
-                self._rows.remember_sources([parse_source(fields, None)])
+                self._transaction.remember_sources([parse_source(fields, None)])
             case {"end": dict(end)}:
                 self._check_end(end)
             case _:
@@ -337,7 +337,7 @@ class ExportLoader:
         else:
             _check_same_agent(stored, agent)
         self._agent = stored
-        self._stored_rows = read_own_rows(self._rows, stored, stored.fork_seq, stored.head)
+        self._stored_rows = read_own_rows(self._transaction, stored, stored.fork_seq, stored.head)
         self._read["agents"] += 1
 
     def _start_session(self, session: str) -> None:
@@ -345,7 +345,7 @@ class ExportLoader:
             raise Invalid(f"the session {session} is written in an unusual way")
         self._session = session
         self._checkers = {}
-        self._stored = {agent.id: agent for agent in list_session(self._rows, session)}
+        self._stored = {agent.id: agent for agent in list_session(self._transaction, session)}
         self._read["sessions"] += 1
         if not self._stored:
             self._added["sessions"] += 1
@@ -356,7 +356,7 @@ class ExportLoader:
             parent = self._checkers.get(agent.parent)
             if parent is None:
                 raise Invalid(f"its parent {agent.parent} does not come before it")
-            forked_at = find_row(self._rows, self._stored[agent.parent], agent.fork_seq)
+            forked_at = find_row(self._transaction, self._stored[agent.parent], agent.fork_seq)
         checker = AgentChecker(agent, parent, forked_at)
         for problem in checker.problems:
             raise Invalid(problem)
@@ -380,12 +380,12 @@ class ExportLoader:
             deleted_us=agent.deleted_us,
         )
         self._added["agents"] += 1
-        return self._rows.create_agent(new, [], agent.created_us)
+        return self._transaction.create_agent(new, [], agent.created_us)
 
     def _add_sources(self, sources: Iterable[Any]) -> None:
         if self._agent is not None:
             records = [parse_source(fields, self._agent.id) for fields in sources]
-            self._rows.remember_sources(records)
+            self._transaction.remember_sources(records)
 
     # --- events ---
 
@@ -415,7 +415,7 @@ class ExportLoader:
 
     def _write_new_rows(self) -> None:
         if self._new_rows and self._agent is not None:
-            self._rows.add_rows(self._agent, self._new_rows)
+            self._transaction.add_rows(self._agent, self._new_rows)
             self._added["events"] += len(self._new_rows)
             self._new_rows = []
 

@@ -53,10 +53,10 @@ def erase_events(
     Return the erased events, or with `dry_run` the events as they are."""
     reason = check_reason(why)
     checked = check_positions(agent, positions, backend.read_head(agent))
-    with backend.begin(sessions=[agent.session]) as rows:
-        tree = AgentTree(list_session(rows, agent.session))
+    with backend.begin(sessions=[agent.session]) as transaction:
+        tree = AgentTree(list_session(transaction, agent.session))
         current = tree.check_agent(agent)
-        session = SessionTexts(rows, tree)
+        session = SessionTexts(transaction, tree)
         found: set[OwnedPosition] = set()
         for position in checked:
             found |= session.find_text(current, position)
@@ -64,18 +64,18 @@ def erase_events(
         for owned in sorted(found, key=lambda owned: owned.seq):
             row = session.read_row(owned)
             if not dry_run:
-                row = _erase(rows, owned.owner, row, reason)
+                row = _erase(transaction, owned.owner, row, reason)
             erased.append(row.event)
         return erased
 
 
-def _erase(rows: Transaction, owner: AgentRecord, row: StoredRow, why: str) -> StoredRow:
+def _erase(transaction: Transaction, owner: AgentRecord, row: StoredRow, why: str) -> StoredRow:
     """Erase one event, unless it is erased already. Return its new row."""
     if is_erased(row.data_json):
         return row
     now = to_datetime(read_clock()).isoformat()
     content, data_json = erase_row(row, now, why)
-    rows.erase_event(owner, row.seq, content, data_json)
+    transaction.erase_event(owner, row.seq, content, data_json)
     return row._replace(content=content, data_json=data_json)
 
 
@@ -103,8 +103,8 @@ class SessionTexts:
     """Finds the events of a session that contain the same text: the other events of a framework's
     item, copies made by compactions, and events with the native form of the same answer."""
 
-    def __init__(self, rows: Reader, tree: AgentTree) -> None:
-        self._rows = rows
+    def __init__(self, reader: Reader, tree: AgentTree) -> None:
+        self._reader = reader
         self._tree = tree
         # All rows of an agent are read at most once for its links, and each row that may be erased
         # once: the events of one answer refer to each other.
@@ -127,7 +127,7 @@ class SessionTexts:
     def read_row(self, owned: OwnedPosition) -> StoredRow:
         """Return the row at a position. Raises Corrupt if there is none."""
         if owned not in self._read:
-            row = find_row(self._rows, owned.owner, owned.seq)
+            row = find_row(self._reader, owned.owner, owned.seq)
             if row is None:
                 raise build_lineage_error(owned.owner, owned.seq)
             self._read[owned] = row
@@ -225,7 +225,7 @@ class SessionTexts:
     def _read_links(self, agent: AgentRecord) -> OwnLinks:
         if agent.id not in self._links:
             links = OwnLinks()
-            for row in read_own_rows(self._rows, agent, agent.fork_seq, agent.head):
+            for row in read_own_rows(self._reader, agent, agent.fork_seq, agent.head):
                 links.add(row)
             self._links[agent.id] = links
         return self._links[agent.id]
@@ -248,23 +248,23 @@ def expire_dead(backend: Backend, before_us: int, *, prefix: str = "", dry_run: 
         if dry_run:
             count += sum(1 for _ in _find_dead(backend, root.session, before_us))
             continue
-        with backend.begin(sessions=[root.session]) as rows:
-            for owner, row in _find_dead(rows, root.session, before_us):
-                _erase(rows, owner, row, EXPIRED)
+        with backend.begin(sessions=[root.session]) as transaction:
+            for owner, row in _find_dead(transaction, root.session, before_us):
+                _erase(transaction, owner, row, EXPIRED)
                 count += 1
     return count
 
 
 def _find_dead(
-    rows: Reader, session: str, before_us: int
+    reader: Reader, session: str, before_us: int
 ) -> Iterator[tuple[AgentRecord, StoredRow]]:
     """Yield the messages and notes from before a time that are in no context and not erased yet,
     with their owners."""
-    agents = list_session(rows, session)
-    needed = _find_needed(rows, agents)
+    agents = list_session(reader, session)
+    needed = _find_needed(reader, agents)
     for agent in agents:
         own_needed = needed.get(agent.pk, set())
-        for row in read_own_rows(rows, agent, agent.fork_seq, agent.head):
+        for row in read_own_rows(reader, agent, agent.fork_seq, agent.head):
             is_old = row.created_us < before_us
             is_dead = row.seq not in own_needed
             if is_old and is_dead and _has_text(row):
@@ -280,7 +280,7 @@ def _has_text(row: StoredRow) -> bool:
     return row.kind in MESSAGE_KINDS
 
 
-def _find_needed(rows: Reader, agents: Sequence[AgentRecord]) -> dict[Any, set[int]]:
+def _find_needed(reader: Reader, agents: Sequence[AgentRecord]) -> dict[Any, set[int]]:
     """Return the positions, by their owners' keys, of all contexts that an agent has or can go
     to."""
     needed: dict[Any, set[int]] = {}
@@ -288,25 +288,25 @@ def _find_needed(rows: Reader, agents: Sequence[AgentRecord]) -> dict[Any, set[i
     for agent in agents:
         if agent.deleted_us is not None:
             continue
-        for reachable in _find_reachable(rows, agent):
+        for reachable in _find_reachable(reader, agent):
             if reachable in walked:
                 continue
             walked.add(reachable)
             _, position = reachable
-            walk = rows.walk(agent, position)
+            walk = reader.walk(agent, position)
             for piece in walk.pieces:
                 positions = needed.setdefault(piece.owner, set())
                 positions.update(range(piece.low, piece.high + 1))
     return needed
 
 
-def _find_reachable(rows: Reader, agent: AgentRecord) -> Iterator[tuple[Any, int]]:
+def _find_reachable(reader: Reader, agent: AgentRecord) -> Iterator[tuple[Any, int]]:
     """Yield the positions of an agent's lineage whose contexts are needed, with their owners' keys:
     its head, its fork position, and those of its marks and labels, dead or alive."""
-    lineage = rows.read_lineage(agent)
+    lineage = reader.read_lineage(agent)
     positions = {agent.head, agent.fork_seq}
     label_notes = []
-    for event in rows.read_events(agent, lineage, NAMED_POSITIONS):
+    for event in reader.read_events(agent, lineage, NAMED_POSITIONS):
         if event.kind == "mark":
             positions.add(event.seq)
         else:

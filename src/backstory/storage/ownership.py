@@ -14,9 +14,9 @@ from backstory.storage.protocol import (
 PAGE = 2_000  # rows read at a time
 
 
-def list_session(rows: Reader, session: str) -> list[AgentRecord]:
+def list_session(reader: Reader, session: str) -> list[AgentRecord]:
     """Return all agents of a session, including the deleted ones that others need."""
-    return rows.list_agents(AgentQuery(session=session, include_deleted=True))
+    return reader.list_agents(AgentQuery(session=session, include_deleted=True))
 
 
 class AgentTree:
@@ -106,18 +106,18 @@ def sort_parents_first(agents: Iterable[AgentRecord]) -> list[AgentRecord]:
     return ordered
 
 
-def find_row(rows: Reader, owner: AgentRecord, position: int) -> StoredRow | None:
+def find_row(reader: Reader, owner: AgentRecord, position: int) -> StoredRow | None:
     """Return the row at a position that `owner` itself owns. None if there is none."""
-    for row in rows.read_rows(owner, position - 1, 1):
+    for row in reader.read_rows(owner, position - 1, 1):
         if row.seq == position:
             return row
     return None
 
 
-def read_own_rows(rows: Reader, owner: AgentRecord, after: int, last: int) -> Iterator[StoredRow]:
+def read_own_rows(reader: Reader, owner: AgentRecord, after: int, last: int) -> Iterator[StoredRow]:
     """Yield the rows that `owner` itself owns after a position, up to position `last`."""
     while after < last:
-        page = rows.read_rows(owner, after, min(PAGE, last - after))
+        page = reader.read_rows(owner, after, min(PAGE, last - after))
         if not page:
             return
         for row in page:

@@ -1,4 +1,4 @@
-"""The connections of one process to a store, for SQLite and PostgreSQL.
+"""The connections of one process to a store, for SQLite and PostgreSQL, and their errors.
 
 A connection is lent as long as its `Loan` exists. The pool refers to a loan weakly, so if Ctrl-C
 comes while a connection is handed over, the loan disappears and the connection is free again. No
@@ -25,6 +25,27 @@ class PoolTimeout(Exception):
 
 class PoolClosed(Exception):
     """The pool was closed."""
+
+
+class ErrorTranslator:
+    """A `with` block that raises the errors of a database as ours. It has no state, so one object
+    serves many threads. It is not written with contextlib, whose generators would be a tenth of the
+    time of an append."""
+
+    def __init__(
+        self, errors: tuple[type[Exception], ...], translate: Callable[[Any], Exception]
+    ) -> None:
+        self._errors = errors
+        self._translate = translate
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, self._errors):
+            raise self._translate(error) from error
 
 
 class PoolSlot(Generic[Conn]):
@@ -85,8 +106,8 @@ class PoolWaiter(Generic[Conn]):
 class ConnectionPool(Generic[Conn]):
     """Lends connections to threads, each to one thread at a time. At most `limit` are open.
 
-    `first` is a connection that is open already. `is_usable` is called before a connection is lent
-    and after it is returned; if it returns False, the connection is closed. It must not ask the
+    `first` is a connection that is open already. A connection that is returned while it is not idle
+    is closed, and one that is not alive is not lent. Neither `is_idle` nor `is_alive` may ask the
     server.
     """
 
@@ -96,7 +117,8 @@ class ConnectionPool(Generic[Conn]):
         close: Callable[[Conn], object],
         *,
         first: Conn | None = None,
-        is_usable: Callable[[Conn], bool] = lambda _: True,
+        is_idle: Callable[[Conn], bool] = lambda _: True,
+        is_alive: Callable[[Conn], bool] = lambda _: True,
         limit: int | None = None,
         timeout: float = 30.0,
     ) -> None:
@@ -104,7 +126,8 @@ class ConnectionPool(Generic[Conn]):
         self.closed = False
         self._connect = connect
         self._close = close
-        self._is_usable = is_usable
+        self._is_idle = is_idle
+        self._is_alive = is_alive
         self._limit = limit
         self._slots: list[PoolSlot[Conn]] = []
         self._slots_of_parents: list[list[PoolSlot[Conn]]] = []
@@ -123,14 +146,16 @@ class ConnectionPool(Generic[Conn]):
 
     def take_slot(self, loan: Loan[Conn]) -> PoolSlot[Conn]:
         """Reserve a slot for `loan`. If all are lent, wait for one: nobody overtakes a waiter."""
-        waiter = PoolWaiter(loan)
         with self._lock:
             if self.closed:
                 raise PoolClosed("the pool is closed")
+            slot = None if self._waiters else self._find_free_slot()
+            if slot is not None:
+                slot.loan = ref(loan)
+                return slot
+            waiter = PoolWaiter(loan)
             self._waiters.append(waiter)
             self._serve_waiters()
-        if waiter.slot is not None:
-            return waiter.slot
         try:
             return self._wait_for_slot(waiter)
         finally:
@@ -176,8 +201,12 @@ class ConnectionPool(Generic[Conn]):
 
     def prepare_slot(self, slot: PoolSlot[Conn]) -> Conn:
         """Return the connection of a slot that was taken. Open one if there is none that works."""
-        if slot.connection is not None and not self._is_usable(slot.connection):
-            self._close_slot(slot)
+        connection = slot.connection
+        if connection is not None:
+            # If Ctrl-C ended the last loan, the connection was not returned, and may not be idle.
+            is_usable = self._is_idle(connection) and self._is_alive(connection)
+            if not is_usable:
+                self._close_slot(slot)
         if slot.connection is None:
             slot.connection = self._connect()
         return slot.connection
@@ -187,7 +216,7 @@ class ConnectionPool(Generic[Conn]):
         if slot not in self._slots:
             return  # the process was forked during the loan
         connection = slot.connection
-        if connection is not None and (self.closed or not self._is_usable(connection)):
+        if connection is not None and (self.closed or not self._is_idle(connection)):
             self._close_slot(slot)
         slot.used_at = time.monotonic()
         with self._lock:

@@ -108,9 +108,9 @@ def needs_lock(agent: AgentRecord, drafts: Drafts, expected: int | None) -> bool
     jump: so the jump's own position must be known, and `expected` gives it. A key has to be looked
     up, unless the agent inherits nothing and `expected` is given: then the unique index decides.
     """
-    can_have_keys = expected is not None and agent.fork_seq == 0
+    index_decides_keys = expected is not None and agent.fork_seq == 0
     for draft in drafts:
-        if draft.key is not None and not can_have_keys:
+        if draft.key is not None and not index_decides_keys:
             return True
         if draft.kind == "rewind" or (draft.kind == "jump" and expected is None):
             return True

@@ -17,18 +17,17 @@ from backstory.errors import (
     ConnectionLost,
     KeyTaken,
     NameTaken,
-    ReadOnly,
     Remedy,
     StorageError,
 )
 from backstory.log.events import Event
 from backstory.storage.address import without_password
 from backstory.storage.ids import new_id
-from backstory.storage.pool import ConnectionPool, PoolClosed, PoolTimeout
+from backstory.storage.pool import ConnectionPool, PoolTimeout
 from backstory.storage.postgres import citus, index, schema, server
 from backstory.storage.postgres.rows import PostgresReader, run_statement
 from backstory.storage.postgres.server import Params, PostgresConnection, violates
-from backstory.storage.postgres.transaction import PostgresWriter
+from backstory.storage.postgres.transaction import PostgresTransaction
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.protocol import (
     EVERY_AGENT,
@@ -71,11 +70,12 @@ class PostgresBackend(PostgresReader):
                 remedy="write postgresql://user:password@host:port/database, with special "
                 "characters percent-encoded",
             ) from None
+        self._translator = server.make_translator(self.url, read_only=read_only)
         self._closed = False
         self._cluster = citus.Cluster()
         self._rows_since_analyze = 0
         self._watches: WeakSet[PostgresWatch] = WeakSet()
-        with self._translate_errors(CannotOpen):
+        with server.make_translator(self.url, read_only=read_only, otherwise=CannotOpen):
             first = server.connect(self._conninfo, prepares=self._prepares)
             try:
                 self._prepare_store(first)
@@ -86,7 +86,8 @@ class PostgresBackend(PostgresReader):
             self._connect,
             PostgresConnection.close,
             first=first,
-            is_usable=server.is_usable,
+            is_idle=server.is_idle,
+            is_alive=server.is_alive,
             limit=server.MOST_CONNECTIONS,
             timeout=server.CONNECTION_TIMEOUT,
         )
@@ -114,25 +115,6 @@ class PostgresBackend(PostgresReader):
 
     # --- connections ---
 
-    @contextmanager
-    def _lend(self, *, to_write: bool = False) -> Iterator[PostgresConnection]:
-        """Lend a connection for a `with` block, whose errors become ours."""
-        if to_write and self._must_not_write:
-            # Citus runs a function on a worker, where it could write.
-            raise server.build_read_only_error(self.url)
-        with self._translate_errors(StorageError), self._pool.borrow() as db:
-            yield db
-
-    @contextmanager
-    def _translate_errors(self, otherwise: type[StorageError] = StorageError) -> Iterator[None]:
-        try:
-            yield
-        except (psycopg.Error, PoolTimeout, PoolClosed) as error:
-            translated = server.translate_error(error, self.url, otherwise)
-            if self._must_not_write and isinstance(translated, ReadOnly):
-                translated = server.build_read_only_error(self.url)
-            raise translated from error
-
     def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
         """Run a read, and repeat it if the connection is lost, so that reads survive a restart of
         the server. While a server shuts down, more than one connection may be lost."""
@@ -143,14 +125,14 @@ class PostgresBackend(PostgresReader):
         return self._run_once(sql, params, shape)
 
     def _run_once(self, sql: str, params: Params | None, shape: RowShape) -> list[Any]:
-        with self._lend() as db:
-            return run_statement(db, sql, params, shape)
+        with self._translator, self._pool.borrow() as db:
+            return run_statement(db.cursor(binary=True), sql, params, shape)
 
     # --- reads that a distributed store answers differently ---
 
     def _check_cluster(self) -> bool:
         """Return True if the store is distributed."""
-        with self._lend() as db:
+        with self._translator, self._pool.borrow() as db:
             return self._cluster.check(db)
 
     def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
@@ -159,7 +141,7 @@ class PostgresBackend(PostgresReader):
         except ConnectionLost:
             if not query.allow_partial or not self._check_cluster():
                 raise
-            with self._lend() as db:
+            with self._translator, self._pool.borrow() as db:
                 return citus.list_reachable_agents(db, query)
 
     def measure_size(self) -> int:
@@ -172,7 +154,7 @@ class PostgresBackend(PostgresReader):
         if that was done before), and over how many servers it is distributed. Raises Invalid if
         there is no cluster."""
         moved = 0
-        with self._lend() as db:
+        with self._translator, self._pool.borrow() as db:
             if not self._cluster.check(db):
                 moved = citus.distribute_store(db, self.url, progress)
                 self._cluster.check(db)
@@ -180,20 +162,27 @@ class PostgresBackend(PostgresReader):
 
     # --- writes ---
 
+    def _check_writable(self) -> None:
+        # Not left to the server: Citus runs a function on a worker, where it could write.
+        if self._must_not_write:
+            raise server.build_read_only_error(self.url)
+
     @contextmanager
     def begin(
         self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
-    ) -> Iterator[PostgresWriter]:
-        with self._lend(to_write=True) as db, db.transaction():
-            writer = PostgresWriter(db, self._cluster)
+    ) -> Iterator[PostgresTransaction]:
+        self._check_writable()
+        with self._translator, self._pool.borrow() as db, db.transaction():
+            writer = PostgresTransaction(db, self._cluster)
             writer.lock(sessions, agents)
             yield writer
 
     def append(
         self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
     ) -> list[Event]:
-        with self._lend(to_write=True) as db:
-            writer = PostgresWriter(db, self._cluster)
+        self._check_writable()
+        with self._translator, self._pool.borrow() as db:
+            writer = PostgresTransaction(db, self._cluster)
             if len(drafts) == 1 and not self._cluster.is_distributed:
                 try:
                     return writer.append_one(agent, drafts[0], expected, now_us)
@@ -203,11 +192,12 @@ class PostgresBackend(PostgresReader):
             return writer.append(agent, drafts, expected, now_us)
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+        self._check_writable()
         entries = 0  # how often an id was taken in the directory, but by no agent
         for _ in range(CREATE_ATTEMPTS):
-            with self._lend(to_write=True) as db:
+            with self._translator, self._pool.borrow() as db:
                 try:
-                    return PostgresWriter(db, self._cluster).insert_agent(new, drafts, now_us)
+                    return PostgresTransaction(db, self._cluster).insert_agent(new, drafts, now_us)
                 except psycopg.errors.UniqueViolation as error:
                     entries += violates(error, "directory_pkey")
             new = self._choose_again(new)
@@ -246,7 +236,7 @@ class PostgresBackend(PostgresReader):
             return True
         if self.read_only:
             return False
-        with self._lend() as db, db.transaction():
+        with self._translator, self._pool.borrow() as db, db.transaction():
             db.execute(schema.LOCK_STORE)
             if db.execute(schema.HAS_SEARCH_INDEX).fetchone() == (True,):
                 return True  # another process created it while we waited
@@ -259,7 +249,8 @@ class PostgresBackend(PostgresReader):
         self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
     ) -> int:
         self._create_index()
-        with self._lend(to_write=True) as db:
+        self._check_writable()
+        with self._translator, self._pool.borrow() as db:
             is_distributed = self._cluster.check(db)
             with db.transaction():
                 count = index.index_page(db, limit, agent, pieces, is_distributed=is_distributed)
@@ -287,13 +278,13 @@ class PostgresBackend(PostgresReader):
         if self._closed:
             raise server.build_closed_error(self.url)
         notify = None if self._check_cluster() else self._notify
-        watch = PostgresWatch(self._conninfo, notify, self._translate_errors)
+        watch = PostgresWatch(self._conninfo, notify, self._translator)
         self._watches.add(watch)
         return watch
 
     def _notify(self) -> None:
         """Send a notification, so that a watch finds out whether it arrives."""
-        with self._lend() as db:
+        with self._translator, self._pool.borrow() as db:
             if not self._cluster.check(db):
                 db.execute(NOTIFY)
 

@@ -28,7 +28,7 @@ from backstory.storage.postgres.listing import (
     can_match,
     is_complete_id,
 )
-from backstory.storage.postgres.server import Connection, Params
+from backstory.storage.postgres.server import Cursor, Params
 from backstory.storage.protocol import (
     EVERY_AGENT,
     EVERY_EVENT,
@@ -50,7 +50,7 @@ from backstory.storage.protocol import (
 # times of creation are compared.
 IS_AGENT = """place = %(place)s::bigint AND no = %(no)s AND created_at = %(created)s
             AND deleted IS NULL"""
-HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
+READ_HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
 EVENT_COLUMNS = "seq, kind, content, data, created_at, key"
 EVENT_SIZE = """coalesce(pg_catalog.octet_length(content), 0)
                 + coalesce(pg_catalog.octet_length(data), 0)"""
@@ -67,11 +67,13 @@ OWNER_ID = """(SELECT a.id::text FROM backstory.agents a
 
 
 def run_statement(
-    db: Connection, sql: str, params: Params | None, shape: RowShape = tuple
+    cursor: Cursor, sql: str, params: Params | None, shape: RowShape = tuple
 ) -> list[Any]:
     """Run a statement and return its rows as instances of `shape`, if it returns any."""
-    cursor = db.execute(sql, params, binary=True)
-    return make_records(shape, cursor.fetchall()) if cursor.description else []
+    cursor.execute(sql, params)
+    if cursor.rownumber is None:
+        return []
+    return make_records(shape, cursor.fetchall())
 
 
 def identify(agent: AgentRecord) -> Params:
@@ -128,7 +130,7 @@ class PostgresReader(ABC):
         return [] if listing is None else self._run(*listing, AgentRecord)
 
     def read_head(self, agent: AgentRecord) -> int:
-        rows = self._run(HEAD, identify(agent))
+        rows = self._run(READ_HEAD, identify(agent))
         if not rows:
             raise build_deletion_error(agent)
         return int(rows[0][0])
@@ -149,7 +151,7 @@ class PostgresReader(ABC):
                 ORDER BY e.seq DESC LIMIT 1"""
     WALK = f"""
         WITH RECURSIVE
-        here AS ({HEAD}),
+        here AS ({READ_HEAD}),
         walk (no, low, high, base, next, next_no) AS (
             SELECT NULL::int, 1, 0, NULL::int, coalesce(%(at)s::int, head), %(no)s::int FROM here
             UNION

@@ -1,6 +1,7 @@
 """Connections to a PostgreSQL server: address, settings, limits, and the meaning of its errors."""
 
 import select
+from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -17,9 +18,10 @@ from backstory.errors import (
     StorageError,
 )
 from backstory.storage.address import split_postgres
-from backstory.storage.pool import PoolClosed, PoolTimeout
+from backstory.storage.pool import ErrorTranslator, PoolClosed, PoolTimeout
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Cursor = psycopg.Cursor[tuple[Any, ...]]
 Params = dict[str, Any]  # the parameters of a statement, by name
 
 MOST_CONNECTIONS = 32
@@ -53,6 +55,13 @@ BATCH = 5_000  # events per call; a larger append is several calls in one transa
 
 class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection of a store's pool."""
+
+    @cached_property
+    def write_cursor(self) -> Cursor:
+        """The cursor of all writes: a new one for each append would be a quarter of the client's
+        work. Reads outside of a transaction do not use it, because a cursor keeps its result until
+        the next statement."""
+        return self.cursor(binary=True)
 
     def __del__(self, *_: object) -> None:
         """Close silently if the store was never closed. psycopg would warn about that."""
@@ -113,11 +122,14 @@ def connect(conninfo: str, *, prepares: bool) -> PostgresConnection:
     return PostgresConnection.connect(conninfo, autocommit=True, prepare_threshold=threshold)
 
 
-def is_usable(db: PostgresConnection) -> bool:
-    """Return True if the connection is idle and the server has sent nothing. The server sends
-    nothing over an idle connection, unless it closes it."""
-    if db.closed or db.pgconn.transaction_status != TransactionStatus.IDLE:
-        return False
+def is_idle(db: PostgresConnection) -> bool:
+    """Return True if the connection is open and not in a transaction."""
+    return not db.closed and db.pgconn.transaction_status == TransactionStatus.IDLE
+
+
+def is_alive(db: PostgresConnection) -> bool:
+    """Return True if the server has sent nothing. It sends nothing over an idle connection, unless
+    it closes it."""
     if not hasattr(select, "poll"):
         readable, _, _ = select.select([db], [], [], 0)
         return not readable
@@ -183,6 +195,21 @@ def is_lost(error: Exception) -> bool:
 def build_closed_error(url: str) -> StorageError:
     """Return the error for a call to a store that was closed."""
     return StorageError(f"the store {url!r} is closed", remedy="open it again")
+
+
+def make_translator(
+    url: str, *, read_only: bool = False, otherwise: type[StorageError] = StorageError
+) -> ErrorTranslator:
+    """Return a `with` block that raises the errors of the server and of the pool as ours. One that
+    we have no name for becomes `otherwise`."""
+
+    def translate(error: Exception) -> StorageError:
+        translated = translate_error(error, url, otherwise)
+        if read_only and isinstance(translated, ReadOnly):
+            return build_read_only_error(url)
+        return translated
+
+    return ErrorTranslator((psycopg.Error, PoolTimeout, PoolClosed), translate)
 
 
 def build_read_only_error(url: str) -> ReadOnly:

@@ -17,8 +17,8 @@ from backstory.log.events import Draft, Event, StoredRow
 from backstory.storage.ids import find_place, new_id
 from backstory.storage.postgres import citus, index, schema, server
 from backstory.storage.postgres.rows import (
-    HEAD,
     IS_AGENT,
+    READ_HEAD,
     PostgresReader,
     identify,
     run_statement,
@@ -52,7 +52,7 @@ from backstory.storage.protocol import (
 TURN = "%(place)s::bigint | (%(no)s::bigint << 48)"
 
 
-class PostgresWriter(PostgresReader):
+class PostgresTransaction(PostgresReader):
     """Reads and writes over one connection. Within a transaction that the backend began, all is
     committed together. Without one, each call of `append`, `append_one` or `insert_agent` is a
     transaction of its own."""
@@ -63,15 +63,15 @@ class PostgresWriter(PostgresReader):
         self._has_index: bool | None = None  # None: the index is not locked yet
 
     def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
-        return run_statement(self._db, sql, params, shape)
+        return run_statement(self._db.write_cursor, sql, params, shape)
 
     # --- locks ---
 
     LOCK_SESSION = """
         SELECT 1 FROM backstory.agents WHERE place = %(place)s::bigint ORDER BY no FOR UPDATE"""
-    LOCK_AGENT = f"{HEAD} FOR NO KEY UPDATE"
+    LOCK_AGENT = f"{READ_HEAD} FOR NO KEY UPDATE"
     LOCK_IN_TURN = f"""
-        {HEAD} AND pg_catalog.pg_advisory_xact_lock({TURN}) IS NOT NULL FOR NO KEY UPDATE"""
+        {READ_HEAD} AND pg_catalog.pg_advisory_xact_lock({TURN}) IS NOT NULL FOR NO KEY UPDATE"""
 
     def lock(self, sessions: Sequence[str], agents: Sequence[AgentRecord]) -> None:
         """Lock sessions, then agents, in the order of their ids, so that nobody waits in a circle.

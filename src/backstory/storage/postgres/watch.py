@@ -14,12 +14,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from enum import Enum
 
 import psycopg
 
 from backstory.storage.locks import limit_wait
+from backstory.storage.pool import ErrorTranslator
 from backstory.storage.postgres.citus import DISTRIBUTED
 from backstory.storage.postgres.server import Connection
 
@@ -62,18 +63,18 @@ class WatchState(Enum):
 
 class PostgresWatch:
     """A StoreWatch of one database. `notify` sends a notification over another connection; if it
-    is None, the store is polled. Within `translate_errors()`, errors of the server become ours."""
+    is None, the store is polled. `translator` raises errors of the server as ours."""
 
     def __init__(
         self,
         conninfo: str,
         notify: Callable[[], None] | None,
-        translate_errors: Callable[[], AbstractContextManager[None]],
+        translator: ErrorTranslator,
     ) -> None:
         self.closed = False
         self._conninfo = conninfo
         self._notify = notify
-        self._translate_errors = translate_errors
+        self._translator = translator
         self._id = uuid.uuid4()
         self._is_woken = False
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
@@ -85,12 +86,12 @@ class PostgresWatch:
         self._state = WatchState.POLLING
         self._unaware: set[str] = set()  # transactions that may not have seen our row
         self._refresh_at = math.inf  # the monotonic time at which to renew our row
-        with self._translate_errors():
+        with self._translator:
             self._listen()
 
     def wait(self, seconds: float | None) -> None:
         deadline = math.inf if seconds is None else time.monotonic() + seconds
-        with self._waiting, self._translate_errors():
+        with self._waiting, self._translator:
             try:
                 if self._db is not None and self._pid == os.getpid():
                     self._wait_for_commit(self._db, deadline)

@@ -27,12 +27,12 @@ from backstory.storage.protocol import (
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,
-    ErrorTranslator,
     OpenMode,
     StoreFile,
     build_closed_error,
     create_private_file,
     empty_log,
+    make_translator,
     open_connection,
     open_readable,
     open_writable,
@@ -54,14 +54,14 @@ class SqliteBackend(SqliteIndexReader):
         self.url = os.path.abspath(path)  # the program may change its working directory
         self.read_only = read_only
         self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
-        with ErrorTranslator(self.url):
+        with make_translator(self.url):
             first = self._open_first()
         self._file = StoreFile(self.url)
         self._pool = ConnectionPool(
             partial(open_connection, self._mode, self.url),
             self._file.close_connection,
             first=first,
-            is_usable=is_out_of_transaction,
+            is_idle=is_out_of_transaction,
         )
         self._write_lock = ForkSafeLock()
         self._fork_gate = ForkGate()

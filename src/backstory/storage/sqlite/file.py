@@ -25,7 +25,7 @@ from backstory.errors import (
     ReadOnly,
     StorageError,
 )
-from backstory.storage.pool import PoolClosed
+from backstory.storage.pool import ErrorTranslator, PoolClosed
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.frames import FrameReader
 
@@ -226,7 +226,7 @@ class StoreFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.translator = ErrorTranslator(path)
+        self.translator = make_translator(path)
         self.identity = identify_file(path)
         self._side_files = SideFiles(path)
 
@@ -286,21 +286,9 @@ class SideFiles:
 # --- errors ---
 
 
-class ErrorTranslator:
-    """A `with` block that raises SQLite's errors as ours. It has no state, so one object serves
-    many threads."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        if isinstance(error, apsw.Error | PoolClosed):
-            raise translate_error(error, self._path) from error
+def make_translator(path: str) -> ErrorTranslator:
+    """Return a `with` block that raises SQLite's errors as ours."""
+    return ErrorTranslator((apsw.Error, PoolClosed), lambda error: translate_error(error, path))
 
 
 def translate_error(error: apsw.Error | PoolClosed, path: str) -> StorageError | Corrupt:

@@ -62,8 +62,8 @@ IN_RANGE = "e.id BETWEEN CAST(r.key AS INTEGER) AND r.value"
 # If the agent was deleted after its pieces were read, nothing is returned, not even what it
 # inherited.
 IS_ALIVE = "EXISTS (SELECT 1 FROM agents WHERE no = :no AND deleted IS NULL)"
-MARKS_ONLY = frozenset({"mark"})
-NOTES_ONLY = frozenset({"note"})
+ONLY_MARKS = frozenset({"mark"})
+ONLY_NOTES = frozenset({"note"})
 MARKS_INDEX = "INDEXED BY marks"
 NOTES_INDEX = "INDEXED BY notes"
 NOT_ALWAYS_SHOWN = "e.kind NOT IN ({})".format(", ".join(f"'{kind}'" for kind in ALWAYS_SHOWN))
@@ -312,7 +312,7 @@ def build_event_conditions(where: EventFilter) -> SqlConditions:
 
 def add_kinds(conditions: SqlConditions, kinds: frozenset[str]) -> None:
     """Add the condition that an event is of one of `kinds`."""
-    if kinds in (MARKS_ONLY, NOTES_ONLY):
+    if kinds in (ONLY_MARKS, ONLY_NOTES):
         [kind] = kinds
         conditions.add(f"e.kind = '{kind}'")  # the condition of the partial index, literally
     else:
@@ -322,7 +322,7 @@ def add_kinds(conditions: SqlConditions, kinds: frozenset[str]) -> None:
 def add_note_names(conditions: SqlConditions, where: EventFilter) -> None:
     """Add the condition that a note has one of the names. Other kinds are not restricted."""
     names = where.note_names or ()
-    if where.kinds == NOTES_ONLY:
+    if where.kinds == ONLY_NOTES:
         add_choice(conditions, "e.content", "note", names)
         return
     other = SqlConditions()
@@ -332,9 +332,9 @@ def add_note_names(conditions: SqlConditions, where: EventFilter) -> None:
 
 def choose_index(where: EventFilter) -> str:
     """Return the index that finds the events of `where`, as a part of the statement."""
-    if where.kinds == MARKS_ONLY:
+    if where.kinds == ONLY_MARKS:
         return MARKS_INDEX
-    if where.kinds == NOTES_ONLY and where.note_names:
+    if where.kinds == ONLY_NOTES and where.note_names:
         return NOTES_INDEX
     return ""
 

@@ -178,7 +178,7 @@ class SqliteTransaction(SqliteIndexWriter):
         self._run(self.ERASE, (content, data_json, build_event_id(agent.pk, seq)))
 
     DELETE_EVENTS = "DELETE FROM events WHERE id BETWEEN ? AND ?"
-    FORGET_SOURCES = "DELETE FROM sources WHERE agent = ?"
+    DELETE_SOURCES = "DELETE FROM sources WHERE agent = ?"
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         self.has_removed_text = True
@@ -187,29 +187,29 @@ class SqliteTransaction(SqliteIndexWriter):
         first = build_event_id(agent.pk, last_kept + 1)
         last = build_event_id(agent.pk, LAST_SEQ)
         self._run(self.DELETE_EVENTS, (first, last))
-        self._run(self.FORGET_SOURCES, (agent.id,))
+        self._run(self.DELETE_SOURCES, (agent.id,))
         if keep is None:
             self._delete_agent(agent, now_us)
         else:
-            self._bury_agent(agent, keep, now_us)
+            self._leave_tombstone(agent, keep, now_us)
 
     # An agent whose own events are all gone inherits nothing, either.
-    BURY = """
+    LEAVE_TOMBSTONE = """
         UPDATE agents SET name = :name, key = NULL, about = NULL, deleted = coalesce(deleted, :now),
             fork_seq = iif(:keep > fork_seq, fork_seq, 0)
         WHERE no = :no"""
 
-    def _bury_agent(self, agent: AgentRecord, keep: int, now_us: int) -> None:
+    def _leave_tombstone(self, agent: AgentRecord, keep: int, now_us: int) -> None:
         """Take name, key and details out of the agent's row."""
         name = tombstone_name(agent.id)
-        self._run(self.BURY, {"no": agent.pk, "name": name, "keep": keep, "now": now_us})
+        self._run(self.LEAVE_TOMBSTONE, {"no": agent.pk, "name": name, "keep": keep, "now": now_us})
 
     LAST_NUMBER = "SELECT max(no) FROM agents"
     DELETE_AGENT = "DELETE FROM agents WHERE no = ?"
-    RESERVE_NUMBER = f"""
+    INSERT_PLACEHOLDER = f"""
         INSERT INTO agents (no, id, session, name, fork_seq, born_seq, spawned, created_at, deleted)
         VALUES (:no, :id, :no, '{PLACEHOLDER}', 0, 0, 0, :now, :now)"""
-    FREE_NUMBERS = f"""
+    DELETE_PLACEHOLDERS = f"""
         DELETE FROM agents
         WHERE name = '{PLACEHOLDER}' AND no < (SELECT max(no) FROM agents)"""
 
@@ -220,8 +220,8 @@ class SqliteTransaction(SqliteIndexWriter):
         self._run("PRAGMA defer_foreign_keys = ON")
         self._run(self.DELETE_AGENT, (agent.pk,))
         if agent.pk == last_number:
-            self._run(self.RESERVE_NUMBER, {"no": last_number, "id": new_id(), "now": now_us})
-        self._run(self.FREE_NUMBERS)
+            self._run(self.INSERT_PLACEHOLDER, {"no": last_number, "id": new_id(), "now": now_us})
+        self._run(self.DELETE_PLACEHOLDERS)
 
 
 def check_agent_constraint(new: NewAgent, error: apsw.ConstraintError) -> None:
