@@ -3,15 +3,15 @@
 import pytest
 
 from backstory import Invalid
+from backstory.log.json_text import escape_unseen
 from backstory.log.moves import LABEL
 from backstory.log.terms import (
     build_snippet,
-    escape_unseen,
-    matches,
+    extract_text,
+    matches_query,
     parse_query,
-    score,
-    searchable,
-    words,
+    score_words,
+    split_words,
 )
 
 
@@ -32,7 +32,7 @@ from backstory.log.terms import (
     ],
 )
 def test_text_is_split_into_words(text, found):
-    assert words(text) == found
+    assert split_words(text) == found
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_text_is_split_into_words(text, found):
     ],
 )
 def test_query_matches_words_phrases_and_prefixes(asked, text, hit):
-    assert matches(parse_query(asked), words(text)) is hit
+    assert matches_query(parse_query(asked), split_words(text)) is hit
 
 
 @pytest.mark.parametrize("asked", ["", "  ", '""', "*", "!?"])
@@ -114,7 +114,7 @@ def test_query_must_be_a_string():
     ],
 )
 def test_only_texts_calls_outputs_and_labels_are_searched(kind, content, data, found):
-    assert searchable(kind, content, data) == found
+    assert extract_text(kind, content, data) == found
 
 
 def test_snippet_contains_the_matches_and_their_spans():
@@ -140,7 +140,9 @@ def test_snippet_may_begin_within_a_very_long_word():
 
 def test_more_matches_in_less_text_score_higher():
     asked = parse_query("one")
-    assert score(asked, ["one", "one"]) > score(asked, ["one", "two"]) > score(asked, ["two"]) == 0
+    twice = score_words(asked, ["one", "one"])
+    once = score_words(asked, ["one", "two"])
+    assert twice > once > score_words(asked, ["two"]) == 0
 
 
 def test_invisible_characters_are_escaped_in_json():
@@ -149,18 +151,18 @@ def test_invisible_characters_are_escaped_in_json():
 
 
 def test_copies_of_a_compaction_are_not_searched():
-    assert searchable("user", "hello", '{"copy_of":3}') == ""
-    assert searchable("tool_result", "hello", '{"id":"c","copy_of":3}') == ""
-    assert searchable("user", "hello", '{"note":"copy_of"}') == "hello"
+    assert extract_text("user", "hello", '{"copy_of":3}') == ""
+    assert extract_text("tool_result", "hello", '{"id":"c","copy_of":3}') == ""
+    assert extract_text("user", "hello", '{"note":"copy_of"}') == "hello"
 
 
 def test_items_usage_and_requests_are_not_searched():
     data = '{"item":{"of":"x","form":{"secret":"s"}},"usage":{"in":7},"request":{"sha256":"f"}}'
-    assert searchable("assistant", "hello", data) == "hello"
-    assert searchable("tool_call", None, '{"id":"c","name":"glob",' + data[1:]) == "glob"
+    assert extract_text("assistant", "hello", data) == "hello"
+    assert extract_text("tool_call", None, '{"id":"c","name":"glob",' + data[1:]) == "glob"
 
 
 def test_of_reserved_notes_only_labels_are_searched():
-    assert searchable("note", "todo", '{"text":"x"}') == "todo"
-    assert searchable("note", LABEL, '{"label":"the good plan","at":3}') == "the good plan"
-    assert searchable("note", "backstory.settings", '{"model":"m"}') == ""
+    assert extract_text("note", "todo", '{"text":"x"}') == "todo"
+    assert extract_text("note", LABEL, '{"label":"the good plan","at":3}') == "the good plan"
+    assert extract_text("note", "backstory.settings", '{"model":"m"}') == ""

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 import backstory
-from backstory.log.terms import parse_query, words
+from backstory.log.terms import parse_query, split_words
 from backstory.maintenance import search
 from backstory.reading import get_record
 from backstory.storage.protocol import CANDIDATES, WordQuery
@@ -131,7 +131,7 @@ def test_unicode_is_found_on_every_store(store):
 
 def test_words_contain_nothing_that_a_database_interprets():
     text = "it's a \\ test: 'x' & \"y\" | !z <-> NEAR(a) AND * ^ ² ፩"
-    assert all(word.isalnum() for word in words(text))
+    assert all(word.isalnum() for word in split_words(text))
 
 
 # --- filters and order ---

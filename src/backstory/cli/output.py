@@ -14,7 +14,7 @@ import click
 
 from backstory.agent import Agent
 from backstory.log.events import Event, to_json
-from backstory.log.terms import escape_unseen
+from backstory.log.json_text import escape_unseen
 from backstory.present.safe_text import one_line, visible
 from backstory.present.shapes import agent_json, event_json
 

@@ -1,4 +1,4 @@
-"""JSON text that is parsed as an equal value.
+"""JSON text that is parsed as an equal value, and invisible characters in it.
 
 orjson is several times faster than the standard library. It refuses or changes a few values that
 Python's own JSON has: NaN, integers beyond 64 bits, lone surrogates. Callers decide what to do with
@@ -7,6 +7,22 @@ those.
 
 import json
 from typing import Any, NamedTuple
+
+# Invisible characters that a terminal acts on, or that change how others are read: delete and C1,
+# direction marks and overrides, separators, and zero-width characters.
+UNSEEN = frozenset(
+    (
+        *range(0x7F, 0xA0),
+        *(0xAD, 0x61C, 0x180E, 0xFEFF),
+        *range(0x200B, 0x2010),
+        *range(0x2028, 0x202F),
+        *range(0x2060, 0x2070),
+        *range(0xFFF9, 0xFFFC),
+        *range(0xE0000, 0xE0080),
+    )
+)
+DELETE = 0x7F  # an ASCII character, which json.dumps does not escape
+ESCAPES = {code: json.dumps(chr(code))[1:-1] for code in UNSEEN} | {DELETE: "\\u007f"}
 
 
 class ExactCopy(NamedTuple):
@@ -51,3 +67,10 @@ def is_same_json(one: Any, other: Any) -> bool:
 
 def _to_sorted_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=repr)
+
+
+def escape_unseen(json_text: str) -> str:
+    """Return JSON text with its invisible characters escaped."""
+    if json_text.isascii() and chr(DELETE) not in json_text:
+        return json_text
+    return json_text.translate(ESCAPES)

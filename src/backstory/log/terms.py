@@ -5,39 +5,22 @@ All stores use these definitions, so that they find the same events. A database'
 never used.
 """
 
-import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
 from backstory.log.checks import RESERVED
 from backstory.log.compaction import COPY
 from backstory.log.digests import is_erased
-from backstory.log.events import parse_object
+from backstory.log.events import StoredRow, parse_object
 from backstory.log.messages import read_call, read_result
 from backstory.log.moves import LABEL
 
 LONGEST_WORD = 200  # characters; longer words are cut, in the index and in the query
 LEAD = 60  # characters of a snippet before the first match
 LONGEST_SNIPPET = 160  # characters
-
-# Invisible characters that a terminal acts on, or that change how others are read: delete and C1,
-# direction marks and overrides, separators, and zero-width characters.
-UNSEEN = frozenset(
-    (
-        *range(0x7F, 0xA0),
-        *(0xAD, 0x61C, 0x180E, 0xFEFF),
-        *range(0x200B, 0x2010),
-        *range(0x2028, 0x202F),
-        *range(0x2060, 0x2070),
-        *range(0xFFF9, 0xFFFC),
-        *range(0xE0000, 0xE0080),
-    )
-)
-DELETE = 0x7F  # an ASCII character, which json.dumps does not escape
-ESCAPES = {code: json.dumps(chr(code))[1:-1] for code in UNSEEN} | {DELETE: "\\u007f"}
 
 ACCENTS = "\u0300-\u036f"
 # Scripts without spaces between words: each character is a word, and a longer word is a phrase.
@@ -70,7 +53,7 @@ class Snippet(NamedTuple):
     spans: tuple[tuple[int, int], ...]
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text, in order: letters and digits, without case and accents."""
     if text.isascii():
         found = ASCII_WORD.findall(text.lower())
@@ -91,7 +74,7 @@ def _split_run(run: str) -> list[str]:
     return WORD.findall(unicodedata.normalize("NFC", without_accents).casefold())
 
 
-def searchable(kind: str, content: str | None, data_json: str | None) -> str:
+def extract_text(kind: str, content: str | None, data_json: str | None) -> str:
     """Return the part of an event that is searched: its text, and the name, arguments, output or
     label in its data.
 
@@ -154,7 +137,7 @@ def parse_query(text: str) -> Query:
         raise Invalid(f"{text!r:.60} is not a text to search for", remedy="pass a string")
     phrases = []
     for quoted, star, bare in QUERY_PART.findall(text):
-        phrase_words = words(quoted or bare)
+        phrase_words = split_words(quoted or bare)
         if phrase_words:
             is_prefix = bool(star) or bare.endswith("*")
             phrases.append(Phrase(tuple(phrase_words), is_prefix))
@@ -165,8 +148,19 @@ def parse_query(text: str) -> Query:
     return tuple(phrases)
 
 
-def matches(query: Query, text_words: Sequence[str]) -> bool:
-    """Return True if the words of a text match a query."""
+def score_row(query: Query, row: StoredRow, kinds: Collection[str] = ()) -> float | None:
+    """Return how well an event matches a query, or None if it does not. `kinds` are the kinds that
+    are searched; none means all."""
+    if kinds and row.kind not in kinds:
+        return None
+    text_words = split_words(extract_text(row.kind, row.content, row.data_json))
+    if not matches_query(query, text_words):
+        return None
+    return score_words(query, text_words)
+
+
+def matches_query(query: Query, text_words: Sequence[str]) -> bool:
+    """Return True if the words of a text contain every phrase of a query."""
     return all(_has_phrase(phrase, text_words) for phrase in query)
 
 
@@ -174,8 +168,8 @@ def _has_phrase(phrase: Phrase, text_words: Sequence[str]) -> bool:
     return next(_find_phrase(phrase, text_words), None) is not None
 
 
-def score(query: Query, text_words: Sequence[str]) -> float:
-    """Return how well words match: the number of matches, relative to the length."""
+def score_words(query: Query, text_words: Sequence[str]) -> float:
+    """Return how well words match a query: the number of matches, relative to the length."""
     count = 0
     for phrase in query:
         count += sum(1 for _ in _find_phrase(phrase, text_words))
@@ -212,7 +206,7 @@ def _find_spans(query: Query, text: str) -> list[tuple[int, int]]:
     text_words: list[str] = []
     word_spans: list[tuple[int, int]] = []
     for run in RUN.finditer(text):
-        for word in words(run.group()):
+        for word in split_words(run.group()):
             text_words.append(word)
             word_spans.append(run.span())
     spans: set[tuple[int, int]] = set()
@@ -228,10 +222,3 @@ def _find_word_start(text: str, near: int) -> int:
         return 0
     space = SPACE.search(text, near, near + LEAD // 2)
     return space.end() if space else near
-
-
-def escape_unseen(json_text: str) -> str:
-    """Return JSON text with its invisible characters escaped."""
-    if json_text.isascii() and chr(DELETE) not in json_text:
-        return json_text
-    return json_text.translate(ESCAPES)

@@ -14,7 +14,7 @@ from backstory.agent import Agent
 from backstory.errors import AgentNotFound, Error, Invalid, Remedy
 from backstory.log import terms
 from backstory.log.checks import check_limit, read_title_and_tags
-from backstory.log.events import Event, StoredRow
+from backstory.log.events import Event
 from backstory.log.kinds import KINDS
 from backstory.log.terms import Query
 from backstory.storage.ownership import AgentTree, list_session, read_own_rows
@@ -152,7 +152,7 @@ def _find_titled(
     for record in records:
         title, tags = read_title_and_tags(record.about)
         texts = tags if title is None else (title, *tags)
-        if terms.matches(query, terms.words("\n".join(texts))):
+        if terms.matches_query(query, terms.split_words("\n".join(texts))):
             titled.append(Agent(backend, record))
     return titled
 
@@ -234,8 +234,8 @@ class SearchRun:
     def _build_hit(self, match: "Match", event: Event) -> Hit | None:
         """Return the hit, if the event really matches: an index may return too much."""
         query = self._query.words
-        text = terms.searchable(event.kind, event.content, event.data_json)
-        if not terms.matches(query, terms.words(text)):
+        text = terms.extract_text(event.kind, event.content, event.data_json)
+        if not terms.matches_query(query, terms.split_words(text)):
             return None
         snippet = terms.build_snippet(query, text)
         return Hit(
@@ -412,19 +412,8 @@ def _scan_events(backend: Backend, query: WordQuery, limit: int) -> list[FoundEv
         if owner is None:
             continue  # deleted since the pieces were read
         for row in read_own_rows(backend, owner, piece.low - 1, piece.high):
-            score = _score_row(query, row)
+            score = terms.score_row(query.words, row, query.kinds)
             if score is not None:
                 found.append(FoundEvent(owner.id, row.seq, score))
     found.sort(key=lambda event: event.score, reverse=True)
     return found[:limit]
-
-
-def _score_row(query: WordQuery, row: StoredRow) -> float | None:
-    """Return the score of an event, or None if it does not match."""
-    if query.kinds and row.kind not in query.kinds:
-        return None
-    text = terms.searchable(row.kind, row.content, row.data_json)
-    words = terms.words(text)
-    if not terms.matches(query.words, words):
-        return None
-    return terms.score(query.words, words)

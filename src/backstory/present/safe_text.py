@@ -4,7 +4,7 @@ characters become Unicode's symbols for them, others their code point. Pure.
 
 import re
 
-from backstory.log.terms import UNSEEN
+from backstory.log.json_text import UNSEEN
 
 # In many scripts and in emoji, they join or separate letters. Elsewhere they are only invisible.
 _LETTER = "[^\x00-\xad\u2000-\u206f\ufeff]"

@@ -20,7 +20,7 @@ from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
-from backstory.log.terms import matches, score, searchable, words
+from backstory.log.terms import score_row
 from backstory.storage.locks import CommitSignal, ForkSafeLock, SignalWatch
 from backstory.storage.positions import WalkStep, build_lineage, build_walk
 from backstory.storage.protocol import (
@@ -512,11 +512,9 @@ class MemoryBackend(MemoryReader):
     def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
         found = []
         for id, row in self._select_rows(query.agent, query.pieces):
-            if query.kinds and row.kind not in query.kinds:
-                continue
-            text = words(searchable(row.kind, row.content, row.data_json))
-            if matches(query.words, text):
-                found.append(FoundEvent(id, row.seq, score(query.words, text)))
+            score = score_row(query.words, row, query.kinds)
+            if score is not None:
+                found.append(FoundEvent(id, row.seq, score))
         found.sort(key=lambda event: event.score, reverse=True)
         return found[:limit]
 

@@ -9,8 +9,8 @@ from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
 from backstory.log.events import Event
+from backstory.log.json_text import escape_unseen
 from backstory.log.kinds import KINDS
-from backstory.log.terms import escape_unseen
 from backstory.present.event_text import STYLES, body, gist
 from backstory.present.history import told_live
 from backstory.present.measures import count

@@ -14,7 +14,7 @@ from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.stores import opened
 from backstory.errors import Invalid
-from backstory.log.terms import escape_unseen
+from backstory.log.json_text import escape_unseen
 from backstory.present.measures import counted
 from backstory.references import Reference
 from backstory.store import Store

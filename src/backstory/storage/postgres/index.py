@@ -8,7 +8,7 @@ unchanged: PostgreSQL's own parser and dictionaries differ from server to server
 from collections.abc import Sequence
 from typing import Any, LiteralString, NamedTuple
 
-from backstory.log.terms import Phrase, searchable, words
+from backstory.log.terms import Phrase, extract_text, split_words
 from backstory.storage.postgres import citus
 from backstory.storage.postgres.rows import PIECES, select_pieces
 from backstory.storage.postgres.server import Connection, Params
@@ -157,7 +157,7 @@ def index_page(
     with db.cursor().copy(INSERT) as copy:
         for nth, seq, kind, content, data_json in events:
             backlog = backlogs[nth]
-            vector = build_vector(words(searchable(kind, content, data_json)))
+            vector = build_vector(split_words(extract_text(kind, content, data_json)))
             copy.write_row((backlog.place, backlog.session, backlog.no, seq, *vector))
     with db.cursor() as cursor:
         cursor.executemany(RECORD_INDEXED, [(one.place, one.no, one.last) for one in backlogs])

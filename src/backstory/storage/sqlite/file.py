@@ -69,7 +69,7 @@ def open_connection(mode: OpenMode, path: str) -> apsw.Connection:
 
 
 def compute_share(row: apsw.FTS5ExtensionApi, /, *_: Any) -> float:
-    """Return the share of matching words in a text, as `backstory.log.terms.score` does."""
+    """Return the share of matching words in a text, as `backstory.log.terms.score_words` does."""
     return row.inst_count / (row.column_size() + 20)
 
 

@@ -9,7 +9,7 @@ import json
 from typing import NamedTuple
 
 from backstory.log.digests import is_erased
-from backstory.log.terms import Query, searchable, words
+from backstory.log.terms import Query, extract_text, split_words
 from backstory.storage.protocol import CANDIDATES, AgentRecord, FoundEvent, Pieces, WordQuery
 from backstory.storage.sqlite.frames import CONTENT_OR_NULL, DATA_OR_NULL
 from backstory.storage.sqlite.listing import HEAD
@@ -217,4 +217,4 @@ class SqliteIndexWriter(SqliteIndexReader):
 
 def join_words(kind: str, content: str | None, data_json: str | None) -> str:
     """Return the words of an event as the index stores them."""
-    return " ".join(words(searchable(kind, content, data_json)))
+    return " ".join(split_words(extract_text(kind, content, data_json)))
