@@ -107,8 +107,8 @@ def test_what_happened_elsewhere_is_taken_in_with_await(url):
                 await intake.describe(agent, title="t")
                 await intake.remember("tool", "1", agent=agent, cursor={"n": 1})
                 assert await intake.commit() == 1
-                assert await intake.seen(["k", "l"]) == {"k"}
-                assert await intake.places(child, ["k"]) == {"k": 1}
+                assert await intake.find_keys(["k", "l"]) == {"k"}
+                assert await intake.find_positions(child, ["k"]) == {"k": 1}
                 assert (await intake.source("tool", "1")).cursor == {"n": 1}
                 await intake.extend(child, [("user", "b")])
             assert [e.content for e in (await child.context()).messages] == ["a", "b"]
@@ -235,7 +235,7 @@ def test_what_is_not_an_agent_is_refused_in_our_words(url):
                     lambda: intake.extend("main", []),
                     lambda: intake.describe(None, title="x"),
                     lambda: intake.remember("tool", "id", agent="main"),
-                    lambda: intake.places("main", []),
+                    lambda: intake.find_positions("main", []),
                 ]
                 for call in calls:
                     with pytest.raises(backstory.Error):

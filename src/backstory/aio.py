@@ -449,11 +449,11 @@ class AsyncIntake:
         """Record which agent a source became, or how far it was read: see `Intake.remember`."""
         await run(Intake.remember, self, tool, id, agent=agent, cursor=cursor)
 
-    async def places(self, agent: AsyncAgent, keys: Iterable[str]) -> dict[str, int]:
-        """Return the positions of the events with these keys: see `Intake.places`."""
-        return await run(Intake.places, self, agent, keys)
+    async def find_positions(self, agent: AsyncAgent, keys: Iterable[str]) -> dict[str, int]:
+        """Return the positions of the events with these keys: see `Intake.find_positions`."""
+        return await run(Intake.find_positions, self, agent, keys)
 
-    seen = lift(Intake.seen)
+    find_keys = lift(Intake.find_keys)
     source = lift(Intake.source)
     commit = lift(Intake.commit)
 
@@ -483,7 +483,7 @@ class AsyncHit(NamedTuple):
 
 
 class AsyncHits(list[AsyncHit]):
-    """What a search found, best first; `behind` and `titled` are those of `Hits`."""
+    """The events that a search found, best first; `behind` and `titled` are those of `Hits`."""
 
     behind = 0
     titled: list[AsyncAgent]

@@ -210,11 +210,11 @@ class Intake:
 
     # --- looking up ---
 
-    def seen(self, keys: Iterable[str]) -> set[str]:
+    def find_keys(self, keys: Iterable[str]) -> set[str]:
         """Return the keys among these that some event of the store has already."""
         return {found.key for found in self._backend.find_keys(check_keys(keys))}
 
-    def places(self, agent: Agent, keys: Iterable[str]) -> dict[str, int]:
+    def find_positions(self, agent: Agent, keys: Iterable[str]) -> dict[str, int]:
         """Return the positions of the events with these keys in an agent's lineage."""
         wanted = check_keys(keys)
         record = get_record(self._backend, agent)

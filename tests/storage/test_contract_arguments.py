@@ -141,8 +141,8 @@ def test_what_is_not_what_it_should_be_is_refused_in_our_words(store, agent, odd
         lambda: store.intake().source(odd, "x"),
         lambda: store.intake().source("x", odd),
         lambda: agent.events([odd]),
-        lambda: store.intake().places(agent, odd or 5),
-        lambda: store.intake().places(agent, [odd]),
+        lambda: store.intake().find_positions(agent, odd or 5),
+        lambda: store.intake().find_positions(agent, [odd]),
         lambda: agent.preview(odd),
         lambda: agent.record(ANSWER, request=odd or 5),
         lambda: agent.record(ANSWER, request={"messages": [odd, float("nan")]}),
@@ -184,7 +184,7 @@ def test_an_agent_of_another_store_is_not_taken_for_one_of_this(store, agent):
             lambda: store.intake().describe(stranger, title="x"),
             lambda: store.intake().agent("key", parent=stranger),
             lambda: store.intake().remember("tool", "id", agent=stranger),
-            lambda: store.intake().places(stranger, ["x"]),
+            lambda: store.intake().find_positions(stranger, ["x"]),
         ]
         for call in calls:
             with pytest.raises(backstory.Invalid, match="belongs to another store"):

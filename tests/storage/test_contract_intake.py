@@ -190,8 +190,8 @@ def test_what_the_lineage_has_under_a_key_is_passed_over_whatever_it_says(store)
         intake.extend(agent, [("user", "a", None, "1"), ("user", "b", None, "2")])
     with store.intake() as intake:
         again = intake.agent("tool/1")
-        assert intake.seen(["1", "2", "3"]) == {"1", "2"}
-        assert intake.places(again, ["2", "3"]) == {"2": 2}
+        assert intake.find_keys(["1", "2", "3"]) == {"1", "2"}
+        assert intake.find_positions(again, ["2", "3"]) == {"2": 2}
         intake.extend(again, [("user", "better", None, "2"), ("user", "c", None, "3")])
     assert [event.content for event in store.agent(key="tool/1").events()] == ["a", "b", "c"]
 
@@ -205,7 +205,7 @@ def test_a_fork_goes_on_from_a_position_and_a_sub_agent_is_born_there(store):
         heir = intake.agent("tool/4", name="heir", parent=fork, at=1, spawned=True, inherits=True)
         intake.extend(fork, [said(0, "user", "c")])
         assert intake.commit() == 3
-        assert intake.places(fork, ["a", "b"]) == {"a": 1}
+        assert intake.find_positions(fork, ["a", "b"]) == {"a": 1}
     assert [(a.parent, a.fork_seq, a.born_seq, a.spawned) for a in (fork, sub, heir)] == [
         (root.id, 1, 1, False),
         (root.id, 0, 2, True),
@@ -367,10 +367,10 @@ def test_what_cannot_be_taken_in_is_refused_when_it_is_handed_over(store, agent)
             lambda: intake.remember("tool", "id", cursor=[1]),
             lambda: intake.remember("tool", "id", cursor={"a": float("nan")}),
             lambda: intake.remember("tool", "id", cursor={"a": "\ud800"}),
-            lambda: intake.seen("abc"),
-            lambda: intake.seen([5]),
-            lambda: intake.seen(["a\0b"]),
-            lambda: intake.places(agent, "abc"),
+            lambda: intake.find_keys("abc"),
+            lambda: intake.find_keys([5]),
+            lambda: intake.find_keys(["a\0b"]),
+            lambda: intake.find_positions(agent, "abc"),
             lambda: intake.source("ab", 1),
             lambda: intake.source(1, "ab"),
         ]

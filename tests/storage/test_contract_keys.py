@@ -48,7 +48,7 @@ def test_the_longest_keys_are_keys_in_every_script(store):
     assert agent.append("user", "another", key=like_it).seq == event.seq + 1
     assert [found.seq for _, found in store.find(like_it)] == [event.seq + 1]
     with store.intake() as intake:
-        assert intake.seen([key, "no such key", key]) == {key}
+        assert intake.find_keys([key, "no such key", key]) == {key}
 
 
 def test_the_name_of_a_note_may_be_long(store, agent):

@@ -205,9 +205,9 @@ def test_an_intake_finds_the_positions_of_the_keys_that_the_lineage_has(store, a
     child = agent.fork(at=1)
     child.append("user", "three", key="c")
     intake = store.intake()
-    assert intake.places(child, ["a", "b", "c", "d"]) == {"a": 1, "c": 2}
-    assert intake.places(agent, iter(["a", "b"])) == {"a": 1, "b": 2}
-    assert intake.places(agent, []) == {}
+    assert intake.find_positions(child, ["a", "b", "c", "d"]) == {"a": 1, "c": 2}
+    assert intake.find_positions(agent, iter(["a", "b"])) == {"a": 1, "b": 2}
+    assert intake.find_positions(agent, []) == {}
 
 
 def test_a_limit_of_messages_gives_the_end_of_the_conversation(agent):

@@ -128,7 +128,7 @@ class ThreadWriter:
         """What the agent has, and where its head stands."""
         if not self._agent.listed_head:
             return Known(self._places)
-        self._is_rewritten = bool(self._intake.places(self._agent, [REWRITTEN]))
+        self._is_rewritten = bool(self._intake.find_positions(self._agent, [REWRITTEN]))
         return Known(
             self._places,
             self._agent.listed_head,
@@ -193,7 +193,7 @@ class ThreadWriter:
         """Find what the agent has of some steps, as it is there: in copies, only begun, or erased."""
         asked = ids_in if self._tail is None else self._tail.ids_in
         by_key = {key_of(id): id for step in steps for id in asked(step)}
-        found = self._intake.places(self._agent, by_key)
+        found = self._intake.find_positions(self._agent, by_key)
         self._places.update((by_key[key], place) for key, place in found.items())
         if self._is_rewritten:
             self._look_up_copies([id for key in found if (id := by_key[key]) not in self._copies])
@@ -217,7 +217,7 @@ class ThreadWriter:
         number = 1
         while ids:
             by_key = {key_of(copy_id(id, number)): id for id in ids}
-            found = self._intake.places(self._agent, by_key)
+            found = self._intake.find_positions(self._agent, by_key)
             for key, place in found.items():
                 self._copies.setdefault(by_key[key], []).append(place)
             ids, number = [by_key[key] for key in found], number + 1
@@ -242,7 +242,7 @@ class ThreadWriter:
         """Whether a unit was copied, but after the agent's birth: it was born when its copy was not whole."""
         if self.parent is None:
             return False
-        places = self._intake.places(self.parent, map(key_of, ids_in(unit)))
+        places = self._intake.find_positions(self.parent, map(key_of, ids_in(unit)))
         return any(place > self._agent.fork_seq for place in places.values())
 
     def _take_calls(self, unit: Unit) -> None:
