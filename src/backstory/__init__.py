@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from backstory.runtime.tools import Tool
     from backstory.storage.follow import Follower
     from backstory.storage.targets import Preview
-    from backstory.store import Store, open
+    from backstory.store import Distribution, Store, open
     from backstory.wire.conversation import Conversation
 
 __version__ = "0.1.0"
@@ -83,6 +83,7 @@ __all__ = [
     "ContextSize",
     "Conversation",
     "Corrupt",
+    "Distribution",
     "Error",
     "Event",
     "Explanation",
@@ -132,6 +133,7 @@ _MODULES = {
     "Comparison": "log.diff",
     "ContextSize": "reading",
     "Conversation": "wire.conversation",
+    "Distribution": "store",
     "Message": "log.messages",
     "Finding": "maintenance.verify",
     "Follower": "storage.follow",

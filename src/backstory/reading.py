@@ -26,6 +26,7 @@ from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFi
 from backstory.storage.targets import MARKS, At, Preview, resolve_position
 
 if TYPE_CHECKING:  # imported where they are used, because most agents are not compared
+    from backstory.comparing import MoveCommand
     from backstory.log.diff import Change, Comparison
     from backstory.wire.conversation import Conversation
 
@@ -354,7 +355,7 @@ class AgentReader:
             limit=most,
         )
 
-    def preview(self, move: str, to: At = None) -> Preview:
+    def preview(self, move: "MoveCommand", to: At = None) -> Preview:
         """Return what "clear", "rewind", "jump", "undo" or "redo" would do now. Writes nothing."""
         from backstory.comparing import preview_move
 

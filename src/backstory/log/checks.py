@@ -23,7 +23,7 @@ from backstory.log.events import (
     to_microseconds,
 )
 from backstory.log.json_text import encode_exactly, is_same_json
-from backstory.log.kinds import KINDS, MESSAGE_KINDS, NEEDS_CONTENT, TOOL_KINDS, TYPED_KINDS
+from backstory.log.kinds import KINDS, MESSAGE_KINDS, NEEDS_CONTENT, NEVER_BLANK, TOOL_KINDS
 from backstory.log.messages import read_call, read_result
 
 LONGEST_KEY = 1_000  # characters
@@ -214,7 +214,7 @@ def check_not_blank(kind: str, content: Any, data: Any = None) -> None:
     `extend` accept such messages, because an imported history may have them. Assistant messages and
     tool results may be empty, because models and tools return nothing at times.
     """
-    if kind not in TYPED_KINDS or data:
+    if kind not in NEVER_BLANK or data:
         return
     if isinstance(content, str) and not content.strip():
         raise InvalidEvent(f"the text of a {kind} message is empty: nothing was written")

@@ -12,6 +12,11 @@ class Base(Enum):
     MARK = "a mark on the mark stack"
     ANYWHERE = "any earlier position"
 
+    @property
+    def is_target(self) -> bool:
+        """True if the event names the position, which may be invalid."""
+        return self in (Base.MARK, Base.ANYWHERE)
+
 
 class KindRule(NamedTuple):
     """One row of the table."""
@@ -21,12 +26,12 @@ class KindRule(NamedTuple):
     is_message: bool = False  # does a model receive it?
     is_tool: bool = False  # does its data name a tool call?
     needs_content: bool = False
-    is_typed: bool = False  # do people type it? Then it must not be blank
+    must_not_be_blank: bool = False  # checked where people type it
 
 
 KINDS = {
-    "system": KindRule(is_message=True, needs_content=True, is_typed=True),
-    "user": KindRule(is_message=True, needs_content=True, is_typed=True),
+    "system": KindRule(is_message=True, needs_content=True, must_not_be_blank=True),
+    "user": KindRule(is_message=True, needs_content=True, must_not_be_blank=True),
     "assistant": KindRule(is_message=True, needs_content=True),
     "tool_call": KindRule(is_message=True, is_tool=True),
     "tool_result": KindRule(is_message=True, is_tool=True, needs_content=True),
@@ -41,8 +46,9 @@ MESSAGE_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_messag
 CONTROL_KINDS = frozenset(KINDS) - MESSAGE_KINDS
 TOOL_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_tool)
 TEXT_KINDS = MESSAGE_KINDS - TOOL_KINDS
-TYPED_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_typed)
+NEVER_BLANK = frozenset(name for name, rule in KINDS.items() if rule.must_not_be_blank)
 NEEDS_CONTENT = frozenset(name for name, rule in KINDS.items() if rule.needs_content)
 
-MOVE_KINDS = frozenset({"rewind", "jump"})  # their target may be invalid; then they are not shown
+# Moves have a target. If it is invalid, the move is not shown.
+MOVE_KINDS = frozenset(name for name, rule in KINDS.items() if rule.base.is_target)
 ALWAYS_SHOWN = frozenset(name for name, rule in KINDS.items() if rule.is_shown) - MOVE_KINDS

@@ -20,7 +20,11 @@ NO_STACKS: Mapping[int, Container[int]] = {}
 
 
 class Context:
-    """The result of a replay: the live events at a position."""
+    """The result of a replay: the live events at position `at`, in order.
+
+    `messages` contains all of them: messages, and also marks, notes, and valid rewinds and jumps.
+    `Agent.messages()` returns only the messages among them.
+    """
 
     __slots__ = ("at", "messages")
 

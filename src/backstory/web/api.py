@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+from backstory.comparing import MOVE_COMMANDS
 from backstory.errors import Invalid, NotFound
 from backstory.log.diff import Comparison
 from backstory.log.events import Event
@@ -42,7 +43,6 @@ LARGEST = 20  # agents that the statistics list
 PREVIEWED = 10
 
 ANSWERS = ("assistant", "tool_call")  # the first event of an answer says what it took
-MOVES = ("clear", "rewind", "jump", "undo", "redo")
 
 
 def sessions(asked: ApiCall) -> Any:
@@ -123,7 +123,7 @@ def tokens(asked: ApiCall) -> Any:
 
 def preview(asked: ApiCall) -> Any:
     """What a move would do."""
-    agent, move = asked.agent, asked.word("move", MOVES, "undo")
+    agent, move = asked.agent, asked.word("move", MOVE_COMMANDS, "undo")
     head = agent.head
     found = agent.preview(move, asked.number("to"))
     return {

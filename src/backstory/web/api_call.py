@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from threading import Event as Flag
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, Invalid
@@ -13,6 +13,8 @@ from backstory.store import Store
 LONGEST_QUESTION = 400
 PAGE = 2_000  # events that are read at a time
 IDS = re.compile(r"[0-9a-fA-F-]{4,36}")
+
+Word = TypeVar("Word", bound=str)
 
 
 class Gone(Exception):
@@ -53,12 +55,13 @@ class ApiCall(NamedTuple):
                 raise Gone
             yield from agent.events(after=low, until=min(low + PAGE, until))
 
-    def word(self, name: str, words: tuple[str, ...], default: str) -> str:
+    def word(self, name: str, words: tuple[Word, ...], default: Word) -> Word:
         """One word of a list."""
         text = self.query.get(name) or default
-        if text not in words:
-            raise Invalid(f"{name} is not one of {', '.join(words)}")
-        return text
+        for word in words:
+            if text == word:
+                return word
+        raise Invalid(f"{name} is not one of {', '.join(words)}")
 
     def text(self, name: str, longest: int = LONGEST_QUESTION) -> str:
         """What a person typed."""

@@ -13,7 +13,7 @@ from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
 from backstory.errors import Invalid, InvalidEvent
 from backstory.log.checks import check_not_blank, check_own_note_name
-from backstory.log.kinds import KINDS, TYPED_KINDS
+from backstory.log.kinds import KINDS, NEVER_BLANK
 
 FIELDS = ("kind", "content", "data", "key")
 
@@ -79,7 +79,7 @@ def _content(ref: str, text: str | None, kind: str) -> str | None:
         text = standard_input(f"the text for {ref}").removesuffix(
             "\n"
         )  # the shell's, not the writer's
-        if not text and kind not in TYPED_KINDS:
+        if not text and kind not in NEVER_BLANK:
             raise Invalid(
                 "standard input is empty", remedy='if the text should be empty, give it as ""'
             )

@@ -9,6 +9,7 @@ from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
+from backstory.comparing import MoveCommand
 from backstory.errors import Invalid
 from backstory.log.events import Event
 from backstory.present.event_text import gist
@@ -68,7 +69,7 @@ def redo_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> Non
 
 
 def _move(
-    move: str,
+    move: MoveCommand,
     url: str | None,
     ref: str,
     dry_run: bool,
