@@ -60,10 +60,12 @@ def test_an_image_by_url_goes_where_it_can_and_is_reported_where_it_cannot(agent
             assert "https://example.com/photo.png" in body
 
 
-def test_an_image_is_stored_once(agent):
+def test_an_image_is_stored_once_and_the_native_form_has_the_text_before_it(agent):
     event = agent.user(QUESTION, images=[PNG], data={"by": "ann"})
+    image = base64.b64encode(PNG).decode()
     assert event.content == QUESTION
-    assert event.data_json.count(base64.b64encode(PNG).decode()) == 1
+    assert event.data_json.count(image) == event.data_json.count(QUESTION) == 1
+    assert event.data_json.index(QUESTION) < event.data_json.index(image)
     assert event.data["by"] == "ann"
 
 
