@@ -34,6 +34,27 @@ def test_a_conflict_of_one_leaves_all_as_they_were(store):
     assert (one.head, two.head) == (0, 1)
 
 
+@pytest.mark.parametrize("stale", [0, 1, 2])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_conflict_names_the_agent_that_is_not_at_its_expected_head(store, stale, order):
+    agents = [store.start(f"agent {n}") for n in range(3)]
+    agents[stale].user("someone else's")
+    batches = [(agent, [("user", "mine")], 0) for agent in agents]
+    with pytest.raises(backstory.Conflict) as caught:
+        store.write(batches[::order])
+    assert f"agent 'agent {stale}' is at position 1, not at the expected 0" in str(caught.value)
+    assert caught.value.head == 1
+
+
+def test_a_conflict_of_a_batch_that_was_half_written_names_an_agent_that_has_moved(store):
+    one, two = store.start("one"), store.start("two")
+    batches = [(one, [("user", "a")], 0), (two, [("user", "b")], 0)]
+    store.write(batches[:1])
+    with pytest.raises(backstory.Conflict, match="agent 'one' is at position 1, not at"):
+        store.write(batches)
+    assert two.head == 0
+
+
 def test_what_is_refused_leaves_all_as_they_were(store):
     one, two = store.start("one"), store.start("two")
     two.append("user", "first", key="k")

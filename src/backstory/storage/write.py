@@ -55,9 +55,10 @@ def append_events(
         with backend.begin(agents=[agent]) as transaction:
             return append_with_lock(transaction, agent, drafts, expected, read_clock())
     except Conflict:
-        if expected is None:
+        repeated = find_repeated(backend, agent, drafts, expected)
+        if repeated is None:
             raise
-        return find_repeated(backend, agent, drafts, expected)
+        return repeated
 
 
 def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[list[Event]]:
@@ -73,12 +74,13 @@ def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[lis
                 written.append(append_with_lock(transaction, agent, drafts, expected, now_us))
             return written
     except Conflict:
-        repeated = []
+        found = []
         for agent, drafts, expected in batches:
-            if expected is None:
+            repeated = find_repeated(backend, agent, drafts, expected)
+            if repeated is None:  # the conflict names an agent that has moved, perhaps another one
                 raise
-            repeated.append(find_repeated(backend, agent, drafts, expected))
-        return repeated
+            found.append(repeated)
+        return found
 
 
 def append_move(
@@ -209,20 +211,21 @@ def find_by_key(
     return existing
 
 
-def find_repeated(reader: Reader, agent: AgentRecord, drafts: Drafts, expected: int) -> list[Event]:
-    """Return the events of an append that was written before. Raises Conflict if others are
-    there."""
-    head = reader.read_head(agent)
-    conflict = Conflict.at(agent.name, expected, head)
+def find_repeated(
+    reader: Reader, agent: AgentRecord, drafts: Drafts, expected: int | None
+) -> list[Event] | None:
+    """Return the events of an append that was written before, or None if it was not."""
+    if expected is None or not drafts:  # an empty batch of several is no repeat
+        return None
     last = expected + len(drafts)
-    if not drafts or last > head:  # an empty batch of several is no repeat
-        raise conflict
+    if last > reader.read_head(agent):
+        return None
     events = reader.read_events(agent, [Piece(agent.pk, expected + 1, last)])
     if len(events) != len(drafts):
-        raise conflict
+        return None
     for draft, event in zip(drafts, events, strict=True):
         if not is_same_event(draft, event):
-            raise conflict
+            return None
     return events
 
 
