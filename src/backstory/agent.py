@@ -27,15 +27,8 @@ from backstory.storage.erase import erase_events
 from backstory.storage.ids import derive_id, find_free_id, new_id, shorten_id
 from backstory.storage.lineage import find_owner
 from backstory.storage.positions import check_expected
-from backstory.storage.protocol import (
-    AgentChange,
-    AgentQuery,
-    Backend,
-    Drafts,
-    NewAgent,
-    Reader,
-    build_deletion_error,
-)
+from backstory.storage.protocol import AgentChange, AgentQuery, Backend, Drafts, NewAgent, Reader
+from backstory.storage.refusals import build_deletion_error
 from backstory.storage.targets import At, Move
 from backstory.storage.write import append_events, append_move, decide_bases, read_clock
 

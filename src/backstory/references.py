@@ -16,8 +16,8 @@ from backstory.agent import Agent
 from backstory.errors import AgentNotFound, MarkNotFound, Remedy
 from backstory.log.moves import LABEL, read_labels
 from backstory.reading import find_position
-from backstory.storage.positions import missing_position
 from backstory.storage.protocol import AgentQuery, AgentRecord, ListOrder, Reader, SourceRecord
+from backstory.storage.refusals import build_position_error
 
 MOST_NAMES = 200  # the latest names that a misspelled one is compared with
 MOST_LABELS = 8  # labels that an error names
@@ -91,11 +91,11 @@ def _resolve_number(agent: Agent, text: str) -> int:
     """Return the position that a number means; a negative one counts from the head."""
     head = agent.head
     if len(text) > 20:  # longer than any position, and perhaps than Python converts
-        raise missing_position(agent.name, int(text[:20]), head)
+        raise build_position_error(agent.name, int(text[:20]), head)
     number = int(text)
     position = head + number if text.startswith("-") else number
     if not 0 <= position <= head:
-        raise missing_position(agent.name, number, head)
+        raise build_position_error(agent.name, number, head)
     return position
 
 

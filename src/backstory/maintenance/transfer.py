@@ -16,6 +16,7 @@ from backstory.log.events import StoredRow, parse_object, to_json
 from backstory.log.json_text import escape_unseen
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.maintenance.checker import AgentChecker
+from backstory.storage.ids import name_deleted_agent
 from backstory.storage.ownership import find_row, list_session, read_own_rows, sort_parents_first
 from backstory.storage.protocol import (
     AgentQuery,
@@ -24,7 +25,6 @@ from backstory.storage.protocol import (
     NewAgent,
     SourceRecord,
     Transaction,
-    tombstone_name,
 )
 
 FORMAT = "backstory-export"
@@ -366,7 +366,7 @@ class ExportLoader:
         if agent.deleted_us is None:
             name = check_name(agent.name)
         else:
-            name = tombstone_name(agent.id)
+            name = name_deleted_agent(agent.id)
         new = NewAgent(
             agent.id,
             agent.session,

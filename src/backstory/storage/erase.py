@@ -25,8 +25,8 @@ from backstory.storage.protocol import (
     EventFilter,
     Reader,
     Transaction,
-    build_lineage_error,
 )
+from backstory.storage.refusals import build_lineage_error
 from backstory.storage.write import read_clock
 
 EXPIRED = "expired"  # the reason given for dead events

@@ -16,6 +16,7 @@ from backstory.storage.protocol import AgentQuery, AgentRecord, Reader
 PLACE_DIGITS = 12  # of an id, at its end
 NAMESPACE = "6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5"  # of the ids that are derived from keys
 MOST_GENERATIONS = 100_000  # that are tried before an id and a key are reported as not matching
+PLACEHOLDER = "/"  # the name of a row that only keeps a number from being given again
 
 
 def new_id(session: str = "") -> str:
@@ -65,6 +66,11 @@ def name_from_key(key: str) -> str:
         characters.append(character if is_allowed else "_")
     text = "".join(characters).strip()
     return text[:LONGEST_NAME].strip() or "main"
+
+
+def name_deleted_agent(id: str) -> str:
+    """Return the name of a deleted agent whose row stays. No name of an agent contains a slash."""
+    return f"/{id}"
 
 
 def find_keyed_agent(reader: Reader, key: str) -> tuple[str, AgentRecord | None]:

@@ -21,6 +21,7 @@ from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
 from backstory.log.terms import score_row
+from backstory.storage.ids import name_deleted_agent
 from backstory.storage.locks import CommitSignal, ForkSafeLock, SignalWatch
 from backstory.storage.positions import WalkStep, build_lineage, build_walk
 from backstory.storage.protocol import (
@@ -40,11 +41,8 @@ from backstory.storage.protocol import (
     SourceRecord,
     Walk,
     WordQuery,
-    build_deletion_error,
-    build_key_error,
-    build_parent_error,
-    tombstone_name,
 )
+from backstory.storage.refusals import build_deletion_error, build_key_error, build_parent_error
 
 
 @dataclass
@@ -454,7 +452,7 @@ class MemoryTransaction(MemoryReader):
         owner = self._edit_agent(agent.pk)
         owner.rows = owner.select_rows(1, keep)
         owner.row = owner.row._replace(
-            name=tombstone_name(agent.id),
+            name=name_deleted_agent(agent.id),
             key=None,
             about=None,
             deleted_us=owner.row.deleted_us or now_us,

@@ -3,13 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from backstory.log.events import StoredRow
-from backstory.storage.protocol import (
-    AgentQuery,
-    AgentRecord,
-    Reader,
-    build_deletion_error,
-    build_lineage_error,
-)
+from backstory.storage.protocol import AgentQuery, AgentRecord, Reader
+from backstory.storage.refusals import build_deletion_error, build_lineage_error
 
 PAGE = 2_000  # rows read at a time
 

@@ -4,14 +4,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from backstory.errors import Invalid, PositionNotFound
-from backstory.storage.protocol import (
-    AgentRecord,
-    Piece,
-    Pieces,
-    Walk,
+from backstory.errors import Invalid
+from backstory.storage.protocol import AgentRecord, Piece, Pieces, Walk
+from backstory.storage.refusals import (
     build_deletion_error,
     build_lineage_error,
+    build_position_error,
 )
 
 LAST_POSITION = 2**31 - 1
@@ -135,14 +133,4 @@ def check_expected(expected: object) -> None:
 def check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:
     """Raise PositionNotFound if the lineage does not have this position."""
     if not first <= position <= head:
-        raise missing_position(agent.name, position, head, first)
-
-
-def missing_position(name: str, position: int, head: int, first: int = 0) -> PositionNotFound:
-    """Return the error for a position that the lineage of the agent with this name does not
-    have."""
-    if head >= first:
-        remedy = f"its lineage goes from {first} to {head}"
-    else:
-        remedy = "it has no events yet"
-    return PositionNotFound(f"agent {name!r} has no position {position}", remedy=remedy)
+        raise build_position_error(agent.name, position, head, first)

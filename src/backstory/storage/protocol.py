@@ -21,12 +21,10 @@ Locks are taken in this order, and nowhere else:
 SQLite and memory have one write lock for all four levels. Nobody waits for a callback or for a
 person while holding a lock."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from itertools import repeat
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from backstory.errors import AgentNotFound, Corrupt, KeyTaken, Remedy
 from backstory.log.events import Draft, Event, OutlineRow, StoredRow
 from backstory.log.terms import Query
 
@@ -376,54 +374,3 @@ class Distributable(Protocol):
     def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
         """Spread the store over the servers of its cluster. Return the number of rows that were
         moved (0 if that was done before) and of servers. Raises Invalid if there is no cluster."""
-
-
-RowShape = type[tuple[Any, ...]]  # a NamedTuple with the columns of a query, or tuple itself
-
-
-def make_records(shape: RowShape, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Return the rows of a query as instances of `shape`."""
-    # `tuple.__new__` runs no Python code for each row. With `_make`, reading a context of 10,000
-    # events takes a tenth longer, and is slower than the limit in benchmarks/ allows.
-    return list(map(tuple.__new__, repeat(shape), rows))
-
-
-def build_lineage_error(agent: AgentRecord, at: int) -> Corrupt:
-    """Return the error for an agent whose ancestry does not lead to the beginning."""
-    return Corrupt(
-        f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {at}: a parent "
-        "is missing, or the ancestry runs in a circle",
-        remedy=Remedy("{} shows what is wrong", "verify"),
-    )
-
-
-def build_deletion_error(agent: AgentRecord) -> AgentNotFound:
-    """Return the error for an agent whose row has gone from the database."""
-    return AgentNotFound(
-        f"agent {agent.name!r} ({agent.id}) was deleted",
-        remedy=Remedy("{} lists those that exist", "agents"),
-    )
-
-
-def build_key_error(agent: AgentRecord) -> KeyTaken:
-    """Return the error for an append to an agent that itself has an event with the same key."""
-    return KeyTaken(
-        f"agent {agent.name!r} already has an event with one of these keys",
-        remedy="use another key",
-    )
-
-
-def build_parent_error(new: NewAgent) -> AgentNotFound:
-    """Return the error for a new agent whose parent was deleted while it was being created."""
-    return AgentNotFound(
-        f"{new.name!r} was not created: the agent that it should come from was deleted",
-        remedy=Remedy("{} lists those that exist", "agents"),
-    )
-
-
-def tombstone_name(id: str) -> str:
-    """Return the name of a deleted agent. No name of an agent contains a slash."""
-    return f"/{id}"
-
-
-PLACEHOLDER = "/"  # the name of a row that only keeps a number from being given again

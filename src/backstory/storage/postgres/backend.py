@@ -37,9 +37,9 @@ from backstory.storage.protocol import (
     FoundEvent,
     NewAgent,
     Pieces,
-    RowShape,
     WordQuery,
 )
+from backstory.storage.sql import RowShape
 
 RECONNECT_PAUSE = 0.2  # seconds between attempts to reach a server that does not answer
 READ_PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated

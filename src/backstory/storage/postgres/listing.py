@@ -6,10 +6,10 @@ events.
 
 from typing import NamedTuple
 
-from backstory.storage.conditions import SqlConditions
 from backstory.storage.ids import find_place
 from backstory.storage.postgres.server import Params
 from backstory.storage.protocol import AgentQuery
+from backstory.storage.sql import SqlConditions
 
 AGENTS = """
     SELECT a.no, a.id::text, a.session::text, a.name, p.id::text, a.fork_seq, a.born_seq,

@@ -17,7 +17,6 @@ from typing import Any
 
 from backstory.log.events import Event, OutlineRow, StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN
-from backstory.storage.conditions import SqlConditions
 from backstory.storage.ids import find_place
 from backstory.storage.positions import WalkStep, build_lineage, build_walk
 from backstory.storage.postgres.listing import (
@@ -39,12 +38,11 @@ from backstory.storage.protocol import (
     KeyPosition,
     Piece,
     Pieces,
-    RowShape,
     SourceRecord,
     Walk,
-    build_deletion_error,
-    make_records,
 )
+from backstory.storage.refusals import build_deletion_error
+from backstory.storage.sql import RowShape, SqlConditions, make_records
 
 # An agent that was deleted and created again under its key has the same place and number, so the
 # times of creation are compared.

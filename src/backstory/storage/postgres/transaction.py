@@ -14,7 +14,7 @@ import psycopg
 from backstory.errors import Conflict, NameTaken
 from backstory.log.digests import digest_tail
 from backstory.log.events import Draft, Event, StoredRow
-from backstory.storage.ids import find_place, new_id
+from backstory.storage.ids import PLACEHOLDER, find_place, name_deleted_agent, new_id
 from backstory.storage.postgres import citus, index, schema, server
 from backstory.storage.postgres.rows import (
     IS_AGENT,
@@ -29,19 +29,9 @@ from backstory.storage.postgres.server import (
     measure_event,
     violates,
 )
-from backstory.storage.protocol import (
-    PLACEHOLDER,
-    AgentChange,
-    AgentRecord,
-    Drafts,
-    NewAgent,
-    RowShape,
-    SourceRecord,
-    build_deletion_error,
-    build_key_error,
-    build_parent_error,
-    tombstone_name,
-)
+from backstory.storage.protocol import AgentChange, AgentRecord, Drafts, NewAgent, SourceRecord
+from backstory.storage.refusals import build_deletion_error, build_key_error, build_parent_error
+from backstory.storage.sql import RowShape
 
 # The agent's row is the lock: writers wait for it, and each sees the head that the previous one
 # left. But it is not fair: a writer that waits for one version of the row can be overtaken by one
@@ -332,7 +322,7 @@ class PostgresTransaction(PostgresReader):
         """Leave the row, because other agents come from it, without name, key and details. An agent
         without own events inherits nothing either."""
         inherits = params["keep"] > agent.fork_seq
-        name = tombstone_name(agent.id)
+        name = name_deleted_agent(agent.id)
         self._run(self.LEAVE_TOMBSTONE, {**params, "name": name, "inherits": inherits})
 
     LAST_NUMBER = "SELECT pg_catalog.max(no) FROM backstory.agents WHERE place = %(place)s::bigint"

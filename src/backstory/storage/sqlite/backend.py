@@ -16,14 +16,8 @@ from backstory.errors import Busy, ReadOnly
 from backstory.log.events import Event
 from backstory.storage.locks import ForkGate, ForkSafeLock, get_commit_signal
 from backstory.storage.pool import ConnectionPool
-from backstory.storage.protocol import (
-    AgentRecord,
-    Drafts,
-    NewAgent,
-    Pieces,
-    RowShape,
-    make_records,
-)
+from backstory.storage.protocol import AgentRecord, Drafts, NewAgent, Pieces
+from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,

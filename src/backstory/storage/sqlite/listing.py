@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from backstory.storage.conditions import SqlConditions
-from backstory.storage.protocol import PLACEHOLDER, AgentQuery
+from backstory.storage.ids import PLACEHOLDER
+from backstory.storage.protocol import AgentQuery
+from backstory.storage.sql import SqlConditions
 from backstory.storage.sqlite.schema import IS_OWN, write_seq
 
 SECOND = 1_000_000  # microseconds

@@ -11,7 +11,6 @@ from typing import Any
 
 from backstory.log.events import Event, OutlineRow, StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN
-from backstory.storage.conditions import SqlConditions
 from backstory.storage.positions import WalkStep, build_lineage, build_walk
 from backstory.storage.protocol import (
     EVERY_AGENT,
@@ -23,11 +22,11 @@ from backstory.storage.protocol import (
     KeyPosition,
     Piece,
     Pieces,
-    RowShape,
     SourceRecord,
     Walk,
-    build_deletion_error,
 )
+from backstory.storage.refusals import build_deletion_error
+from backstory.storage.sql import RowShape, SqlConditions
 from backstory.storage.sqlite.frames import CONTENT, CONTENT_OR_NULL, DATA, DATA_OR_NULL, SIZE
 from backstory.storage.sqlite.listing import (
     COMMON,

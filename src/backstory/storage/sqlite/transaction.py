@@ -8,22 +8,17 @@ import apsw
 from backstory.errors import Conflict, KeyTaken, NameTaken
 from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, StoredRow
-from backstory.storage.ids import new_id
+from backstory.storage.ids import PLACEHOLDER, name_deleted_agent, new_id
 from backstory.storage.protocol import (
-    PLACEHOLDER,
     AgentChange,
     AgentQuery,
     AgentRecord,
     Drafts,
     NewAgent,
-    RowShape,
     SourceRecord,
-    build_deletion_error,
-    build_key_error,
-    build_parent_error,
-    make_records,
-    tombstone_name,
 )
+from backstory.storage.refusals import build_deletion_error, build_key_error, build_parent_error
+from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite.frames import FrameWriter
 from backstory.storage.sqlite.index import SqliteIndexWriter
 from backstory.storage.sqlite.listing import SECOND
@@ -201,7 +196,7 @@ class SqliteTransaction(SqliteIndexWriter):
 
     def _leave_tombstone(self, agent: AgentRecord, keep: int, now_us: int) -> None:
         """Take name, key and details out of the agent's row."""
-        name = tombstone_name(agent.id)
+        name = name_deleted_agent(agent.id)
         self._run(self.LEAVE_TOMBSTONE, {"no": agent.pk, "name": name, "keep": keep, "now": now_us})
 
     LAST_NUMBER = "SELECT max(no) FROM agents"

@@ -1,6 +1,10 @@
-"""The conditions of an SQL statement that is put together, for both databases."""
+"""Parts of SQL statements and of their results, for both databases."""
 
+from collections.abc import Iterable
+from itertools import repeat
 from typing import Any
+
+RowShape = type[tuple[Any, ...]]  # a NamedTuple with the columns of a query, or tuple itself
 
 
 class SqlConditions:
@@ -21,3 +25,10 @@ class SqlConditions:
     def join(self) -> str:
         """Return all conditions as one."""
         return " AND ".join(self._parts) if self._parts else "true"
+
+
+def make_records(shape: RowShape, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Return the rows of a query as instances of `shape`."""
+    # `tuple.__new__` runs no Python code for each row. With `_make`, reading a context of 10,000
+    # events takes a tenth longer, and is slower than the limit in benchmarks/ allows.
+    return list(map(tuple.__new__, repeat(shape), rows))
