@@ -48,7 +48,7 @@ def change_export(*, event=(), agent=(), fork=()):
         ({"event": {"data": {"erased": True}}}, "its erasure is not complete"),
         ({"agent": {"created_us": FAR}}, "its time is not between 1970 and 9999"),
         ({"event": {"data_text": "[" * 100_000}}, "its data is not a JSON object"),
-        ({"agent": {"about": "[1]"}}, "what is kept beside it is not a JSON object"),
+        ({"agent": {"about": "[1]"}}, "its details are not a JSON object"),
         ({"agent": {"about": '{"tags": 5}'}}, "tags must be a list"),
         ({"agent": {"about": '{"title": ["x"]}'}}, "a title must be a non-empty string"),
         ({"agent": {"about": '{"x": "%s"}' % ("y" * 70_000)}}, "may take 65,536 bytes"),

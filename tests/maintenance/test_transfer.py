@@ -281,9 +281,12 @@ REFUSED = {
         "position 1: its base is 0",
     ),
     "a message without content": ([HEADER, a(), e(content=None)], "the message has no content"),
-    "content that is no text": ([HEADER, a(), e(content=5)], "must be text"),
-    "a NUL character": ([HEADER, a(), e(content="a\0b")], "without a NUL"),
-    "a lone surrogate": ([HEADER, a(), e(content="\ud800")], "half of a surrogate pair"),
+    "content that is no text": ([HEADER, a(), e(content=5)], "its content is not text"),
+    "a NUL character": ([HEADER, a(), e(content="a\0b")], "its content contains a NUL"),
+    "a lone surrogate": (
+        [HEADER, a(), e(content="\ud800")],
+        "its content contains a lone surrogate",
+    ),
     "data that is no object": ([HEADER, a(), e(data=[1])], "data is not a JSON object"),
     "a key twice": (
         [HEADER, a(), e(key="k"), e(seq=2, key="k")],

@@ -1,21 +1,19 @@
-"""Checks of new events, keys, names, notes and descriptions, and of rows that come from elsewhere.
+"""Checks of new values: events, keys, names, notes, and the details of agents.
 
 `check_…` functions return the value that can be stored, or raise Invalid or InvalidEvent with a
-remedy. `find_…_problems` functions describe the problems of imported or damaged values and raise
-nothing. `find_text_problem` alone decides which text a store can contain.
+remedy. `find_text_problem` alone decides which text a store can contain. `log.problems` has the
+milder checks of values that are stored already.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid, InvalidEvent
 from backstory.log.digests import ERASED, digest_texts, is_erased
-from backstory.log.erasure import find_erasure_problem
 from backstory.log.events import (
-    LATEST_US,
     Draft,
     Event,
     parse_object,
@@ -23,7 +21,7 @@ from backstory.log.events import (
     to_microseconds,
 )
 from backstory.log.json_text import encode_exactly, is_same_json
-from backstory.log.kinds import KINDS, MESSAGE_KINDS, NEEDS_CONTENT, NEVER_BLANK, TOOL_KINDS
+from backstory.log.kinds import KINDS, MESSAGE_KINDS, NEEDS_CONTENT, NEVER_BLANK
 from backstory.log.messages import read_call, read_result
 
 LONGEST_KEY = 1_000  # characters
@@ -34,9 +32,6 @@ LARGEST_LIMIT = 2**31 - 1  # no agent has more events
 DEEPEST = 100  # levels of nested data
 RESERVED = "backstory."  # the prefix of note names that only the library uses
 
-# An unknown kind is stored and has no effect, but it must be a word: it cannot control a terminal.
-KIND_PATTERN = re.compile("[a-z][a-z0-9_]{0,63}")
-ID_PATTERN = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A NUL as JSON escapes it, not an escaped backslash before u0000.
 ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -66,11 +61,6 @@ def find_text_problem(text: str) -> TextProblem | None:
             "decode the text with errors='replace' first",
         )
     return None
-
-
-def is_storable(value: Any) -> bool:
-    """Return True if `value` is text that every store can contain."""
-    return isinstance(value, str) and find_text_problem(value) is None
 
 
 def check_text(text: str, what: str) -> None:
@@ -460,94 +450,3 @@ def read_title_and_tags(about: str | None) -> tuple[str | None, tuple[str, ...]]
     if not isinstance(tags, list):
         tags = []
     return title, tuple(tag for tag in tags if isinstance(tag, str))
-
-
-# Values that come from elsewhere
-
-
-def is_kind(value: Any) -> bool:
-    """Return True if `value` can be the kind of a stored event. It may be an unknown kind."""
-    return isinstance(value, str) and KIND_PATTERN.fullmatch(value) is not None
-
-
-def is_id(value: Any) -> bool:
-    """Return True if `value` is an id as backstory writes it."""
-    return isinstance(value, str) and ID_PATTERN.fullmatch(value) is not None
-
-
-def is_time(value: Any) -> bool:
-    """Return True if `value` is a time: microseconds from 1970 to the end of 9999."""
-    return type(value) is int and 0 <= value <= LATEST_US
-
-
-def find_event_problems(
-    kind: Any, content: Any, data_json: Any, created_us: Any, key: Any
-) -> Iterator[str]:
-    """Describe each problem of an event that was read from elsewhere.
-
-    A new event follows stricter rules: see `check_draft`.
-    """
-    if not is_kind(kind):
-        yield "its kind is not a word of small letters"
-    elif content is None:
-        yield from _find_missing_text(kind, data_json)
-    texts = [value for value in (content, data_json, key) if value is not None]
-    if not all(map(is_storable, texts)):
-        yield (
-            "its content, data and key must be text, without a NUL character or half of a "
-            "surrogate pair"
-        )
-    if key is not None and not 1 <= len(str(key)) <= LONGEST_KEY:
-        yield f"its key does not have 1 to {LONGEST_KEY} characters"
-    if not is_time(created_us):
-        yield "its time is not between 1970 and 9999"
-    if isinstance(data_json, str) and ERASED in data_json:
-        yield from _find_erasure_problems(kind, content, data_json)
-
-
-def _find_missing_text(kind: str, data_json: Any) -> Iterator[str]:
-    if kind in NEEDS_CONTENT:
-        yield "the message has no content"
-    elif kind in TOOL_KINDS and data_json is None:
-        yield "the tool call has no data"
-
-
-def _find_erasure_problems(kind: Any, content: Any, data_json: str) -> Iterator[str]:
-    data = parse_object(data_json)
-    if data is None or ERASED not in data:
-        return
-    problem = find_erasure_problem(str(kind), content, data)
-    if problem is not None:
-        yield problem
-
-
-def find_agent_problems(
-    id: Any, session: Any, parent: Any, created_us: Any, key: Any, about: Any
-) -> Iterator[str]:
-    """Describe each problem of an agent that was read from elsewhere."""
-    ids = (id, session) if parent is None else (id, session, parent)
-    for value in ids:
-        if not is_id(value):
-            yield f"{value!r:.60} is not an id"
-    if (parent is None) != (id == session):
-        yield "only the root of a session has the session's id, and only it has no parent"
-    if not is_time(created_us):
-        yield "its time is not between 1970 and 9999"
-    if key is not None and not (is_storable(key) and 1 <= len(key) <= LONGEST_KEY):
-        yield f"its key does not have 1 to {LONGEST_KEY} characters"
-    if about is not None:
-        yield from _find_about_problems(about)
-
-
-def _find_about_problems(about: Any) -> Iterator[str]:
-    if not is_storable(about):
-        yield "what is kept beside it is not a text"
-        return
-    details = parse_object(about)
-    if details is None:
-        yield "what is kept beside it is not a JSON object"
-        return
-    try:
-        change_about(None, details)
-    except Invalid as error:
-        yield error.message

@@ -5,10 +5,10 @@ import struct
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from backstory.log.checks import find_agent_problems, find_event_problems, is_id
 from backstory.log.digests import ERASED, START, digest_row
 from backstory.log.events import Event, StoredRow, parse_object
 from backstory.log.kinds import KINDS, MOVE_KINDS
+from backstory.log.problems import find_agent_problems, find_event_problems, is_id
 from backstory.log.replay import Fold
 from backstory.storage.ids import has_key
 from backstory.storage.protocol import AgentRecord

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple, Protocol
 
 from backstory.errors import Busy, Conflict, Corrupt, Invalid, InvalidEvent, Remedy
-from backstory.log.checks import check_name, is_id, is_time
+from backstory.log.checks import check_name
 from backstory.log.events import StoredRow, parse_object, to_json
 from backstory.log.json_text import escape_unseen
 from backstory.log.kinds import MESSAGE_KINDS
+from backstory.log.problems import is_id, is_time
 from backstory.maintenance.checker import AgentChecker
 from backstory.storage.ids import name_deleted_agent
 from backstory.storage.ownership import find_row, list_session, read_own_rows, sort_parents_first

@@ -1,9 +1,11 @@
 """Every read of a PostgreSQL store, with its statement above it.
 
-Every table's key begins with the place of the session, and every statement that a conversation
-needs names one place, so the tables can be distributed by it. Names are qualified, so the
-connection's search path does not matter. Of an event's meaning, this module knows only its base,
-its key, and whether it is a mark or a note.
+The *place* of a session is the number in the last group of its id (`ids.find_place`). All agents
+and events of a session have its place, and the keys of their tables begin with it. Every statement
+that a conversation needs names one place, so these tables can be distributed by it.
+
+Names are qualified, so the connection's search path does not matter. Of an event's meaning, this
+module knows only its base, its key, and whether it is a mark or a note.
 
 OFFSET 0 makes the planner look up one agent or one range at a time by its key: it cannot know how
 few of a session's rows are selected, and would read them all.

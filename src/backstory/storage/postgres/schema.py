@@ -5,8 +5,8 @@ checks the expected head, and gives the events their positions, time and digests
 with its first events is also one call. What an event means is decided before, in Python.
 
 The place of a session is the number in the last group of its id, and all ids created in the session
-end with that group. All tables are keyed by the place, and can be distributed by it. Two sessions
-may share a place, because agents are numbered within their place.
+end with that group. Agents, events and the directory are keyed by the place, and can be distributed
+by it. Two sessions may share a place, because agents are numbered within their place.
 """
 
 from collections.abc import Callable
