@@ -177,16 +177,19 @@ class Terminal:
 
     def send(self, text: str) -> None:
         """Type a line, and send it."""
-        self.ready()
+        before = self.ready().count(text[-20:])  # a hint may name the command that is typed
         self.type(text)
-        self.wait(lambda shown: text[-20:] in shown)
+        self.wait(lambda shown: shown.count(text[-20:]) > before)
         self.enter()
 
     def enter(self) -> None:
         """Send what is in the editor, and wait until it has gone."""
-        times = self.raw.count(CLOSED)
+        # To draw something above the editor, the program closes it and opens it again. If Enter
+        # came between the two, nothing would be closed.
+        self.wait(lambda _: self.is_open())
+        opened = self.raw.rfind(OPENED)
         self.type("\r")
-        self.wait(lambda _: self.raw.count(CLOSED) > times)
+        self.wait(lambda _: self.raw.find(CLOSED, opened) >= 0)
 
     def erase(self) -> None:
         """Empty the editor, in which one line stands."""
