@@ -100,7 +100,7 @@ def read_attachment(attachment: Attachment) -> Media:
     path = Path(attachment)
     try:
         return _read_bytes(path.read_bytes(), path.name)
-    except (OSError, ValueError) as error:  # a path may have a NUL, or half of a surrogate pair
+    except (OSError, ValueError) as error:  # a path may have a NUL or a lone surrogate
         raise Invalid(
             f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}"
         ) from error

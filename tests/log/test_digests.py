@@ -153,8 +153,8 @@ def test_erased_row_without_content_stays_without_content():
 
 DIGEST = "0" * 64
 ERASURE = {"at": "2026-01-01T00:00:00Z", "why": "a name", "content": DIGEST, "data": DIGEST}
-INCOMPLETE = "what it says about its erasure is not complete"
-NOT_EMPTY = "it says something, although it is erased"
+INCOMPLETE = "its erasure record is incomplete"
+NOT_EMPTY = "it still contains text or data, although it is erased"
 
 
 @pytest.mark.parametrize(

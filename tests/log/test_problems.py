@@ -57,7 +57,7 @@ def test_sound_agent_has_no_problems(change):
         ({"created_us": 2**62}, "its time is not between"),
         ({"created_us": -1}, "its time is not between"),
         ({"created_us": 1.5}, "its time is not between"),
-        ({"data_json": '{"erased": 3}'}, "its erasure is not complete"),
+        ({"data_json": '{"erased": 3}'}, "its erasure record is incomplete"),
     ],
 )
 def test_each_problem_of_an_event_is_described(change, words):

@@ -63,7 +63,7 @@ def test_query_without_a_word_is_refused(asked):
 
 
 def test_query_must_be_a_string():
-    with pytest.raises(Invalid, match="is not a text to search for"):
+    with pytest.raises(Invalid, match="cannot be searched for"):
         parse_query(3)
 
 

@@ -45,7 +45,7 @@ def change_export(*, event=(), agent=(), fork=()):
         ({"event": {"key": "x" * 1_001}}, "its key does not have"),
         ({"event": {"content": None}}, "the message has no content"),
         ({"event": {"kind": "tool_call", "content": None}}, "the tool call has no data"),
-        ({"event": {"data": {"erased": True}}}, "its erasure is not complete"),
+        ({"event": {"data": {"erased": True}}}, "its erasure record is incomplete"),
         ({"agent": {"created_us": FAR}}, "its time is not between 1970 and 9999"),
         ({"event": {"data_text": "[" * 100_000}}, "its data is not a JSON object"),
         ({"agent": {"about": "[1]"}}, "its details are not a JSON object"),

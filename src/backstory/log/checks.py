@@ -40,7 +40,7 @@ ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class TextProblem(NamedTuple):
-    """The reason why a store cannot contain a text."""
+    """The reason why a store cannot contain some text."""
 
     message: str
     remedy: str
@@ -300,7 +300,7 @@ def describe_call(call: Event) -> dict[str, Any]:
 
 def check_key(key: Any) -> str:
     """Return the key of an event or agent: any text of 1 to 1,000 characters."""
-    rule = f"a key is a text of 1 to {LONGEST_KEY:,} characters"
+    rule = f"a key is text of 1 to {LONGEST_KEY:,} characters"
     if not isinstance(key, str):
         raise Invalid(f"{rule}, not {type(key).__name__}", remedy="pass a string")
     if not key:

@@ -35,7 +35,7 @@ TextDigests = tuple[bytes, bytes]  # the SHA-256 of an event's content and of it
 
 
 def digest_text(text: str | None) -> bytes:
-    """Return the SHA-256 of a text, or NO_TEXT."""
+    """Return the SHA-256 of `text`, or NO_TEXT if there is none."""
     if text is None:
         return NO_TEXT
     return sha256(text.encode()).digest()

@@ -49,7 +49,7 @@ def find_erasure_problem(kind: str, content: object, data: dict[str, Any]) -> st
     """Describe what is wrong with an event whose data contains `erased`, or return None."""
     erasure = data[ERASED]
     if not isinstance(erasure, dict) or set(erasure) != ERASURE_FIELDS:
-        return "what it says about its erasure is not complete"
+        return "its erasure record is incomplete"
     for name in ("content", "data"):
         if not TEXT_DIGEST.fullmatch(str(erasure[name])):
             return "it does not have the digests of what was erased"
@@ -59,7 +59,7 @@ def find_erasure_problem(kind: str, content: object, data: dict[str, Any]) -> st
     elif kind in TOOL_KINDS:
         links.update(TOOL_LINKS)
     if content or not links.issuperset(data.keys() - {ERASED}):
-        return "it says something, although it is erased"
+        return "it still contains text or data, although it is erased"
     return None
 
 

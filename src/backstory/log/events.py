@@ -77,7 +77,7 @@ class Draft(NamedTuple):
     data_json: str | None = None
     key: str | None = None
     base: int | None = None  # the position that it continues; None: the event before
-    created_us: int | None = None  # its own time, if it happened elsewhere; None: now
+    created_us: int | None = None  # the time of an imported event; None: now
 
     def at(self, seq: int, created_us: int = 0) -> Event:
         """Return the event that this draft becomes at position `seq`."""

@@ -54,7 +54,7 @@ class Snippet(NamedTuple):
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text, in order: letters and digits, without case and accents."""
+    """Return the words of `text`, in order: letters and digits, without case and accents."""
     if text.isascii():
         found = ASCII_WORD.findall(text.lower())
     else:
@@ -134,7 +134,7 @@ def _list_values(value: Any) -> Iterator[str]:
 def parse_query(text: str) -> Query:
     """Parse a query: words, "several words" as a phrase, and begin* for prefixes."""
     if not isinstance(text, str):
-        raise Invalid(f"{text!r:.60} is not a text to search for", remedy="pass a string")
+        raise Invalid(f"{text!r:.60} cannot be searched for", remedy="pass a string")
     phrases = []
     for quoted, star, bare in QUERY_PART.findall(text):
         phrase_words = split_words(quoted or bare)
@@ -160,7 +160,7 @@ def score_row(query: Query, row: StoredRow, kinds: Collection[str] = ()) -> floa
 
 
 def matches_query(query: Query, text_words: Sequence[str]) -> bool:
-    """Return True if the words of a text contain every phrase of a query."""
+    """Return True if `text_words` contain every phrase of a query."""
     return all(_has_phrase(phrase, text_words) for phrase in query)
 
 

@@ -342,8 +342,8 @@ class ExportLoader:
         self._read["agents"] += 1
 
     def _start_session(self, session: str) -> None:
-        if session not in self._sessions:
-            raise Invalid(f"the session {session} is written in an unusual way")
+        if session not in self._sessions:  # `_find_session` did not recognize the line
+            raise Invalid('the key "agent" is written with escapes')
         self._session = session
         self._checkers = {}
         self._stored = {agent.id: agent for agent in list_session(self._transaction, session)}

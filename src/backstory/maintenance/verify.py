@@ -136,7 +136,7 @@ class StoreCheck:
 REQUEST_PAGE = 1_000  # positions read at a time
 HAS_REQUEST_DIGEST = EventFilter(data_contains='"sha256"')
 COMPARE_REQUEST = (
-    "compare the request with what the provider logged; the answer may have come from elsewhere"
+    "compare the request with what the provider logged; the answer may belong to another request"
 )
 
 

@@ -72,7 +72,7 @@ def parse_address(url: str | os.PathLike[str]) -> Address:
 
 
 def _read_text(url: str | os.PathLike[str]) -> str:
-    """Return an address as a text. Raises CannotOpen if it is none that the drivers accept."""
+    """Return an address as a string. Raises CannotOpen if the drivers do not accept it."""
     try:
         text = os.fspath(url)
     except TypeError:
@@ -85,13 +85,13 @@ def _read_text(url: str | os.PathLike[str]) -> str:
 
 
 def _is_readable(text: str) -> bool:
-    """Return True if the drivers accept a text: it has no NUL, and no half of a surrogate pair."""
+    """Return True if the drivers accept `text`: it has no NUL and no lone surrogate."""
     return "\0" not in text and text.encode(errors="replace").decode() == text
 
 
 def _is_like_an_address(path: str) -> bool:
     """Return True if this is an attempt at a database's address. It may contain a password, so it
-    is not used as a path, which errors show. A text that begins with / or ./ is always a path."""
+    is not used as a path, which errors show. Text that begins with / or ./ is always a path."""
     if path.startswith(("/", "./", "../")) and not path.startswith("//"):
         return False
     scheme, colon, _ = path.partition(":")

@@ -144,7 +144,7 @@ class EventFilter(NamedTuple):
 
     kinds: frozenset[str] | None = None
     note_names: tuple[str, ...] | None = None  # of notes, only these; no effect on other kinds
-    data_contains: str | None = None  # a text in the JSON text of the event's data
+    data_contains: str | None = None  # a part of the JSON text of the event's data
     newest_only: bool = False  # the newest match of each owner (`read_owned`), or of all pieces
     moves_only: bool = False  # only events with a base, and events that are not in ALWAYS_SHOWN
 

@@ -193,7 +193,7 @@ def suggest_mark(
 
 
 def describe_marks(marks: Sequence[Event]) -> str:
-    """Return the labels and positions of marks as a text."""
+    """Return the labels and positions of marks as one string."""
     texts = []
     for mark in marks:
         texts.append(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq))
