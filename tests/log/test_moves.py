@@ -117,6 +117,11 @@ def test_note_without_a_name_removes_the_names_of_its_position():
     assert read_labels(notes) == {"b": 2}
 
 
+@pytest.mark.parametrize("position", [0, 1, 4])
+def test_label_may_name_any_position_up_to_its_own(position):
+    assert read_labels([note(4, {"label": "a", "at": position})]) == {"a": position}
+
+
 @pytest.mark.parametrize(
     "data",
     [

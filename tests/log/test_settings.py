@@ -40,6 +40,8 @@ def test_only_changes_are_written():
         ({"tools": [GLOB | {"input_schema": {}}]}, "a tool has no 'input_schema'"),
         ({"tools": [GLOB | {"parameters": "{}"}]}, "the parameters of the tool 'glob'"),
         ({"params": [1]}, "params must be an object"),
+        ({"params": ["ab"]}, "params must be an object"),
+        ({"params": {1: 2}}, "params must be an object"),
         ({"params": {"top_p": float("nan")}}, "cannot be written as JSON"),
         ({"temperature": 1}, "'temperature' is not a setting"),
     ],

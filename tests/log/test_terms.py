@@ -1,5 +1,7 @@
 """Words, queries and snippets: one definition for every store."""
 
+import json
+
 import pytest
 
 from backstory import Invalid
@@ -129,6 +131,18 @@ def test_snippet_leaves_out_matches_that_are_too_far_away():
     assert found.spans == ((0, 6),)
 
 
+@pytest.mark.parametrize("index", range(50, 70))
+def test_snippet_begins_with_a_word_at_most_60_characters_before_the_match(index):
+    text = ("word " * 20)[: index - 1] + " needle"
+    found = build_snippet(parse_query("needle"), text)
+    start = len(text) - len(found.text)
+    if index <= 60:
+        assert start == 0
+    else:
+        assert index - 60 <= start < index
+        assert text[start - 1] == " "
+
+
 def test_snippet_without_a_match_is_the_beginning():
     assert build_snippet(parse_query("needle"), "nothing of the kind").text == "nothing of the kind"
     assert build_snippet(parse_query("needle"), "a needle").text == "a needle"
@@ -145,9 +159,35 @@ def test_more_matches_in_less_text_score_higher():
     assert twice > once > score_words(asked, ["two"]) == 0
 
 
-def test_invisible_characters_are_escaped_in_json():
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        (0x7F, 0x9F),  # delete and C1
+        (0xAD, 0xAD),
+        (0x61C, 0x61C),
+        (0x180E, 0x180E),
+        (0x200B, 0x200F),
+        (0x2028, 0x202E),
+        (0x2060, 0x206F),
+        (0xFEFF, 0xFEFF),
+        (0xFFF9, 0xFFFB),
+        (0xE0000, 0xE007F),  # tags
+    ],
+)
+def test_invisible_characters_are_escaped_in_json(first, last):
+    invisible = "".join(map(chr, range(first, last + 1)))
+    escaped = escape_unseen(f'"{invisible}"')
+    assert escaped.isascii()
+    assert "\x7f" not in escaped
+    assert json.loads(escaped) == invisible
+    neighbours = f'"{chr(first - 1)}{chr(last + 1)}"'
+    assert escape_unseen(neighbours) == neighbours
+
+
+def test_json_without_invisible_characters_stays():
     assert escape_unseen('"plain"') == '"plain"'
-    assert escape_unseen('"\u202e\x7f é"') == '"\\u202e\\u007f é"'
+    assert escape_unseen('"é\u202e"') == '"é\\u202e"'
+    assert escape_unseen('"\x7f"') == '"\\u007f"'
 
 
 def test_copies_of_a_compaction_are_not_searched():
