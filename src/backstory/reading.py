@@ -13,6 +13,7 @@ from backstory.log.checks import (
     check_key,
     check_keys,
     check_limit,
+    check_list,
     check_note_name,
     check_note_names,
 )
@@ -395,9 +396,7 @@ def _keep_newest_notes(events: list[Event], names: Collection[str]) -> list[Even
 
 def check_kinds(kinds: Any) -> frozenset[str]:
     """Return the kinds of events to read. Raises Invalid if they are not a list of strings."""
-    if isinstance(kinds, str) or not isinstance(kinds, Iterable):
-        raise Invalid(f"{kinds!r:.60} is not a list of kinds", remedy="pass kinds=[…]")
-    found = list(kinds)
+    found = check_list(kinds, "kinds", "pass kinds=[…]")
     for kind in found:
         if not isinstance(kind, str):
             raise Invalid(f"{kind!r:.60} is not a kind", remedy=f"use one of {', '.join(KINDS)}")

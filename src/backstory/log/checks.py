@@ -298,6 +298,14 @@ def describe_call(call: Event) -> dict[str, Any]:
 # Keys, names, times and limits
 
 
+def check_list(values: Any, what: str, remedy: str) -> list[Any]:
+    """Return the items of a list. Refuses a single string, whose letters would be the items. `what`
+    names them in the message."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise Invalid(f"{values!r:.60} is not a list of {what}", remedy=remedy)
+    return list(values)
+
+
 def check_key(key: Any) -> str:
     """Return the key of an event or agent: any text of 1 to 1,000 characters."""
     rule = f"a key is text of 1 to {LONGEST_KEY:,} characters"
@@ -312,10 +320,8 @@ def check_key(key: Any) -> str:
 
 
 def check_keys(keys: Any) -> list[str]:
-    """Return the keys of events. Refuses a single text, whose letters would be keys."""
-    if isinstance(keys, str) or not isinstance(keys, Iterable):
-        raise Invalid(f"{keys!r:.60} is not a list of keys", remedy="pass [key, …]")
-    return [check_key(key) for key in keys]
+    """Return the keys of events."""
+    return [check_key(key) for key in check_list(keys, "keys", "pass [key, …]")]
 
 
 def check_prefix(prefix: Any) -> str:
@@ -349,10 +355,8 @@ def check_note_name(name: Any) -> str:
 
 
 def check_note_names(names: Any) -> list[str]:
-    """Return the names of notes. Refuses a single string, whose letters would be names."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise Invalid(f"notes={names!r:.60} is not a list of names", remedy="pass notes=[…]")
-    return [check_note_name(name) for name in names]
+    """Return the names of notes."""
+    return [check_note_name(name) for name in check_list(names, "names", "pass notes=[…]")]
 
 
 def check_own_note_name(name: Any) -> str:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, Error, Invalid, Remedy
 from backstory.log import terms
-from backstory.log.checks import check_limit, read_title_and_tags
+from backstory.log.checks import check_limit, check_list, read_title_and_tags
 from backstory.log.events import Event
 from backstory.log.kinds import KINDS
 from backstory.log.terms import Query
@@ -107,9 +107,7 @@ def _check_page(limit: int, after: Hit | None) -> int:
 
 
 def _check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(kinds, str) or not isinstance(kinds, Iterable):
-        raise Invalid(f"kinds={kinds!r:.60} is not a list of kinds", remedy="pass kinds=[…]")
-    checked = tuple(kinds)
+    checked = tuple(check_list(kinds, "kinds", "pass kinds=[…]"))
     for kind in checked:
         if not isinstance(kind, str) or kind not in KINDS:
             known = ", ".join(KINDS)
