@@ -24,6 +24,8 @@ from typing import Any
 
 import psutil
 
+from tests.processes import wait_until
+
 PREFIX = "backstory-postgres-"
 SETTINGS = ("max_connections=300",)
 # Only a power cut would tell the difference. Databases are made and dropped several times faster.
@@ -112,8 +114,19 @@ def running(data: Path, settings: list[str]) -> str:
         server.ensure_pgdata_inited()
         with (data / "postgresql.conf").open("a") as file:
             file.writelines(f"{setting}\n" for setting in settings)
-    server.ensure_postgres_running()
+    try:
+        server.ensure_postgres_running()
+    except subprocess.TimeoutExpired:
+        # The library waits for ten seconds. The server goes on starting: a busy machine is slow.
+        wait_until(lambda: is_ready(data), "the server")
+        server.ensure_postgres_running()
     return str(server.get_uri())
+
+
+def is_ready(data: Path) -> bool:
+    """Whether the server in this folder accepts connections, as its own file tells."""
+    lines = (data / "postmaster.pid").read_text().splitlines()
+    return len(lines) > 7 and lines[7].strip() == "ready"
 
 
 def remove_leftovers() -> None:

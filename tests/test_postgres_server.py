@@ -112,3 +112,21 @@ def test_a_server_is_started_only_if_someone_asks_and_again_if_it_was_killed():
         postgres_server.kill(keeper.folder)
         assert postgres_server.address(keeper.port) == url
         psycopg.connect(url).close()
+
+
+def test_a_server_that_starts_slowly_is_waited_for(monkeypatch, tmp_path):
+    library = postgres_server.library().postgres_server
+    run = library.pgexec
+
+    def run_too_slowly(name, arguments, **options):
+        run(name, arguments, **options)
+        if name == "pg_ctl" and "start" in arguments:
+            raise subprocess.TimeoutExpired(name, 10)
+
+    monkeypatch.setattr(library, "pgexec", run_too_slowly)
+    try:
+        url = postgres_server.running(tmp_path / "data", [])
+        with psycopg.connect(url) as db:
+            assert db.execute("SELECT 1").fetchone() == (1,)
+    finally:
+        postgres_server.kill(tmp_path)

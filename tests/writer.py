@@ -23,7 +23,7 @@ def main(url: str, agent_id: str, seed: str, count: str = "") -> None:
             for event in patiently(lambda n=n: write(agent, choose, f"{seed}-{n}")):
                 print(event.seq, event.content or event.kind, flush=True)
             if choose.random() < 0.1:
-                agent.context()  # a read is safe to repeat, and so it is repeated for us
+                patiently(agent.context)
             if choose.random() < 0.02:
                 patiently(lambda: agent.fork().user("a branch"))
 
