@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backstory
+from backstory.maintenance import backup
 from backstory.maintenance.transfer import PAGE
 from backstory.reading import get_record
 from tests.conftest import BACKENDS
@@ -176,6 +177,21 @@ def test_a_backup_starts_again_if_an_agent_is_deleted_meanwhile(store, tmp_path,
     with backstory.open(tmp_path / "copy.db") as copy:
         assert copy.verify() == []
         assert copy.agent(kept.id).head == 1
+
+
+def test_a_backup_gives_up_if_agents_are_deleted_again_and_again(tmp_path, monkeypatch):
+    attempts = []
+
+    def fail(backend, lines):
+        attempts.append((lines.tell(), lines.read()))
+        lines.write("the first line\n")
+        raise backstory.Busy("an agent was deleted")
+
+    monkeypatch.setattr(backup, "export_sessions", fail)
+    with backstory.open(":memory:") as store, pytest.raises(backstory.Busy):
+        store.backup(tmp_path / "copy.db")
+    assert attempts == [(0, "")] * backup.EXPORT_ATTEMPTS
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_cannot_control_a_terminal(store):
