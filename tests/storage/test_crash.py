@@ -26,11 +26,17 @@ KILLS = more(20, slow=100)
 SERVER_KILLS = more(3, slow=10)
 ENOUGH = 20  # lines between two kills of the server
 AT_ONCE = 2  # writers that run side by side
+HANGS = 600  # seconds: only a process that hangs takes so long
 
 
 def start_writer(url, agent, seed, count="", out=subprocess.PIPE):
     command = [sys.executable, "-m", "tests.writer", url, agent.id, str(seed), str(count)]
     return subprocess.Popen(command, stdout=out, text=True, cwd=Path(__file__).parents[2])
+
+
+def read_lines(process, count):
+    """Return the next lines of a process. So it is killed after some progress, on any machine."""
+    return [process.stdout.readline() for _ in range(count)]
 
 
 def acknowledged(lines):
@@ -57,7 +63,7 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(durable_url):
             writers = [start_writer(durable_url, agent, f"{round}.{n}") for n in range(AT_ONCE)]
             for writer in writers:
                 assert writer.stdout.readline() == "ready\n"
-            time.sleep(moments.uniform(0.0, 0.12))
+                promised |= acknowledged(read_lines(writer, moments.randrange(ENOUGH)))
             for writer in writers:
                 writer.send_signal(signal.SIGKILL)
                 time.sleep(moments.uniform(0.0, 0.01))
@@ -161,9 +167,11 @@ def test_a_killed_deletion_or_erasure_is_done_or_not_begun(durable_url):
             command = [sys.executable, "-c", REMOVER, durable_url, str(round)]
             remover = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             assert remover.stdout.readline() == "ready\n"
-            time.sleep(moments.uniform(0.0, 0.3))
+            lines = read_lines(remover, moments.randrange(9))  # four lines are one agent
+            time.sleep(moments.uniform(0.0, 0.03))
             remover.send_signal(signal.SIGKILL)
-            promised = [tuple(line.split()) for line in remover.stdout if line.endswith("\n")]
+            lines += remover.stdout.readlines()
+            promised = [tuple(line.split()) for line in lines if line.endswith("\n")]
             remover.stdout.close()
             assert remover.wait() == -signal.SIGKILL
             check_removal(store, str(round), promised)
@@ -271,11 +279,11 @@ def test_eight_processes_on_one_store_make_no_error_and_leave_no_gap(durable_url
         readers = [subprocess.Popen(reader) for _ in range(2)]
         promised = {}
         for writer in writers:
-            out, _ = writer.communicate(timeout=120)
+            out, _ = writer.communicate(timeout=HANGS)
             assert writer.returncode == 0
             promised |= acknowledged(out.splitlines(keepends=True))
         for process in readers:
-            assert process.wait(timeout=60) == 0
+            assert process.wait(timeout=HANGS) == 0
         assert len(promised) == agent.head >= 6 * appends
         check(store, agent, promised)
 
@@ -347,7 +355,7 @@ with backstory.open(sys.argv[1]) as store:
 def test_a_child_never_waits_for_what_a_reading_thread_of_its_parent_held(durable_url):
     forks = more(60, slow=400)
     subprocess.run(
-        [sys.executable, "-c", READING, durable_url, str(forks)], check=True, timeout=300
+        [sys.executable, "-c", READING, durable_url, str(forks)], check=True, timeout=HANGS
     )
 
 
@@ -355,5 +363,5 @@ def test_a_child_never_waits_for_what_a_reading_thread_of_its_parent_held(durabl
 def test_a_store_may_be_used_on_both_sides_of_a_fork(durable_url, writers):
     """Even while other threads of the parent are in the middle of writing."""
     subprocess.run(
-        [sys.executable, "-c", FORKING, durable_url, str(writers)], check=True, timeout=60
+        [sys.executable, "-c", FORKING, durable_url, str(writers)], check=True, timeout=HANGS
     )
