@@ -129,10 +129,10 @@ coverage: $(READY)  ## Check that the tests cover every line and branch of the p
 #     BACKSTORY_TEST_ADAPTERS=all make mutate FLOOR=adapters VENV=.venv-adapters
 TESTS_log := tests/log
 TESTS_wire := tests/wire
-TESTS_storage := tests/storage
+TESTS_storage := tests/storage tests/test_follow.py tests/maintenance/test_search.py tests/maintenance/test_search_races.py
 TESTS_interface := $(wildcard tests/storage/*contract*) \
 	$(filter-out %_architecture.py %_docs.py %_mcp.py %_style.py,$(wildcard tests/test_*.py))
-TESTS_maintenance := tests/maintenance
+TESTS_maintenance := tests/maintenance tests/storage/test_contract_deletion.py
 TESTS_present := tests/present tests/cli
 TESTS_transcripts := tests/transcripts
 TESTS_runtime := tests/runtime
