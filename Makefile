@@ -132,7 +132,7 @@ TESTS_wire := tests/wire
 TESTS_storage := tests/storage tests/test_follow.py tests/maintenance/test_search.py tests/maintenance/test_search_races.py
 TESTS_interface := $(wildcard tests/storage/*contract*) \
 	$(filter-out %_architecture.py %_docs.py %_mcp.py %_style.py,$(wildcard tests/test_*.py))
-TESTS_maintenance := tests/maintenance tests/storage/test_contract_deletion.py
+TESTS_maintenance := tests/maintenance tests/storage/test_contract_deletion.py tests/runtime/test_requests.py
 TESTS_present := tests/present tests/cli
 TESTS_transcripts := tests/transcripts
 TESTS_runtime := tests/runtime

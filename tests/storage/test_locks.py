@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from backstory.storage.locks import ForkGate, ForkSafeLock
+from backstory.storage.locks import CommitSignal, ForkGate, ForkSafeLock, SignalWatch
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -63,3 +63,20 @@ def test_a_second_fork_takes_what_the_first_one_released():
     assert fork_and_exit()
     assert fork_and_exit(lambda: can_be_used(lock, gate))
     assert can_be_used(lock, gate)
+
+
+def test_a_watch_reports_commits_wakeups_and_its_end_and_nothing_before():
+    signal = CommitSignal()
+    watch = SignalWatch(signal)
+    assert not watch.wait_for_signal(0)
+    assert not watch.take_wakeup()
+    signal.send()
+    assert watch.wait_for_signal(0)
+    assert not watch.wait_for_signal(0)  # the commit was reported
+    watch.wake()
+    assert watch.wait_for_signal(0)
+    assert watch.take_wakeup()
+    assert not watch.wait_for_signal(0)
+    watch.close()
+    assert watch.wait_for_signal(0)
+    assert not SignalWatch(signal).wait_for_signal(0)  # earlier commits are old
