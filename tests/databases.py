@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from collections.abc import Sequence
 from functools import cache
 from urllib.parse import urlsplit, urlunsplit
 
@@ -65,8 +66,8 @@ def create(*, plain: bool = False) -> str:
     return name
 
 
-def extend(name: str) -> None:
-    """Make the database of this name on all nodes one of the cluster."""
+def extend(name: str, *, only: Sequence[tuple[str, int]] | None = None) -> None:
+    """Make the database of this name on all nodes one of the cluster, with `only` these workers."""
     for node in reversed(servers()):
         with psycopg.connect(url(name, node), autocommit=True) as db:
             db.execute(
@@ -76,8 +77,14 @@ def extend(name: str) -> None:
                 db.execute(
                     "SELECT citus_set_coordinator_host(%s, %s)", (db.info.host, db.info.port)
                 )
-                for host, port in workers():
-                    db.execute("SELECT citus_add_node(%s, %s)", (host, port))
+    add_workers(name, workers() if only is None else only)
+
+
+def add_workers(name: str, added: Sequence[tuple[str, int]]) -> None:
+    """Add workers to the cluster of the database of this name."""
+    with psycopg.connect(url(name), autocommit=True) as db:
+        for host, port in added:
+            db.execute("SELECT citus_add_node(%s, %s)", (host, port))
 
 
 def drop(*names: str) -> None:

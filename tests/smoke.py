@@ -24,6 +24,7 @@ STEPS = (
     ["search", "hello"],
     ["export", "-o", "all.jsonl"],
     ["backup", "copy.db"],
+    ["restore", "copy.db", "--to", "restored.db"],
     ["verify"],
     ["stats"],
 )
@@ -36,7 +37,7 @@ def main() -> None:
     for step in STEPS:
         assert run([*step, "--store", "history.db"]) == 0, step
     assert run(["import", "all.jsonl", "--store", "other.db"]) == 0
-    for file in ("history.db", "other.db", "copy.db"):
+    for file in ("history.db", "other.db", "copy.db", "restored.db"):
         with backstory.open(file) as store:
             assert [message.content for message in store.agent("main").conversation()] == [
                 "hello"

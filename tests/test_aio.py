@@ -5,10 +5,19 @@ import inspect
 import threading
 
 import pytest
+import trio
 
 import backstory
 from backstory import Agent, Intake, Store
-from backstory.aio import AsyncAgent, AsyncIntake, AsyncStore, in_thread
+from backstory.aio import (
+    AsyncAgent,
+    AsyncIntake,
+    AsyncStore,
+    Opening,
+    in_thread,
+    open_in_thread,
+    run_abandonable,
+)
 
 
 def public(kind):
@@ -68,6 +77,22 @@ def test_a_listing_goes_on_behind_an_async_agent(url):
     asyncio.run(main())
 
 
+def test_removals_name_who_removed_something_with_await(url):
+    async def main():
+        async with backstory.aio.open(url) as store:
+            agent = await store.start("main")
+            await agent.user("hello")
+            await agent.erase([1], why="on request", by="ada")
+            await store.delete(agent, by="bob")
+            records = await store.removals()
+            assert [(record.action, record.by) for record in records] == [
+                ("erase", "ada"),
+                ("delete", "bob"),
+            ]
+
+    asyncio.run(main())
+
+
 def test_what_is_found_is_awaited_too(url):
     """Each way to find agents gives async ones."""
 
@@ -82,11 +107,11 @@ def test_what_is_found_is_awaited_too(url):
             mark = await agent.mark("here")
             assert await store.resolve("main@2") == (agent, 2, None)
             assert await store.resolve("main@here") == (agent, mark.seq, "here")
-            hits = await store.search("apple", agent=agent, wait=True)
+            hits = await store.search("apple", agent=agent)
             assert {(hit.agent, hit.event.seq) for hit in hits} == {(agent, 1), (agent, 3)}
             hits = await store.search("apple", limit=1)
             assert hits.titled == [other]
-            assert hits.behind == 0
+            assert hits.missing == 0
             [next_hit] = await store.search("apple", limit=1, after=hits[-1])
             assert {hits[-1].event.seq, next_hit.event.seq} == {1, 3}
             assert [(owner, event.seq) for owner, event in await store.find("k")] == [(agent, 4)]
@@ -139,41 +164,122 @@ def test_errors_come_through(url):
     asyncio.run(main())
 
 
-def test_a_cancelled_call_is_seen_through_before_the_cancellation_arrives():
-    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+class BlockedCall:
+    """A call that has begun in its thread, and does not return before `go_on` is set."""
 
-    def work():
-        begun.set()
-        go_on.wait()
-        done.set()
+    def __init__(self):
+        self.begun, self.go_on, self.done = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self):
+        self.begun.set()
+        self.go_on.wait()
+        self.done.set()
+        return self
+
+
+async def cancel_when_begun(call, coroutine):
+    task = asyncio.create_task(coroutine)
+    await asyncio.to_thread(call.begun.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_cancelled_call_returns_before_its_thread_is_done():
+    call = BlockedCall()
 
     async def main():
-        task = asyncio.create_task(in_thread(work))
-        await asyncio.to_thread(begun.wait)
-        for _ in range(2):
-            task.cancel()
-            await asyncio.sleep(0)  # it is told now
-        assert not task.done()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert done.is_set()
+        await cancel_when_begun(call, run_abandonable(call))
+        assert not call.done.is_set()
+        call.go_on.set()
+        await asyncio.to_thread(call.done.wait)
 
     asyncio.run(main())
 
 
-def test_a_cancelled_append_is_either_there_or_never_will_be(durable_url):
+def test_a_cancelled_call_returns_before_its_thread_is_done_under_trio():
+    call = BlockedCall()
+
+    async def main():
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run_abandonable, call)
+                await trio.to_thread.run_sync(call.begun.wait)
+                scope.cancel()
+        assert not call.done.is_set()
+        call.go_on.set()
+        await trio.to_thread.run_sync(call.done.wait)
+
+    trio.run(main)
+
+
+def test_a_cancelled_call_that_waits_for_a_thread_is_not_made():
+    blocked = [BlockedCall() for _ in range(40)]  # more than there are threads
+
+    async def main():
+        tasks = [asyncio.create_task(run_abandonable(call)) for call in blocked]
+        await asyncio.to_thread(blocked[0].begun.wait)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for call in blocked:
+            call.go_on.set()
+        await run_abandonable(lambda: None)  # after all that had been submitted
+        assert not blocked[-1].done.is_set()
+
+    asyncio.run(main())
+
+
+def test_what_a_cancelled_call_opens_is_closed():
+    call, closed = BlockedCall(), threading.Event()
+
+    async def main():
+        await cancel_when_begun(call, open_in_thread(call, lambda _: closed.set()))
+        assert not closed.is_set()
+        call.go_on.set()
+        assert await asyncio.to_thread(closed.wait, 20)
+
+    asyncio.run(main())
+
+
+def test_what_was_opened_just_before_the_cancellation_is_closed():
+    closed = []
+    opening = Opening(lambda: "opened", closed.append)
+    opening.run()
+    opening.abandon()
+    assert closed == ["opened"]
+
+
+def test_a_call_that_must_be_finished_is_finished_before_the_cancellation_arrives():
+    call = BlockedCall()
+
+    async def main():
+        task = asyncio.create_task(in_thread(call))
+        await asyncio.to_thread(call.begun.wait)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)  # it is told now
+        assert not task.done()
+        call.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert call.done.is_set()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_append_with_a_key_can_be_repeated(durable_url):
     async def main():
         async with backstory.aio.open(durable_url) as store:
             agent = await store.start()
             for n in range(30):
-                task = asyncio.create_task(agent.user(str(n)))
+                task = asyncio.create_task(agent.append("user", str(n), key=str(n)))
                 await asyncio.sleep(0.0005 * (n % 4))  # at different moments of the append
                 task.cancel()
                 await asyncio.wait([task])  # cancelled, or quicker than we were
-                head = await agent.head
-                await asyncio.sleep(0.005)
-                assert await agent.head == head
+                await agent.append("user", str(n), key=str(n))
+            events = await agent.events()
+            assert [event.content for event in events] == [str(n) for n in range(30)]
             assert await store.verify() == []
 
     asyncio.run(main())
@@ -185,10 +291,10 @@ def test_a_loop_within_a_call_does_not_wait_for_the_threads_of_the_loop_around_i
     count = 40  # more than there are threads
 
     async def once():
-        return await in_thread(lambda: 1)
+        return await run_abandonable(lambda: 1)
 
     async def main():
-        together = [in_thread(lambda: asyncio.run(once())) for _ in range(count)]
+        together = [run_abandonable(lambda: asyncio.run(once())) for _ in range(count)]
         found.extend(await asyncio.gather(*together))
 
     # Not waited for without end: if they wait for each other, the test fails instead of hanging.
@@ -207,7 +313,7 @@ def test_an_error_in_a_cancelled_call_is_not_reported_as_lost():
         raise ValueError("nobody listens")
 
     async def main():
-        task = asyncio.create_task(in_thread(fails))
+        task = asyncio.create_task(run_abandonable(fails))
         await asyncio.to_thread(begun.wait)
         task.cancel()
         await asyncio.sleep(0)

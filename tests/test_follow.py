@@ -32,7 +32,8 @@ with backstory.open(url) as store:
 
 APPEND_LATE = """
     SELECT before FROM backstory.append_many(
-        backstory.place_of(%s), 1, %s, NULL, 5, '{user}', '{late}', '{NULL}', '{NULL}', '{NULL}')"""
+        backstory.place_of(%s), 1, NULL, NULL, '{user}', '{late}', '{NULL}', '{NULL}', '{NULL}',
+        '{salt}', '{tail}')"""
 
 WAITING_APPENDS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
@@ -332,7 +333,7 @@ def test_a_transaction_that_did_not_see_the_follower_is_waited_for(new_url):
     url = new_url("postgres")
     with backstory.open(url) as store, psycopg.connect(url) as slow:
         agent = store.start("main")
-        slow.execute(APPEND_LATE, (agent.session, agent._record.created_us))
+        slow.execute(APPEND_LATE, (agent.session,))
         with agent.follow(timeout=PATIENCE) as follower:
             watch = follower._watch
             while watch._state is WatchState.POLLING:

@@ -182,6 +182,42 @@ class Machine(RuleBasedStateMachine):
         except backstory.KeyTaken:
             assert not says_it
 
+    @rule(agent=agents, key=st.sampled_from(["one", "two"]))
+    def say_once_in_the_context(self, agent, key):
+        """It is written if the newest one of this key is not live, and a repeat finds it."""
+        known = [e for e in self.lineages[agent.id] if (e.key or "").split(" (")[0] == key]
+        try:
+            event = agent.append("user", "a", key=key, once="context")
+        except backstory.KeyTaken:
+            assert known[-1] in self.context(agent)
+            return
+        if known and known[-1] in self.context(agent):
+            assert event == known[-1]
+            assert event.is_live
+        else:
+            self.wrote(agent, event)
+            assert agent.append("user", "a", key=key, once="context") == event
+
+    @rule(agent=agents, key=st.sampled_from(["here", "there"]), data=st.data())
+    def jump_once(self, agent, key, data):
+        lineage = self.lineages[agent.id]
+        target = data.draw(st.integers(0, len(lineage)))
+        known = [event for event in lineage if event.key == key]
+        event = agent.jump(target, key=key)
+        if not known:
+            self.wrote(agent, event)
+            return
+        assert event == known[0]
+        assert event.is_live is (known[0] in self.context(agent))
+
+    @rule(agent=agents)
+    def compact_once(self, agent):
+        known = [e for e in self.lineages[agent.id] if (e.key or "").split(" (")[0] == "short"]
+        if known:
+            assert agent.compact("another summary", key="short") == known
+        elif any(kind != "system" for kind, _ in said(self.context(agent))):
+            self.wrote(agent, *agent.compact("a summary", keep=1, key="short"))
+
     @rule(agent=agents, keep=st.integers(0, 3))
     def compact(self, agent, keep):
         before = said(self.context(agent))

@@ -8,6 +8,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import backstory
+from backstory.maintenance.search import AT_ONCE
 from backstory.mcp import Histories
 
 
@@ -39,6 +40,13 @@ def asked(path, *questions):
         return names, [(bool(one.is_error), one.content[0].text) for one in answers]
 
     return asyncio.run(main())
+
+
+def test_a_search_is_complete_however_much_is_new(tmp_path):
+    with backstory.open(str(tmp_path / "history.db")) as store:
+        agent = store.start("long")
+        agent.extend([("user", f"straw {n}") for n in range(AT_ONCE)] + [("user", "needle")])
+        assert Histories(store).search("needle").endswith("\tuser\tneedle")
 
 
 def test_a_client_lists_searches_and_reads(story):

@@ -29,6 +29,7 @@ ALLOWED_PARTICIPLES: dict[str, str] = {
     "closed": "a property of the standard library's files and connections",
     "created_at": "a time, as databases name it",
     "updated_at": "a time, as databases name it",
+    "removed_at": "a time, as databases name it",
     "updated_us": "a column of the agents",
     "deleted_at": "a time, as databases name it",
 }

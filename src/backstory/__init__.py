@@ -39,8 +39,9 @@ from backstory.errors import (
     Remedy,
     StorageError,
 )
-from backstory.log.events import Event
-from backstory.log.replay import Context, Explanation, replay
+from backstory.log.events import Event, RepeatedEvent
+from backstory.log.explanation import Explanation
+from backstory.log.replay import Context, replay
 
 if TYPE_CHECKING:
     from backstory import aio, wire
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from backstory.log.diff import Change, Comparison
     from backstory.log.events import OutlineRow
     from backstory.log.messages import Message
+    from backstory.maintenance.backup import restore
     from backstory.maintenance.removal import Removed
     from backstory.maintenance.search import Hit, Hits
     from backstory.maintenance.stats import Stats
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from backstory.runtime.loop import Loop
     from backstory.runtime.tools import Tool
     from backstory.storage.follow import Follower
+    from backstory.storage.protocol import RemovalRecord
     from backstory.storage.targets import Preview
     from backstory.store import Distribution, Store, open
     from backstory.wire.conversation import Conversation
@@ -111,7 +114,9 @@ __all__ = [
     "ReadOnly",
     "Reference",
     "Remedy",
+    "RemovalRecord",
     "Removed",
+    "RepeatedEvent",
     "Session",
     "Source",
     "Stats",
@@ -122,6 +127,7 @@ __all__ = [
     "aio",
     "open",
     "replay",
+    "restore",
     "wire",
 ]
 
@@ -152,11 +158,13 @@ _MODULES = {
     "Stats": "maintenance.stats",
     "Store": "store",
     "Tool": "runtime.tools",
+    "RemovalRecord": "storage.protocol",
     "Removed": "maintenance.removal",
     "Transfer": "maintenance.transfer",
     "aio": "aio",
     "wire": "wire",
     "open": "store",
+    "restore": "maintenance.backup",
 }
 
 

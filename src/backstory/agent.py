@@ -3,34 +3,39 @@
 import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from backstory.errors import Conflict, Invalid, InvalidEvent, KeyTaken, NameTaken
+from backstory.errors import Invalid, InvalidEvent, KeyTaken, NameTaken
 from backstory.log.checks import (
     build_call_data,
     change_about,
     check_draft,
     check_drafts,
+    check_key,
     check_name,
     check_not_blank,
     check_own_note_name,
     describe_author,
     describe_call,
 )
-from backstory.log.compaction import build_compaction
 from backstory.log.events import Event
 from backstory.log.moves import LABEL
-from backstory.log.replay import Context
 from backstory.log.settings import SETTINGS
 from backstory.reading import AgentReader
+from backstory.storage.agent_errors import build_deletion_error
+from backstory.storage.compact import compact_context
 from backstory.storage.erase import erase_events
-from backstory.storage.ids import derive_id, find_free_id, new_id, shorten_id
-from backstory.storage.lineage import find_owner
-from backstory.storage.positions import check_expected
-from backstory.storage.protocol import AgentChange, AgentQuery, Backend, Drafts, NewAgent, Reader
-from backstory.storage.refusals import build_deletion_error
+from backstory.storage.ids import derive_id, find_agent_by_id, find_free_id, new_id, shorten_id
+from backstory.storage.positions import find_owner
+from backstory.storage.protocol import AgentChange, Backend, Drafts, NewAgent
+from backstory.storage.repeats import Once
 from backstory.storage.targets import At, Move
-from backstory.storage.write import append_events, append_move, decide_bases, read_clock
+from backstory.storage.write import (
+    append_batch,
+    append_events,
+    append_move,
+)
 
 if TYPE_CHECKING:
     from backstory.attachments import Attachment
@@ -51,26 +56,42 @@ class Agent(AgentReader):
         *,
         key: str | None = None,
         expected: int | None = None,
+        once: Once = "lineage",
     ) -> Event:
         """Write one event of any kind. With `expected`, only if that is the head (else Conflict);
         a repeat after a lost connection returns the existing event. With `key`, only if the lineage
         has no event with this key yet; otherwise that event is returned (or KeyTaken raised, if it
-        is a different one)."""
+        is a different one). With `once="context"`, it is written again if the one with its key is
+        no longer in the context. An existing event is a RepeatedEvent, whose `is_live` says whether
+        it is in the context."""
         draft = check_draft(kind, content, data, key)
-        [event] = append_events(self._backend, self._record, [draft], expected)
+        [event] = append_events(self._backend, self._record, [draft], expected, once)
         return event
 
     def extend(
-        self, events: Iterable[Event | tuple[Any, ...]], *, expected: int | None = None
+        self,
+        events: Iterable[Event | tuple[Any, ...]],
+        *,
+        expected: int | None = None,
+        once: Once = "lineage",
     ) -> list[Event]:
         """Write events, given as (kind, content, data, key) or as events of another log, all or
-        none. Content, data and key may be left out; keys work as in `append`."""
-        return append_events(self._backend, self._record, check_drafts(events), expected)
+        none. Content, data and key may be left out; keys work as in `append`, each for itself."""
+        return append_events(self._backend, self._record, check_drafts(events), expected, once)
 
-    def system(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
-        """Write a system message, with `data` if it is given. Blank text is refused."""
+    def system(
+        self,
+        content: str,
+        *,
+        data: dict[str, Any] | None = None,
+        key: str | None = None,
+        expected: int | None = None,
+        once: Once = "lineage",
+    ) -> Event:
+        """Write a system message, with `data` if it is given. Blank text is refused. `key`,
+        `expected` and `once` work as in `append`."""
         check_not_blank("system", content, data)
-        return self.append("system", content, data)
+        return self.append("system", content, data, key=key, expected=expected, once=once)
 
     def user(
         self,
@@ -79,22 +100,33 @@ class Agent(AgentReader):
         images: "Iterable[Attachment]" = (),
         files: "Iterable[Attachment]" = (),
         data: dict[str, Any] | None = None,
+        key: str | None = None,
         expected: int | None = None,
+        once: Once = "lineage",
     ) -> Event:
         """Write a message of the user. `images` and `files` are paths, bytes or URLs, stored once
-        and sent in the form that each provider expects. Blank text alone is refused. `expected`
-        works as in `append`."""
+        and sent in the form that each provider expects. Blank text alone is refused. `key`,
+        `expected` and `once` work as in `append`."""
         # Not `if images or files`: add_attachments refuses wrong values, such as "" or None.
         if images != () or files != ():
             from backstory.attachments import add_attachments
 
             data = add_attachments(content, images, files, data)
         check_not_blank("user", content, data)
-        return self.append("user", content, data, expected=expected)
+        return self.append("user", content, data, key=key, expected=expected, once=once)
 
-    def assistant(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
-        """Write a message of the model, with `data` if it is given, such as its usage."""
-        return self.append("assistant", content, data)
+    def assistant(
+        self,
+        content: str,
+        *,
+        data: dict[str, Any] | None = None,
+        key: str | None = None,
+        expected: int | None = None,
+        once: Once = "lineage",
+    ) -> Event:
+        """Write a message of the model, with `data` if it is given, such as its usage. `key`,
+        `expected` and `once` work as in `append`."""
+        return self.append("assistant", content, data, key=key, expected=expected, once=once)
 
     def record(
         self,
@@ -103,29 +135,55 @@ class Agent(AgentReader):
         *,
         model: str | None = None,
         request: Mapping[str, Any] | None = None,
+        key: str | None = None,
         expected: int | None = None,
+        once: Once = "lineage",
     ) -> list[Event]:
         """Write what a provider's SDK returned (an object, a dict, or the events of a stream): its
         text, calls, reasoning and usage. `model` is the one that was asked, if the answer names
         another. `request` is the body that was sent; its digest is stored, so that
-        `store.verify(requests=True)` can check it."""
+        `store.verify(requests=True)` can check it. With `key`, only if the lineage has no answer
+        with this key yet; otherwise the events of that answer are returned, whatever they say. The
+        first event has the key, the second "KEY (part 2)", and so on."""
         from backstory.wire.answers import answer_batch
 
         batch = answer_batch(response, format, model=model, request=request, at=self.head)
-        return self.extend(batch, expected=expected)
+        if key is None:
+            return self.extend(batch, expected=expected)
+        drafts = check_drafts(batch)
+        return append_batch(self._backend, self._record, drafts, key, expected, once)
 
     def tool_call(
-        self, name: str, arguments: Any = NO_ARGUMENTS, *, id: str | None = None
+        self,
+        name: str,
+        arguments: Any = NO_ARGUMENTS,
+        *,
+        id: str | None = None,
+        key: str | None = None,
+        expected: int | None = None,
+        once: Once = "lineage",
     ) -> Event:
         """Write a tool call with the arguments that the model gave: an object, or any text. Without
-        an id, it gets one."""
+        an id, it gets one, with a key always the same. `key`, `expected` and `once` work as in
+        `append`."""
         if id is None:
-            id = f"call_{os.urandom(12).hex()}"
+            seed = os.urandom(32) if key is None else check_key(key).encode()
+            id = f"call_{sha256(seed).hexdigest()[:24]}"
         data = build_call_data(id, name, arguments)
-        return self.append("tool_call", None, data)
+        return self.append("tool_call", None, data, key=key, expected=expected, once=once)
 
-    def tool_result(self, call: Event | str, output: str, *, error: bool = False) -> Event:
-        """Write the result of a tool call, which is given as its event or id."""
+    def tool_result(
+        self,
+        call: Event | str,
+        output: str,
+        *,
+        error: bool = False,
+        key: str | None = None,
+        expected: int | None = None,
+        once: Once = "lineage",
+    ) -> Event:
+        """Write the result of a tool call, which is given as its event or id. `key`, `expected` and
+        `once` work as in `append`."""
         data: dict[str, Any]
         if isinstance(call, str):
             data = {"id": call}
@@ -133,14 +191,22 @@ class Agent(AgentReader):
             data = describe_call(call)
         if error:
             data["error"] = True
-        return self.append("tool_result", output, data)
+        return self.append("tool_result", output, data, key=key, expected=expected, once=once)
 
     def note(
-        self, name: str, data: dict[str, Any] | None = None, *, key: str | None = None
+        self,
+        name: str,
+        data: dict[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        expected: int | None = None,
+        once: Once = "lineage",
     ) -> Event:
         """Write something that is not a message: it is part of the context, follows rewinds and
-        forks, and is never sent to a model. Names that begin with "backstory." are reserved."""
-        return self.append("note", check_own_note_name(name), data, key=key)
+        forks, and is never sent to a model. Names that begin with "backstory." are reserved. `key`,
+        `expected` and `once` work as in `append`."""
+        checked = check_own_note_name(name)
+        return self.append("note", checked, data, key=key, expected=expected, once=once)
 
     def settings(self, /, **settings: Any) -> Event | None:
         """Set the model, tools or params of the requests from here on. Writes only what changes,
@@ -152,16 +218,25 @@ class Agent(AgentReader):
 
     # --- moves ---
 
+    # A key of these methods is unique in the lineage. A repeat of a rewind, jump, undo, redo or
+    # compaction returns the events that have the key, whatever it would do now.
+
     def mark(
-        self, label: str | None = None, *, expected: int | None = None, by: str | None = None
+        self,
+        label: str | None = None,
+        *,
+        key: str | None = None,
+        expected: int | None = None,
+        by: str | None = None,
     ) -> Event:
-        """Set a mark to come back to. `by` is the author, stored in the event's data."""
+        """Set a mark to come back to. `by` is the author, stored in the event's data. `key` and
+        `expected` work as in `append`."""
         data = describe_author(by)
         if label is not None:
             if not isinstance(label, str):
                 raise InvalidEvent(f"a mark's label must be a string, not {type(label).__name__}")
             data = {"label": label, **data}
-        return self.append("mark", None, data or None, expected=expected)
+        return self.append("mark", None, data or None, key=key, expected=expected)
 
     def label(self, name: str, *, at: At = None, by: str | None = None) -> Event:
         """Name a position (default: the head), so that jumps and references find it by that name
@@ -173,83 +248,89 @@ class Agent(AgentReader):
         data.update(describe_author(by))
         return self.append("note", LABEL, data)
 
-    def clear(self, *, expected: int | None = None, by: str | None = None) -> Event:
-        """Empty the context. The log keeps everything."""
-        return self.append("clear", None, describe_author(by) or None, expected=expected)
+    def clear(
+        self, *, key: str | None = None, expected: int | None = None, by: str | None = None
+    ) -> Event:
+        """Empty the context. The log keeps everything. `key` and `expected` work as in `append`."""
+        data = describe_author(by) or None
+        return self.append("clear", None, data, key=key, expected=expected)
 
     def rewind(
-        self, to: int | str | None = None, *, expected: int | None = None, by: str | None = None
+        self,
+        to: int | str | None = None,
+        *,
+        key: str | None = None,
+        expected: int | None = None,
+        by: str | None = None,
     ) -> Event:
         """Go back to a mark on the stack: the newest, the newest with a label, or the one at a
-        position. The mark stays."""
-        return self._move(Move("rewind", to), expected, by)
+        position. The mark stays. If the lineage has a rewind with this `key`, that is returned."""
+        return self._move(Move("rewind", to), key, expected, by)
 
     def jump(
-        self, to: int | str | datetime, *, expected: int | None = None, by: str | None = None
+        self,
+        to: int | str | datetime,
+        *,
+        key: str | None = None,
+        expected: int | None = None,
+        by: str | None = None,
     ) -> Event:
-        """Go to the context of any earlier position, dead or alive."""
-        return self._move(Move("jump", to), expected, by)
+        """Go to the context of any earlier position, dead or alive. If the lineage has a jump with
+        this `key`, that is returned."""
+        return self._move(Move("jump", to), key, expected, by)
 
     def undo(
-        self, *, turn: bool = False, expected: int | None = None, by: str | None = None
+        self,
+        *,
+        turn: bool = False,
+        key: str | None = None,
+        expected: int | None = None,
+        by: str | None = None,
     ) -> Event:
         """Undo the last clear, rewind, jump or compaction; each further undo reverts the one
-        before. With `turn`, a question with its answer counts as a move, too."""
-        return self._move(Move("undo_turn" if turn else "undo"), expected, by)
+        before. With `turn`, a question with its answer counts as a move, too. If the lineage has an
+        undo with this `key`, that is returned."""
+        return self._move(Move("undo_turn" if turn else "undo"), key, expected, by)
 
-    def redo(self, *, expected: int | None = None, by: str | None = None) -> Event:
-        """Undo the last undo, as long as nothing was written since."""
-        return self._move(Move("redo"), expected, by)
+    def redo(
+        self, *, key: str | None = None, expected: int | None = None, by: str | None = None
+    ) -> Event:
+        """Undo the last undo, as long as nothing was written since. If the lineage has a redo with
+        this `key`, that is returned."""
+        return self._move(Move("redo"), key, expected, by)
 
-    def _move(self, move: Move, expected: int | None, by: str | None) -> Event:
+    def _move(self, move: Move, key: str | None, expected: int | None, by: str | None) -> Event:
         author = describe_author(by)
-        return append_move(self._backend, self._record, move, author, expected)
+        return append_move(self._backend, self._record, move, author, key, expected)
 
     def compact(
-        self, summary: str, *, keep: int = 0, expected: int | None = None, by: str | None = None
+        self,
+        summary: str,
+        *,
+        keep: int = 0,
+        key: str | None = None,
+        expected: int | None = None,
+        by: str | None = None,
     ) -> list[Event]:
         """Replace the older part of the context with a summary, in one batch: a clear, the system
         messages and settings again, the summary as a user message, and copies of the last `keep`
-        messages (or a few more, so that no call loses its result). `undo()` takes it all back."""
-        from backstory.wire.conversation import conversation_of
-
-        check_expected(expected)
-        context = self.context()
-        if expected is not None and expected != context.at:
-            raise Conflict.at(self.name, expected, context.at)
-        tokens = int(conversation_of(context.messages).tokens())
-        batch = build_compaction(
-            context.messages,
-            summary,
-            keep=keep,
-            head=context.at,
-            tokens=tokens,
-            author=describe_author(by),
+        messages (or a few more, so that no call loses its result). `undo()` takes it all back. If
+        the lineage has a compaction with this `key`, its events are returned. Keys of the events
+        are numbered as in `record`."""
+        author = describe_author(by)
+        return compact_context(
+            self._backend, self._record, summary, keep, author, key=key, expected=expected
         )
-        drafts = check_drafts(batch)
-        with self._backend.begin(agents=[self._record]) as transaction:
-            self._check_unchanged(transaction, context)
-            decided = decide_bases(transaction, self._record, drafts, context.at)
-            return transaction.append(self._record, decided, context.at, read_clock())
 
-    def _check_unchanged(self, reader: Reader, context: Context) -> None:
-        """Refuse to copy messages that were erased since they were read."""
-        before = {event.seq: event for event in context.messages}
-        pieces = reader.walk(self._record, context.at).pieces
-        for event in reader.read_events(self._record, pieces):
-            if event != before.get(event.seq, event):
-                raise Conflict(
-                    f"messages of {self.name!r} were erased in the meantime",
-                    remedy="compact again",
-                    head=context.at,
-                )
-
-    def erase(self, positions: Iterable[int], *, why: str, dry_run: bool = False) -> list[Event]:
+    def erase(
+        self, positions: Iterable[int], *, why: str, dry_run: bool = False, by: str | None = None
+    ) -> list[Event]:
         """Remove for good the text of the events at these positions, with all copies that a
         compaction made, and with the other events of the same item if a framework wrote it. The
         events themselves stay, empty, for every agent that has them in its lineage. Return what is
-        left of them; with `dry_run`, change nothing, and return all events that would be erased."""
-        return erase_events(self._backend, self._record, positions, why, dry_run=dry_run)
+        left of them; with `dry_run`, change nothing, and return all events that would be erased.
+        `store.removals()` lists what was erased, why, and `by` whom."""
+        return erase_events(self._backend, self._record, positions, why, dry_run=dry_run, by=by)
 
     # --- details ---
 
@@ -258,10 +339,10 @@ class Agent(AgentReader):
         They are never sent to a model."""
         change_about(None, about)  # refuse a wrong one before anything is locked
         with self._backend.begin(agents=[self._record]) as transaction:
-            found = transaction.list_agents(AgentQuery(id_prefix=self.id))
-            if not found:
+            current = find_agent_by_id(transaction, self.id)
+            if current is None:
                 raise build_deletion_error(self._record)
-            text = change_about(found[0].about, about)
+            text = change_about(current.about, about)
             transaction.update_agent(self._record, AgentChange(about=text or ""))
         self._record = self._record._replace(about=text)
         return self.about
@@ -292,6 +373,7 @@ class Agent(AgentReader):
             session=self.session,
             name="" if name is None else check_name(name),
             parent_pk=find_owner(pieces, position),
+            origin_pk=self._record.pk,
             fork_seq=position,
             born_seq=position,
             spawned=bool(spawned),
@@ -306,6 +388,7 @@ class Agent(AgentReader):
             session=self.session,
             name="" if name is None else check_name(name),
             parent_pk=self._record.pk,
+            origin_pk=self._record.pk,
             born_seq=self.head,
             spawned=True,
             key=key,
@@ -324,7 +407,7 @@ def create_agent(
         name = new.name or f"{name_prefix}-{shorten_id(id)}"
         complete = new._replace(id=id, session=new.session or id, name=name)
         try:
-            return Agent(backend, backend.create_agent(complete, drafts, read_clock()))
+            return Agent(backend, backend.create_agent(complete, drafts))
         except NameTaken:
             if new.name or new.key is not None:
                 raise

@@ -1,8 +1,9 @@
 """The same interface for async callers, on top of threads.
 
 Each method runs the synchronous one in a thread and awaits it. `lift` does that once, with its
-types, so there is no second implementation to maintain. Cancelling a call waits until its thread is
-done: when CancelledError arrives, an append has either happened or never will.
+types, so there is no second implementation to maintain. Cancelling a call returns at once. If its
+thread has begun, it goes on until it is done, or until the timeout of the store ends it: an append
+may still be written. With a key, it can be repeated.
 """
 
 import asyncio
@@ -44,6 +45,7 @@ from backstory.log.events import Event
 from backstory.maintenance.removal import Removed
 from backstory.references import Reference
 from backstory.storage.follow import Follower, WaitResult
+from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.protocol import ListOrder
 from backstory.storage.targets import At
 from backstory.store import Store
@@ -51,6 +53,7 @@ from backstory.store import Store
 if TYPE_CHECKING:
     from backstory.log.diff import Change, Comparison
     from backstory.maintenance.search import Progress
+    from backstory.maintenance.transfer import Transfer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,9 +71,27 @@ __all__ = [
     "AsyncStore",
     "in_thread",
     "open",
+    "restore",
 ]
 
 # --- threads ---
+
+
+async def run_abandonable(call: Callable[[], R]) -> R:
+    """Run a call in a thread. If it is cancelled, the thread goes on, and its result is dropped. A
+    call that has not begun is not made."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return await _in_trio_thread(call, abandon=True)
+    job = ThreadJob(call, loop)
+    future = _get_pool().submit(job.run)
+    try:
+        await job.waiter
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    return job.get_result()
 
 
 async def in_thread(call: Callable[[], R]) -> R:
@@ -79,7 +100,7 @@ async def in_thread(call: Callable[[], R]) -> R:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        return await _in_trio_thread(call)
+        return await _in_trio_thread(call, abandon=False)
     job = ThreadJob(call, loop)
     _get_pool().submit(job.run)
     try:
@@ -155,11 +176,50 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 
-async def _in_trio_thread(call: Callable[[], R]) -> R:
+async def _in_trio_thread(call: Callable[[], R], *, abandon: bool) -> R:
     """Run a call in a thread of trio, which the caller has imported."""
     from trio import to_thread
 
-    return await to_thread.run_sync(call, abandon_on_cancel=False)
+    return await to_thread.run_sync(call, abandon_on_cancel=abandon)
+
+
+async def open_in_thread(open: Callable[[], R], close: Callable[[R], object]) -> R:
+    """Open something in a thread. If this is cancelled, close what was opened."""
+    opening = Opening(open, close)
+    try:
+        return await run_abandonable(opening.run)
+    except BaseException:
+        opening.abandon()
+        raise
+
+
+class Opening(Generic[R]):
+    """Opens something in one thread for another one, which may give up at any moment."""
+
+    def __init__(self, open: Callable[[], R], close: Callable[[R], object]) -> None:
+        self._open = open
+        self._close = close
+        self._lock = threading.Lock()
+        self._opened: list[R] = []
+        self._is_abandoned = False
+
+    def run(self) -> R:
+        """Return what was opened. Close it if nobody waits for it any more."""
+        opened = self._open()
+        with self._lock:
+            self._opened.append(opened)
+            is_abandoned = self._is_abandoned
+        if is_abandoned:
+            self._close(opened)
+        return opened
+
+    def abandon(self) -> None:
+        """Close what was opened, now or when it is."""
+        with self._lock:
+            self._is_abandoned = True
+            opened = list(self._opened)
+        for one in opened:
+            self._close(one)
 
 
 async def in_own_thread(call: Callable[[], R], wake: Callable[[], None]) -> R:
@@ -217,13 +277,13 @@ class AsyncFollower(Generic[R]):
 
     async def _begin(self) -> Follower[Any]:
         if self._follower is None:
-            self._follower = await in_thread(self._follow)
+            self._follower = await run_abandonable(self._follow)
         return self._follower
 
     async def close(self) -> None:
         """Stop following."""
         if self._follower is not None:
-            await in_thread(self._follower.close)
+            await run_abandonable(self._follower.close)
 
 
 # --- agents and stores ---
@@ -240,7 +300,7 @@ def unwrap(value: Any) -> Any:
 async def run(method: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
     """Call a synchronous method in a thread, with the synchronous objects of async ones."""
     plain = {name: unwrap(value) for name, value in kwargs.items()}
-    return await in_thread(partial(method, *map(unwrap, args), **plain))
+    return await run_abandonable(partial(method, *map(unwrap, args), **plain))
 
 
 @overload
@@ -320,7 +380,7 @@ class AsyncAgent:
     @property
     def head(self) -> Awaitable[int]:
         """The newest position: `await agent.head`."""
-        return in_thread(lambda: self.sync.head)
+        return run_abandonable(lambda: self.sync.head)
 
     append = lift(Agent.append)
     extend = lift(Agent.extend)
@@ -483,9 +543,9 @@ class AsyncHit(NamedTuple):
 
 
 class AsyncHits(list[AsyncHit]):
-    """The events that a search found, best first; `behind` and `titled` are those of `Hits`."""
+    """The events that a search found, best first; `missing` and `titled` are those of `Hits`."""
 
-    behind = 0
+    missing = 0
     titled: list[AsyncAgent]
 
 
@@ -555,6 +615,7 @@ class AsyncStore:
     import_transcripts = lift(Store.import_transcripts)
     backup = lift(Store.backup)
     expire = lift(Store.expire)
+    removals = lift(Store.removals)
     close = lift(Store.close)
 
     def intake(self, *, dry_run: bool = False) -> AsyncIntake:
@@ -595,10 +656,15 @@ class AsyncStore:
         return [AsyncAgent(agent) for agent in found]
 
     async def delete(
-        self, ref: str | AsyncAgent, below: bool = False, *, dry_run: bool = False
+        self,
+        ref: str | AsyncAgent,
+        below: bool = False,
+        *,
+        dry_run: bool = False,
+        by: str | None = None,
     ) -> Removed:
         """Remove an agent for good: see `Store.delete`."""
-        return await run(Store.delete, self, ref, below, dry_run=dry_run)
+        return await run(Store.delete, self, ref, below, dry_run=dry_run, by=by)
 
     async def search(
         self,
@@ -610,7 +676,7 @@ class AsyncStore:
         live: bool = False,
         limit: int = 20,
         after: AsyncHit | None = None,
-        wait: bool = False,
+        wait: bool = True,
         progress: "Progress | None" = None,
     ) -> AsyncHits:
         """Return the events that contain all words, best first: see `Store.search`."""
@@ -633,7 +699,7 @@ class AsyncStore:
             progress=progress,
         )
         found = AsyncHits(AsyncHit(AsyncAgent(hit.agent), *hit[1:]) for hit in hits)
-        found.behind = hits.behind
+        found.missing = hits.missing
         found.titled = [AsyncAgent(agent) for agent in hits.titled]
         return found
 
@@ -653,22 +719,14 @@ def _unwrap_batch(batch: Any) -> Any:
 class StoreOpening:
     """`await open(url)`, or `async with open(url) as store`."""
 
-    def __init__(self, url: str | os.PathLike[str], read_only: bool) -> None:
-        self._url = url
-        self._read_only = read_only
+    def __init__(self, url: str | os.PathLike[str], read_only: bool, timeout: float) -> None:
+        self._open_store = partial(sync.open, url, read_only=read_only, timeout=timeout)
 
     def __await__(self) -> Generator[Any, None, AsyncStore]:
         return self._open().__await__()
 
     async def _open(self) -> AsyncStore:
-        opened: list[Store] = []
-        try:
-            await in_thread(lambda: opened.append(sync.open(self._url, read_only=self._read_only)))
-        except asyncio.CancelledError:
-            for store in opened:  # no one will ever use it
-                store.close()
-            raise
-        return AsyncStore(opened[0])
+        return AsyncStore(await open_in_thread(self._open_store, Store.close))
 
     async def __aenter__(self) -> AsyncStore:
         self._store = await self._open()
@@ -678,7 +736,21 @@ class StoreOpening:
         await self._store.close()
 
 
-def open(url: str | os.PathLike[str], *, read_only: bool = False) -> StoreOpening:
+def open(
+    url: str | os.PathLike[str], *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT
+) -> StoreOpening:
     """Open a store: `store = await open(url)`, or `async with open(url) as store:`. See
-    `backstory.open` for `read_only`."""
-    return StoreOpening(url, read_only)
+    `backstory.open` for `read_only` and `timeout`."""
+    return StoreOpening(url, read_only, timeout)
+
+
+async def restore(
+    backup: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    progress: "Progress | None" = None,
+) -> "Transfer":
+    """Put a backup in the place of a store: see `backstory.restore`."""
+    from backstory.maintenance.backup import restore
+
+    return await run_abandonable(partial(restore, backup, path, progress=progress))

@@ -8,10 +8,10 @@ from typing import Literal, get_args
 from backstory.errors import Invalid, PositionNotFound
 from backstory.log.diff import Change, Comparison, compare
 from backstory.log.events import Event
+from backstory.log.explanation import Explanation, explain
 from backstory.log.kinds import MESSAGE_KINDS, MOVE_KINDS
-from backstory.log.replay import Explanation, explain
-from backstory.storage.lineage import LineageReader, find_owner, subtract
-from backstory.storage.positions import LAST_POSITION, clip, find_parts
+from backstory.storage.lineage import LineageReader, subtract
+from backstory.storage.positions import LAST_POSITION, clip, find_owner, find_parts
 from backstory.storage.protocol import EventFilter, Piece, Pieces
 from backstory.storage.targets import At, Move, Preview, find_target
 

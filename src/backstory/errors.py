@@ -30,7 +30,9 @@ Drivers' errors become these in the backends and nowhere else.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-Operation = Literal["agents", "ensure", "events", "jump", "mark", "seal", "start", "verify"]
+Operation = Literal[
+    "agents", "ensure", "events", "jump", "mark", "restore", "seal", "start", "verify"
+]
 
 
 class Remedy(NamedTuple):

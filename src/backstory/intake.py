@@ -24,10 +24,10 @@ from backstory.log.checks import (
 from backstory.log.digests import LogEnd, build_rows, is_erased
 from backstory.log.events import Draft, Event, parse_object, to_json
 from backstory.reading import get_record, replace_record
-from backstory.storage.ids import derive_id, find_keyed_agent, name_from_key
-from backstory.storage.lineage import find_owner, read_digest
-from backstory.storage.ownership import list_session
-from backstory.storage.positions import check_expected, check_position, find_parts
+from backstory.storage.agent_trees import list_session
+from backstory.storage.ids import derive_id, find_keyed_agent, name_from_key, new_salts
+from backstory.storage.lineage import read_digest
+from backstory.storage.positions import check_expected, check_position, find_owner, find_parts
 from backstory.storage.protocol import (
     AgentChange,
     AgentRecord,
@@ -37,7 +37,7 @@ from backstory.storage.protocol import (
     SourceRecord,
     Transaction,
 )
-from backstory.storage.write import decide_bases, read_clock
+from backstory.storage.write import decide_bases
 
 BATCH = 1_000  # rows that are written at a time
 
@@ -125,7 +125,10 @@ class Intake:
         if known is not None:
             return known
         self._check_birth(parent, at, is_sub_agent=spawned or inherits)
-        created_us = read_clock() if created_at is None else max(check_moment(created_at), 0)
+        if created_at is None:
+            created_us = self._backend.read_clock()
+        else:
+            created_us = max(check_moment(created_at), 0)
         record = AgentRecord(
             pk=None,
             id=id,
@@ -305,10 +308,12 @@ class IntakeCommit:
         position = parent.head if birth.at is None else birth.at
         check_position(parent, position, parent.head)
         if not birth.is_fork:
-            return new._replace(parent_pk=parent.pk, born_seq=position)
+            return new._replace(parent_pk=parent.pk, origin_pk=parent.pk, born_seq=position)
         pieces = self._transaction.read_lineage(parent)
         owner = find_owner(pieces, position)
-        return new._replace(parent_pk=owner, fork_seq=position, born_seq=position)
+        return new._replace(
+            parent_pk=owner, origin_pk=parent.pk, fork_seq=position, born_seq=position
+        )
 
     def _add_events(self, batch: EventBatch) -> None:
         agent = self._get_record(batch.agent)
@@ -320,11 +325,11 @@ class IntakeCommit:
         drafts = list(self._drop_known(agent, pieces, batch.drafts))
         digest = read_digest(self._transaction, agent, pieces, agent.head)
         end = LogEnd(agent.head, agent.updated_us, digest)
-        now_us = read_clock()
+        now_us = self._transaction.read_clock()
         for start in range(0, len(drafts), BATCH):
             part = drafts[start : start + BATCH]
             decided = decide_bases(self._transaction, agent, part, end.head)
-            rows, end = build_rows(end, decided, now_us)
+            rows, end = build_rows(end, decided, now_us, new_salts(len(decided)))
             self._transaction.add_rows(agent, rows)
             agent = agent._replace(head=end.head, updated_us=end.last_us)
         self.written += len(drafts)

@@ -10,9 +10,9 @@ from backstory.agent import Agent
 from backstory.errors import AgentNotFound
 from backstory.log.checks import check_key, read_title_and_tags
 from backstory.log.events import Event, StoredRow, to_datetime
+from backstory.storage.agent_trees import AgentTree
 from backstory.storage.follow import Follower, HeadTracker, WaitResult
-from backstory.storage.ids import find_keyed_agent
-from backstory.storage.ownership import AgentTree
+from backstory.storage.ids import find_agent_by_id, find_keyed_agent
 from backstory.storage.protocol import (
     AgentQuery,
     AgentRecord,
@@ -190,14 +190,15 @@ def find_events(backend: Backend, key: str) -> list[tuple[Agent, Event]]:
     from a deleted agent."""
     found: list[tuple[Agent, Event]] = []
     for position in backend.find_keys([check_key(key)]):
-        by_id = AgentQuery(id_prefix=position.agent, include_deleted=True)
-        for owner in backend.list_agents(by_id):
-            candidates = [owner]
-            if owner.deleted_us is not None:
-                candidates = backend.list_agents(AgentQuery(session=owner.session))
-            pair = _find_in_first(backend, candidates, key)
-            if pair is not None:
-                found.append(pair)
+        owner = find_agent_by_id(backend, position.owner_id, include_deleted=True)
+        if owner is None:
+            continue
+        candidates = [owner]
+        if owner.deleted_us is not None:
+            candidates = backend.list_agents(AgentQuery(session=owner.session))
+        pair = _find_in_first(backend, candidates, key)
+        if pair is not None:
+            found.append(pair)
     return found
 
 

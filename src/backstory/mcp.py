@@ -70,6 +70,8 @@ class Histories:
             f"{hit.agent.id}@{hit.event.seq}\t{hit.event.kind}\t{_line(hit.snippet)}"
             for hit in hits
         ]
+        if hits.missing:
+            lines.append(f"({hits.missing} events could not be searched)")
         return "\n".join(titled + lines) or "nothing was found"
 
     def sessions(self, limit: int = 20) -> str:

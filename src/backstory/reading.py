@@ -18,11 +18,12 @@ from backstory.log.checks import (
     check_note_names,
 )
 from backstory.log.events import Event, OutlineRow, parse_object, to_datetime
+from backstory.log.explanation import Explanation
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
-from backstory.log.replay import Context, Explanation
+from backstory.log.replay import Context
+from backstory.storage.agent_trees import AgentTree, list_session
 from backstory.storage.follow import Follower, follow_agent
 from backstory.storage.lineage import LineageReader, read_digest
-from backstory.storage.ownership import AgentTree, list_session
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
 from backstory.storage.targets import MARKS, At, Preview, resolve_position
 
@@ -403,7 +404,7 @@ def check_kinds(kinds: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def find_position(agent: AgentReader, at: At) -> int:
+def resolve_at(agent: AgentReader, at: At) -> int:
     """Return the position that a label or a time means. Raises AgentNotFound if the agent was
     deleted, which looking up a time would not notice."""
     _, [position] = agent._lineage.locate(at)

@@ -15,9 +15,11 @@ from typing import NamedTuple, Protocol
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, MarkNotFound, Remedy
 from backstory.log.moves import LABEL, read_labels
-from backstory.reading import find_position
+from backstory.reading import resolve_at
+from backstory.storage.agent_errors import build_position_error
+from backstory.storage.ids import find_agent_by_id
 from backstory.storage.protocol import AgentQuery, AgentRecord, ListOrder, Reader, SourceRecord
-from backstory.storage.refusals import build_position_error
+from backstory.storage.targets import select_mark
 
 MOST_NAMES = 200  # the latest names that a misspelled one is compared with
 MOST_LABELS = 8  # labels that an error names
@@ -75,16 +77,17 @@ def _resolve_moment(agent: Agent, moment: str) -> Reference:
     """Return the position that a number, label or time means."""
     if re.fullmatch(r"-?[0-9]+", moment):
         return Reference(agent, _resolve_number(agent, moment))
+    marks = agent.marks()
     labels = read_labels(agent.notes(LABEL, live=False))
-    marks = {mark.label: mark.seq for mark in agent.marks()}
-    position = marks.get(moment, labels.get(moment))
+    mark = select_mark(marks, moment)
+    position = labels.get(moment) if mark is None else mark.seq
     if position is not None:
         return Reference(agent, position, moment)
     time = _parse_time(moment)
     if time is not None:
-        return Reference(agent, find_position(agent, time))
-    known = [*labels, *filter(None, marks)]
-    raise _build_mark_error(agent, moment, known)
+        return Reference(agent, resolve_at(agent, time))
+    marked = {mark.label: mark.seq for mark in marks if mark.label}
+    raise _build_mark_error(agent, moment, [*labels, *marked])
 
 
 def _resolve_number(agent: Agent, text: str) -> int:
@@ -130,9 +133,9 @@ def _suggest(word: str, words: list[str]) -> str:
 def find_agents(reader: Reader, ref: str) -> list[AgentRecord]:
     """Return the agents that a reference may mean."""
     if len(ref) == LONGEST_ID:
-        exact = reader.list_agents(AgentQuery(id_prefix=ref.lower()))
-        if exact:
-            return exact
+        exact = find_agent_by_id(reader, ref.lower())
+        if exact is not None:
+            return [exact]
     session, slash, name = ref.rpartition("/")
     found: list[AgentRecord] = []
     if slash:
@@ -152,7 +155,9 @@ def _find_by_origin(reader: Reader, ref: str) -> list[AgentRecord]:
     ids = dict.fromkeys(source.agent for source in sources if source.agent)
     found: list[AgentRecord] = []
     for id in ids:
-        found += reader.list_agents(AgentQuery(id_prefix=id))
+        agent = find_agent_by_id(reader, id)
+        if agent is not None:
+            found.append(agent)
     if not found:
         found = reader.list_agents(AgentQuery(key=ref))
     if not found:

@@ -42,9 +42,9 @@ from backstory.references import (
     suggest_names,
 )
 from backstory.storage import connect
-from backstory.storage.erase import expire_dead
 from backstory.storage.follow import Follower, follow_store
-from backstory.storage.ids import find_keyed_agent, name_from_key
+from backstory.storage.ids import find_agent_by_id, find_keyed_agent, name_from_key
+from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import (
     AgentQuery,
@@ -53,6 +53,7 @@ from backstory.storage.protocol import (
     Distributable,
     ListOrder,
     NewAgent,
+    RemovalRecord,
 )
 from backstory.storage.write import (
     AgentBatch,
@@ -80,11 +81,15 @@ class Distribution(NamedTuple):
     servers: int  # that the store is spread over
 
 
-def open(url: str | os.PathLike[str], *, read_only: bool = False) -> "Store":
+def open(
+    url: str | os.PathLike[str], *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT
+) -> "Store":
     """Open a store, or create it: the path of an SQLite file, "postgresql://…", or ":memory:". With
     `read_only`, it must exist, and calls that write raise ReadOnly. A store that cannot be written
-    is opened like this automatically."""
-    return Store(connect(url, read_only=read_only))
+    is opened like this automatically. No call waits longer than `timeout` seconds: for other
+    writers, which raises Busy, or for a server that does not answer, which raises
+    ConnectionLost."""
+    return Store(connect(url, read_only=read_only, timeout=timeout))
 
 
 class Store:
@@ -208,12 +213,21 @@ class Store:
         latest agent."""
         return resolve_reference(self, ref)
 
-    def delete(self, ref: str | Agent, below: bool = False, *, dry_run: bool = False) -> "Removed":
+    def delete(
+        self,
+        ref: str | Agent,
+        below: bool = False,
+        *,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> "Removed":
         """Remove an agent for good; `below` also removes its forks and sub-agents. Events that
-        remaining forks inherit stay with them. `dry_run` only reports what would be removed."""
+        remaining forks inherit stay with them. `dry_run` only reports what would be removed.
+        `removals()` lists what was removed, and `by` whom."""
         from backstory.maintenance.removal import delete_agent
 
-        return delete_agent(self._backend, self._get_record(ref), below=below, dry_run=dry_run)
+        record = self._get_record(ref)
+        return delete_agent(self._backend, record, below=below, dry_run=dry_run, by=by)
 
     # --- listings ---
 
@@ -293,8 +307,8 @@ class Store:
 
     def _find_session_root(self, id: str) -> AgentRecord:
         """Return the row of a session's root, even if the root was deleted."""
-        found = self._backend.list_agents(AgentQuery(id_prefix=id, include_deleted=True))
-        return found[0] if found else self._find_record(id)
+        root = find_agent_by_id(self._backend, id, include_deleted=True)
+        return self._find_record(id) if root is None else root
 
     def marks(self, session: str) -> list[tuple[Agent, Event]]:
         """Return all marks of a session (given by its id, its name, or any of its agents), dead or
@@ -328,15 +342,15 @@ class Store:
         live: bool = False,
         limit: int = 20,
         after: "Hit | None" = None,
-        wait: bool = False,
+        wait: bool = True,
         progress: "Progress | None" = None,
     ) -> "Hits":
         """Return the events that contain all words, best first, dead ones included. "Several words"
         in quotes are a phrase, begin* is a prefix. `agent`: only what it sees; `session`: only what
         its agents wrote; `live`: only what is in a context; `after`: the last hit of the previous
-        page. If much was written since the last search, the index catches up in the background, and
-        `hits.behind` is the number of events that it lacks. `wait` waits for it, and so does
-        `progress(done, total)`, which is called with how far it is."""
+        page. The index is brought up to date first; `progress(done, total)` is called with how far
+        it is. With `wait=False`, much that is new is indexed in the background instead, and
+        `hits.missing` is the number of events that were not searched."""
         from backstory.maintenance.search import search_store
 
         return search_store(
@@ -427,8 +441,9 @@ class Store:
         return export_sessions(self._backend, file, ids)
 
     def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
-        """Add the export of another store, completely or not at all; what is there already is
-        skipped."""
+        """Add the export of another store; what is there already is skipped. All lines are checked
+        before the first one is written. Others can write meanwhile: the import writes a batch at a
+        time, and if it is interrupted, repeating it adds the rest."""
         from backstory.maintenance.transfer import import_lines
 
         return import_lines(self._backend, lines)
@@ -440,19 +455,31 @@ class Store:
         write_backup(self._backend, os.fspath(path))
 
     def expire(
-        self, before: datetime, prefix: str = "", dry_run: bool = True, *, dead: bool = False
+        self,
+        before: datetime,
+        prefix: str = "",
+        dry_run: bool = True,
+        *,
+        dead: bool = False,
+        by: str | None = None,
     ) -> "Removed":
         """Delete the sessions last written to before `before`, or only those whose key begins with
         `prefix`. With `dead`, no session is deleted; instead, older events that are no longer in
-        any context are erased. Unless `dry_run` is False, only report what would be removed."""
-        from backstory.maintenance.removal import Removed, expire_sessions
+        any context are erased. Unless `dry_run` is False, only report what would be removed.
+        `removals()` lists what was removed, and `by` whom."""
+        from backstory.maintenance.removal import Removed, expire_dead, expire_sessions
 
         moment = check_moment(before)
-        checked_prefix = check_prefix(prefix)
+        key_prefix = check_prefix(prefix)
         if dead:
-            erased = expire_dead(self._backend, moment, prefix=checked_prefix, dry_run=dry_run)
+            erased = expire_dead(self._backend, moment, prefix=key_prefix, dry_run=dry_run, by=by)
             return Removed((), 0, erased)
-        return expire_sessions(self._backend, moment, prefix=checked_prefix, dry_run=dry_run)
+        return expire_sessions(self._backend, moment, prefix=key_prefix, dry_run=dry_run, by=by)
+
+    def removals(self) -> list[RemovalRecord]:
+        """Return what was deleted, expired or erased, oldest first: when, by whom and why, and from
+        which agents, without the content. Exports do not contain it."""
+        return self._backend.list_removals()
 
     def seal(self) -> dict[str, Any]:
         """Return a small JSON object with the digest of every agent's head. Keep it elsewhere: with

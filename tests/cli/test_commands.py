@@ -6,6 +6,7 @@ import pytest
 
 import backstory
 from backstory.cli.commands import COMMANDS
+from backstory.maintenance.search import AT_ONCE
 from tests.cli.conftest import Shell
 
 
@@ -244,6 +245,13 @@ def test_a_position_is_refused_where_it_means_nothing(story):
         assert "leave out the @" in story(*arguments, code=2).err
 
 
+def test_search_is_complete_without_a_terminal_however_much_is_new(shell):
+    with backstory.open(shell.env["BACKSTORY_STORE"]) as store:
+        agent = store.start("long")
+        agent.extend([("user", f"needle {n}") for n in range(AT_ONCE + 1)])
+    assert len(shell("search", "needle", "--limit", "3000").rows) == AT_ONCE + 1
+
+
 def test_search_finds_what_is_live_in_a_fork_only(story):
     story("clear", "main")
     assert [row[0] for row in story("search", "python", "--live").rows] == ["idea@2"]
@@ -306,6 +314,7 @@ ARGUMENTS = {
     "search": ["word"],
     "append": ["main", "x"],
     "backup": ["copy.db"],
+    "restore": ["copy.db"],
     "compact": ["main", "what was said"],
     "delete": ["main", "--yes"],
     "erase": ["main@1", "--why", "x", "--yes"],

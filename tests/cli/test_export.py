@@ -111,6 +111,50 @@ def test_backup(story, tmp_path):
     assert "already exists" in story("backup", tmp_path / "copy.db", code=1).err
 
 
+def test_restore(sqlite_shell, tmp_path):
+    store, copy = tmp_path / "history.db", tmp_path / "copy.db"
+    sqlite_shell("new", "main", "--store", store)
+    sqlite_shell("append", "main", "old", "--store", store)
+    sqlite_shell("backup", copy, "--store", store)
+    sqlite_shell("append", "main", "new", "--store", store)
+    refused = sqlite_shell("restore", copy, "--store", store, code=2)
+    assert refused.err == (
+        f"{store} would be replaced by {copy}\n"
+        "backstory: replacing a store cannot be undone: repeat it with --yes, or restore --to another "
+        "file\n"
+    )
+    done = sqlite_shell("restore", copy, "--store", store, "--yes")
+    assert done.err == f"restored 1 session, 1 agent, 1 event to {store}\n"
+    assert "new" not in sqlite_shell("context", "main", "--store", store).out
+    elsewhere = tmp_path / "elsewhere.db"
+    assert sqlite_shell("restore", copy, "--to", elsewhere, "--json").json == [
+        {"path": str(elsewhere), "sessions": 1, "agents": 1, "events": 1}
+    ]
+
+
+def test_restore_refuses_a_store_that_is_open(sqlite_shell, tmp_path):
+    store, copy = tmp_path / "history.db", tmp_path / "copy.db"
+    with backstory.open(store) as opened:
+        opened.start("main")
+        opened.backup(copy)
+        busy = sqlite_shell("restore", copy, "--to", store, "--yes", code=1)
+    assert busy.err == (
+        f"backstory: {str(store)!r} is in use: end the programs that have it open, and try again\n"
+    )
+
+
+def test_a_log_of_another_file_is_refused_with_the_command_that_helps(sqlite_shell, tmp_path):
+    store, copy = tmp_path / "history.db", tmp_path / "copy.db"
+    with backstory.open(store) as opened:
+        opened.start("main").user("new")
+        opened.backup(copy)
+        log = (tmp_path / "history.db-wal").read_bytes()
+    store.write_bytes(copy.read_bytes())
+    (tmp_path / "history.db-wal").write_bytes(log)
+    refused = sqlite_shell("agents", "--store", store, code=1)
+    assert f"`backstory restore BACKUP --to {store}` restores a backup" in refused.err
+
+
 def test_export_for_another_tool_and_install_it(story, tmp_path):
     path = tmp_path / "session.jsonl"
     story("export", "main", "--to", "pi", "-o", path)

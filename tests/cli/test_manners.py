@@ -286,7 +286,7 @@ def test_a_first_line_does_not_wait_for_the_last(long_url, tmp_path):
     assert [count_positions(args[1]) for args in reads] == [1_000, 1_000]
 
 
-def test_ctrl_c_during_an_import_leaves_nothing(long_url, tmp_path, new_url):
+def test_an_import_that_ctrl_c_ended_is_continued_by_the_next(long_url, tmp_path, new_url):
     shell = Shell(long_url, tmp_path)
     shell("export", "-o", tmp_path / "all.jsonl")
     other = Shell(new_url("sqlite"), tmp_path)
@@ -298,8 +298,10 @@ def test_ctrl_c_during_an_import_leaves_nothing(long_url, tmp_path, new_url):
     )
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) in (0, 130)
-    agents = [row[1] for row in other("agents").rows]
-    assert agents == (["there/there"] if process.returncode else ["there/there", "long/long"])
+    assert "sound" in other("verify").err
+    other("import", tmp_path / "all.jsonl")
+    assert [row[1] for row in other("agents").rows] == ["there/there", "long/long"]
+    assert other("log", "long", "--json").out == shell("log", "long", "--json").out
 
 
 def test_an_import_shows_a_bar_on_a_terminal_only(story, tmp_path, new_url):

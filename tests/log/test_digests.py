@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import Event
+from backstory.log.data_keys import ERASED
 from backstory.log.digests import (
-    ERASED,
+    LONGEST_LEAD_US,
+    SALT_WIDTH,
     START,
     WIDTH,
     LogEnd,
@@ -18,14 +20,23 @@ from backstory.log.digests import (
     digest_row,
     digest_tail,
     digest_texts,
+    do_times_drop,
+    empty_request_digests,
     is_erased,
     link,
+    next_time,
 )
-from backstory.log.erasure import build_stand_in, erase_row, find_erasure_problem
-from backstory.log.events import Draft, StoredRow, parse_object
+from backstory.log.erasure import (
+    build_stand_in,
+    erase_row,
+    find_erasure_problem,
+    replace_erased_digests,
+)
+from backstory.log.events import Draft, StoredRow, parse_object, to_json
 
 TIME = 1_700_000_000_000_000
-ROW = StoredRow(3, "user", "Hello", '{"a":1}', TIME, None, None, b"")
+SALT = b"8 random"
+ROW = StoredRow(3, "user", "Hello", '{"a":1}', TIME, None, None, b"", SALT)
 
 
 def test_another_program_can_compute_a_digest():
@@ -35,8 +46,8 @@ def test_another_program_can_compute_a_digest():
         + TIME.to_bytes(8)
         + b"\xff" * 8
         + b"user\0\0"
-        + sha256(b"Hello").digest()
-        + sha256(b'{"a":1}').digest()
+        + sha256(SALT + b"Hello").digest()
+        + sha256(SALT + b'{"a":1}').digest()
     ).digest()[:16]
     assert digest_row(START, ROW, {"a": 1}) == by_hand
 
@@ -55,6 +66,7 @@ def test_another_program_can_compute_a_digest():
         {"content": ""},
         {"data_json": '{"a": 1}'},
         {"data_json": None},
+        {"salt": b"88888888"},
     ],
     ids=str,
 )
@@ -71,7 +83,7 @@ SHORT_TEXT = st.text("abc", max_size=3)
 
 @given(SHORT_TEXT, SHORT_TEXT, SHORT_TEXT, SHORT_TEXT)
 def test_text_cannot_move_from_the_kind_into_the_key(kind, key, other_kind, other_key):
-    texts = digest_texts("Hello", None)
+    texts = digest_texts("Hello", None, SALT)
     is_same = build_tail(kind, None, key, texts) == build_tail(other_kind, None, other_key, texts)
     assert is_same == ((kind, key) == (other_kind, other_key))
 
@@ -90,20 +102,66 @@ DRAFTS = st.builds(
 @given(st.lists(DRAFTS, max_size=6), st.integers(0, 20), st.integers(0, 20))
 def test_rows_continue_the_log_and_each_digest_covers_its_row(drafts, last_us, now_us):
     end = LogEnd(4, last_us, b"d" * WIDTH)
-    rows, new_end = build_rows(end, drafts, now_us)
+    salts = [bytes([n] * SALT_WIDTH) for n in range(len(drafts))]
+    rows, new_end = build_rows(end, drafts, now_us, salts)
     time, digest = end.last_us, end.digest
     for seq, (draft, row) in enumerate(zip(drafts, rows, strict=True), 5):
         time = max(time, now_us if draft.created_us is None else draft.created_us)
         assert row.event == draft.at(seq, time)
         assert row.base == draft.base
         assert row.digest == digest_row(digest, row, None)
-        assert row.digest == link(digest, seq, time, digest_tail(draft))
+        assert row.salt == salts[seq - 5]
+        assert row.digest == link(digest, seq, time, digest_tail(draft, row.salt))
         digest = row.digest
     assert new_end == LogEnd(4 + len(drafts), time, digest)
 
 
+@pytest.mark.parametrize(
+    ("previous", "wanted", "time"),
+    [
+        (10, 20, 20),  # time passes
+        (20, 10, 20),  # the clock went back a little
+        (10 + LONGEST_LEAD_US, 10, 10 + LONGEST_LEAD_US),
+        (11 + LONGEST_LEAD_US, 10, 10),  # the clock had been wrong: not carried forward
+    ],
+)
+def test_time_of_an_event_follows_the_one_before_unless_that_was_wrong(previous, wanted, time):
+    assert next_time(previous, wanted, wanted) == time
+
+
+def test_times_that_drop_are_noticed():
+    rows = [ROW._replace(created_us=time) for time in (5, 5, 7)]
+    assert not do_times_drop(5, rows)
+    assert do_times_drop(6, rows)
+    assert do_times_drop(5, [*rows, ROW._replace(created_us=6)])
+    assert not do_times_drop(5, [])
+
+
 def test_no_text_and_the_empty_text_have_different_digests():
-    assert digest_texts(None, None) == (bytes(32), bytes(32)) != digest_texts("", "")
+    nothing = digest_texts(None, None, SALT)
+    assert nothing == (bytes(32), bytes(32)) != digest_texts("", "", SALT)
+
+
+def test_digest_does_not_cover_the_digests_of_requests():
+    asked = '{"request":{"sha256":"%s","model":"m"}}'
+    row = ROW._replace(data_json=asked % ("a1" * 32))
+    emptied = row._replace(data_json=empty_request_digests(row.data_json))
+    assert emptied.data_json == asked % ""
+    assert digest_row(START, emptied, None) == digest_row(START, row, None)
+    other = ROW._replace(data_json=asked % "a1")
+    assert empty_request_digests(other.data_json) == other.data_json
+    assert digest_row(START, other, None) != digest_row(START, row, None)
+    assert empty_request_digests(None) is None
+
+
+def test_digests_from_before_the_salts_are_replaced_in_erased_events():
+    digests = {"content": sha256(b"my pin").hexdigest(), "data": bytes(32).hex()}
+    old = to_json({"erased": {"at": "now", "why": "asked", **digests}, "answer": "x"})
+    new = parse_object(replace_erased_digests(old, b"random"))
+    assert new["answer"] == "x"
+    assert new["erased"]["content"] not in (digests["content"], bytes(32).hex())
+    assert new["erased"]["data"] == bytes(32).hex()
+    assert find_erasure_problem("user", "", new) is None
 
 
 def test_digest_of_a_store_does_not_depend_on_the_order_of_its_agents():
@@ -141,10 +199,11 @@ def test_erased_row_keeps_its_digest_and_its_links(kind, data_json, links):
     assert {name: value for name, value in data.items() if name != ERASED} == links
     assert find_erasure_problem(kind, content, data) is None
 
-    erased_row = row._replace(content=content, data_json=erased_json)
+    erased_row = row._replace(content=content, data_json=erased_json, salt=None)
     assert digest_row(START, erased_row, data) == digest_row(START, row, None)
     assert erase_row(erased_row, "later", "again")[1] != erased_json
-    assert digest_texts(content, erased_json, data) == digest_texts(row.content, data_json)
+    texts = digest_texts(row.content, data_json, SALT)
+    assert digest_texts(content, erased_json, None, data) == texts
 
 
 def test_erased_row_without_content_stays_without_content():

@@ -3,6 +3,8 @@
 import copy
 import json
 import pickle
+import subprocess
+import sys
 from collections import UserString
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -149,3 +151,32 @@ def test_same_json_ignores_the_order_of_keys_but_not_types():
     assert is_same_json({"a": 1, "b": [2]}, {"b": [2], "a": 1})
     assert not is_same_json({"a": 1}, {"a": True})
     assert not is_same_json([1, 2], [2, 1])
+
+
+INTERRUPTED_IMPORT = """
+import sys
+from backstory.log.json_text import encode_exactly
+
+moments = int(sys.argv[1])
+
+def interrupt(frame, event, arg):
+    global moments
+    moments -= event in ("call", "c_return")
+    if moments == 0:
+        raise KeyboardInterrupt
+
+sys.setprofile(interrupt)
+try:
+    encode_exactly({"x": 1})
+except KeyboardInterrupt:
+    print("interrupted")
+sys.setprofile(None)
+print(encode_exactly({"x": 1}))
+"""
+
+
+@pytest.mark.parametrize("moment", [500, 1000, 2000])
+def test_ctrl_c_during_the_import_of_orjson_does_not_crash_the_interpreter(moment):
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, str(moment)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "interrupted\nb'{\"x\":1}'\n")

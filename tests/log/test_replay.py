@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import Event, InvalidEvent, replay
-from backstory.log.replay import Fold, explain, select_shown
+from backstory.log.explanation import explain
+from backstory.log.replay import Fold, select_shown
 from tests import plain
 
 KINDS = (

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from backstory import Invalid
+from backstory.log.events import StoredRow
 from backstory.log.json_text import escape_unseen
 from backstory.log.moves import LABEL
 from backstory.log.terms import (
@@ -12,6 +13,7 @@ from backstory.log.terms import (
     extract_text,
     matches_query,
     parse_query,
+    score_row,
     score_words,
     split_words,
 )
@@ -206,3 +208,12 @@ def test_of_reserved_notes_only_labels_are_searched():
     assert extract_text("note", "todo", '{"text":"x"}') == "todo"
     assert extract_text("note", LABEL, '{"label":"the good plan","at":3}') == "the good plan"
     assert extract_text("note", "backstory.settings", '{"model":"m"}') == ""
+
+
+def test_a_row_is_scored_if_its_kind_is_searched_and_it_matches():
+    query = parse_query("hello")
+    row = StoredRow(1, "user", "hello you", None, 0, None, None, b"")
+    assert score_row(query, row) == score_row(query, row, ["user"])
+    assert score_row(query, row) > 0
+    assert score_row(query, row, ["assistant"]) is None
+    assert score_row(parse_query("bye"), row) is None

@@ -462,33 +462,38 @@ class Gate:
         return self._index_events(*arguments)
 
 
-def test_a_long_log_is_indexed_in_the_background_and_the_result_counts_the_rest(
-    durable_url, monkeypatch
-):
+def test_a_search_that_does_not_wait_counts_the_events_that_it_lacks(durable_url, monkeypatch):
     monkeypatch.setattr(search, "AT_ONCE", 5)
     with backstory.open(durable_url) as store:
         gate = Gate(store, monkeypatch)
         agent = store.start("main")
         agent.extend([("user", f"needle {n}") for n in range(20)])
-        hits = store.search("needle")
-        assert (len(hits), hits.behind) == (0, 20)
+        hits = store.search("needle", wait=False)
+        assert (len(hits), hits.missing) == (0, 20)
         gate.open()
-        wait_until(lambda: not store.search("needle").behind, "the index")
+        wait_until(lambda: not store.search("needle", wait=False).missing, "the index")
         assert len(store.search("needle", limit=100)) == 20
 
 
-def test_a_search_with_wait_or_progress_finds_everything(durable_url, monkeypatch):
+def test_a_search_finds_everything_however_much_is_new(durable_url, monkeypatch):
     monkeypatch.setattr(search, "AT_ONCE", 5)
     with backstory.open(durable_url) as store:
         agent = store.start("main")
         agent.extend([("user", f"needle {n}") for n in range(20)])
-        hits = store.search("needle", wait=True, limit=100)
-        assert (len(hits), hits.behind) == (20, 0)
+        hits = store.search("needle", limit=100)
+        assert (len(hits), hits.missing) == (20, 0)
         agent.extend([("user", f"needle {n}") for n in range(20)])
         calls = []
         hits = store.search("needle", limit=100, progress=lambda *call: calls.append(call))
         assert len(hits) == 40
         assert calls[-1] == (20, 20)
+
+
+def test_events_that_cannot_be_indexed_are_counted_as_missing(durable_url, monkeypatch):
+    with backstory.open(durable_url) as store:
+        monkeypatch.setattr(store._backend, "index_events", lambda *arguments: 0)
+        store.start("main").user("needle")
+        assert store.search("needle").missing == 1
 
 
 def test_one_thread_indexes_for_many_searches(durable_url, monkeypatch):
@@ -497,9 +502,9 @@ def test_one_thread_indexes_for_many_searches(durable_url, monkeypatch):
         gate = Gate(store, monkeypatch)
         store.start("main").user("needle")
         for _ in range(3):
-            assert store.search("needle").behind == 1
+            assert store.search("needle", wait=False).missing == 1
         gate.open()
-        wait_until(lambda: len(store.search("needle")) == 1, "the index")
+        wait_until(lambda: len(store.search("needle", wait=False)) == 1, "the index")
         assert gate.began == 1
 
 
@@ -509,7 +514,7 @@ def test_closing_the_store_ends_the_indexing_silently(durable_url, monkeypatch):
     store = backstory.open(durable_url)
     gate = Gate(store, monkeypatch)
     store.start("main").user("needle")
-    store.search("needle")
+    store.search("needle", wait=False)
     started = set(threading.enumerate()) - before
     [thread] = [thread for thread in started if thread.name == "backstory-index"]
     store.close()

@@ -126,7 +126,7 @@ def damage(durable_url):
             "its base is 5, but the rules make it None",
         ),
         (
-            "UPDATE events SET created_at = 5 WHERE {main 2}",
+            "UPDATE events SET created_at = created_at - 30000000 WHERE {main 2}",
             "main",
             2,
             "error",
@@ -147,11 +147,18 @@ def damage(durable_url):
             "birth is recorded at -77",
         ),
         (
-            "UPDATE agents SET created_at = 5 WHERE no = 2",
+            "UPDATE agents SET created_at = created_at - 30000000 WHERE no = 2",
             "child",
             None,
             "error",
             "recorded before the event",
+        ),
+        (
+            "UPDATE agents SET created_at = 5 WHERE no = 2",
+            "child",
+            None,
+            "warning",
+            "created before the event",
         ),
         ("UPDATE agents SET parent = 9 WHERE no = 2", "child", None, "error", "parent"),
         ("UPDATE agents SET parent = 3 WHERE no = 2", "child", None, "error", "runs in a circle"),
@@ -391,7 +398,7 @@ def test_a_seal_of_another_store_or_a_changed_one_is_refused(damage):
         with pytest.raises(backstory.Invalid, match="seal of another store"):
             other.verify(seal=seal)
     changed = {**seal, "agents": {damage.main.id: {"head": 1, "digest": "00" * 16}}}
-    for bad in (changed, {}, {"format": "poem"}, {**seal, "version": 2}):
+    for bad in (changed, {}, {"format": "poem"}, {**seal, "version": 1}, {**seal, "version": 3}):
         with pytest.raises(backstory.Invalid, match="seal"):
             damage.store.verify(seal=bad)
 

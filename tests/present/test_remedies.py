@@ -67,7 +67,8 @@ def test_what_came_from_outside_is_never_taken_for_an_operation(foreign):
 
 def test_every_operation_is_one_of_the_library_and_its_commands_are_there():
     for operation in OPERATIONS:
-        assert hasattr(backstory.Store, operation) or hasattr(backstory.Agent, operation)
+        owners = (backstory, backstory.Store, backstory.Agent)
+        assert any(hasattr(owner, operation) for owner in owners)
     for operation in COMMANDS:
         assert operation in OPERATIONS
         program, command, *_ = COMMANDS[operation].strip("`").split()

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+import backstory
 from backstory.runtime.loop import EventWritten, Loop, Stopped, shortened
 from backstory.runtime.models import Response, TextDelta, ToolCall
 from backstory.runtime.tools import Tool, ToolError
@@ -29,6 +30,50 @@ def test_an_answer_without_calls_is_the_end(agent):
     assert [one.text for one in happened if isinstance(one, TextDelta)] == ["Hello", "you"]
     assert said(agent) == [("system", "Be careful."), ("user", "Hi"), ("assistant", "Hello you")]
     assert agent.context().messages[-1].data == {"model": "actor"}
+
+
+def written(updates):
+    return [update.event for update in updates if isinstance(update, EventWritten)]
+
+
+def test_a_prompt_with_a_key_is_asked_once(agent):
+    call = speaks("Well", ToolCall("c1", "echo", {"text": "x"}))
+    first = written(Loop(agent, Actor(call, speaks("Done")), [ECHO]).ask("Hi", key="k"))
+    again = written(Loop(agent, Actor(), [ECHO]).ask("Hi", key="k"))
+    assert again == first == agent.events(after=1)
+    agent.user("And then?")
+    assert written(Loop(agent, Actor(), [ECHO]).ask("Hi", key="k")) == first
+
+
+def test_a_prompt_that_was_not_answered_is_answered_by_the_repeat(agent):
+    agent.user("Hi", key="k")
+    answer = written(Loop(agent, Actor(speaks("Hello you"))).ask("Hi", key="k"))
+    assert [event.content for event in answer] == ["Hi", "Hello you"]
+    assert agent.head == 3
+
+
+def test_a_prompt_that_is_no_longer_in_the_context_is_not_asked(agent):
+    agent.user("Hi", key="k")
+    agent.clear()
+    *_, last = Loop(agent, Actor()).ask("Hi", key="k")
+    assert isinstance(last, Stopped)
+    assert agent.head == 3
+
+
+@pytest.mark.parametrize("expected", [0, 5])
+def test_a_prompt_after_another_head_is_a_conflict(agent, expected):
+    with pytest.raises(backstory.Conflict):
+        next(Loop(agent, Actor()).ask("Hi", expected=expected))
+
+
+def test_a_repeat_after_the_expected_head_is_recognized_with_its_settings(agent):
+    model = Actor(speaks("Hello you"))
+    model.format, model.params = "openai", {}
+    first = written(Loop(agent, model).ask("Hi", expected=1))
+    assert [event.kind for event in agent.events()] == ["system", "note", "user", "assistant"]
+    model = Actor()
+    model.format, model.params = "openai", {}
+    assert written(Loop(agent, model).ask("Hi", expected=1)) == first
 
 
 def test_each_event_is_in_the_log_when_it_is_told(agent):

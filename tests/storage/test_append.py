@@ -15,7 +15,7 @@ from tests.databases import with_parameter
 from tests.processes import wait_until
 
 WAITING = (
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'INSERT INTO'"
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'WITH moved'"
 )
 
 
@@ -244,7 +244,32 @@ def test_a_jump_comes_after_the_appends_under_way_and_before_those_that_come_lat
         jump.start()
         wait_until(lambda: waits_for("FOR NO KEY UPDATE"))
         late.start()
-        assert wait_until(lambda: waits_for("INSERT INTO")) == [("advisory",)]
+        assert wait_until(lambda: waits_for("WITH moved")) == [("advisory",)]
     for thread in (jump, late):
         thread.join()
     assert [event.kind for event in agent.events()] == ["user", "user", "jump", "user"]
+
+
+INDEXED_COLUMNS = """
+    SELECT a.attname FROM pg_index i
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+    WHERE i.indrelid = 'backstory.agents'::regclass"""
+
+
+def test_an_append_writes_no_index_of_the_agents_while_a_minute_lasts(direct):
+    """PostgreSQL writes a row without its indexes (HOT) if no indexed column changes, and if the
+    page has room."""
+    store, db = direct
+    agent = store.start()
+    before = db.execute("SELECT * FROM backstory.agents").fetchone()
+    agent.user("hello")
+    cursor = db.execute("SELECT * FROM backstory.agents")
+    after = cursor.fetchone()
+    columns = [column.name for column in cursor.description]
+    changed = {name for name, old, new in zip(columns, before, after, strict=True) if old != new}
+    indexed = {name for (name,) in db.execute(INDEXED_COLUMNS).fetchall()}
+    assert changed & indexed <= {"touched"}
+    minutes = "SELECT touched = updated_at / 60000000 FROM backstory.agents"
+    assert db.execute(minutes).fetchone() == (True,)
+    options = "SELECT reloptions FROM pg_class WHERE oid = 'backstory.agents'::regclass"
+    assert db.execute(options).fetchone() == (["fillfactor=80"],)

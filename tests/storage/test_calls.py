@@ -65,7 +65,7 @@ COSTS = {
     ),
     "an event with a key that exists": (
         lambda agent: agent.append("user", "b", key="b"),
-        ["begin", "read_lineage", "find_keys", "read_events"],
+        ["begin", "read_lineage", "find_keys", "read_events", "walk"],
     ),
     "keys and jumps after an expected head": (
         lambda agent: agent.extend([("user", "c", None, "k"), JUMP], expected=5),
@@ -73,12 +73,20 @@ COSTS = {
     ),
     "compact": (
         lambda agent: agent.compact("Short."),
-        ["walk", "read_events", "begin", "walk", "read_events", "append"],
+        ["begin", "walk", "read_events", "append"],
     ),
     "the newest messages": (lambda agent: agent.messages(limit=2), ["walk", "read_events"]),
     "clear": (lambda agent: agent.clear(), ["append"]),
     "rewind": (lambda agent: agent.rewind("here"), ["begin", "walk", "read_events", "append"]),
     "jump": (lambda agent: agent.jump(2), ["begin", "walk", "append"]),
+    "jump with a key": (
+        lambda agent: agent.jump(2, key="k"),
+        ["begin", "read_lineage", "find_keys", "walk", "append"],
+    ),
+    "once in the context": (
+        lambda agent: agent.user("b", key="b", once="context"),
+        ["begin", "read_lineage", "walk", "find_keys", "find_keys", "append"],
+    ),
     "undo": (lambda agent: agent.undo(), UNDO_COSTS),
     "redo": (
         lambda agent: (agent.undo(), agent.redo()),
@@ -95,7 +103,7 @@ COSTS = {
     "context at a position": (lambda agent: agent.context(2), ["walk", "read_events"]),
     "context at a time": (
         lambda agent: agent.context(LATER),
-        ["find_position", "walk", "read_events"],
+        ["find_position_at_time", "walk", "read_events"],
     ),
     "context at a label": (
         lambda agent: agent.context("here"),

@@ -10,13 +10,16 @@ import re
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from urllib.parse import urlsplit
 
 import psutil
 import psycopg
 import pytest
 
 import backstory
+from backstory.log.events import Draft
 from backstory.storage.ids import find_place
 from backstory.storage.postgres.rows import PostgresReader
 from backstory.storage.protocol import AgentQuery
@@ -103,7 +106,7 @@ def sent(store, monkeypatch):
     with backend._pool.borrow() as db:
         db.add_notice_handler(note)
         db.execute("SET citus.log_remote_commands = on; SET client_min_messages = notice")
-        monkeypatch.setattr(backend._pool, "borrow", lambda: nullcontext(db))
+        monkeypatch.setattr(backend._pool, "borrow", lambda _: nullcontext(db))
         yield of
 
 
@@ -313,6 +316,100 @@ def test_after_a_kill_everything_acknowledged_is_readable_and_a_repeat_is_no_con
             [repeated] = agent.extend([("user", f"event {expected + 1}", None)], expected=expected)
             assert repeated.seq == expected + 1
         assert store.verify() == []
+
+
+# --- more servers ---
+
+
+PART = "SELECT get_shard_id_for_distribution_column('backstory.agents', %s)"
+MOVE_PART = "SELECT citus_move_shard_placement(%s, %s, %s, %s, %s, 'block_writes')"
+
+
+def move_part(db, agent):
+    """Move the part of a store that has an agent to another worker."""
+    [(part,)] = db.execute(PART, (find_place(agent.session),)).fetchall()
+    [port] = db.execute("SELECT nodeport FROM citus_shards WHERE shardid = %s", (part,)).fetchone()
+    [here] = [worker for worker in databases.workers() if worker[1] == port]
+    [there, *_] = [worker for worker in databases.workers() if worker != here]
+    db.execute(MOVE_PART, (part, *here, *there))
+
+
+@pytest.mark.parametrize("locked", ["agent", "session"])
+def test_a_part_of_a_store_is_moved_before_or_after_a_transaction_not_within(store, url, locked):
+    agent = store.start("main")
+    record = agent._record
+    locks = {"agents": [record]} if locked == "agent" else {"sessions": [agent.session]}
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("SET lock_timeout = '100ms'")  # it would wait until the transaction ends
+        with store._backend.begin(**locks) as transaction:
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                move_part(db, agent)
+            transaction.append(record, [Draft("user", "one")], 0, 1)
+        db.execute("RESET lock_timeout")
+        before = port_of(store, agent)
+        move_part(db, agent)
+    assert port_of(store, agent) != before
+    assert agent.append("user", "two", key="k").seq == 2
+
+
+WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def test_an_append_waits_for_a_part_that_is_moved_before_it_locks_the_agent(store, url):
+    """Otherwise it has locked the agent on the old worker, and writes to the new one."""
+    agent = store.start("main")
+    place = find_place(agent.session)
+    with psycopg.connect(url) as db:
+        [(part,)] = db.execute(PART, (place,)).fetchall()
+    [node] = [node for node in databases.servers() if urlsplit(node).port == port_of(store, agent)]
+    worker = databases.url(urlsplit(url).path.removeprefix("/"), node)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        psycopg.connect(worker) as mover,
+        psycopg.connect(worker) as other,
+    ):
+        mover.execute("SELECT lock_shard_metadata(7, ARRAY[%s::bigint])", (part,))
+        appended = pool.submit(agent.user, "one")
+        wait_until(lambda: mover.execute(WAITING).fetchall() or appended.done())
+        agents = f"backstory.agents_{part}"
+        other.execute(f"SELECT 1 FROM {agents} WHERE place = %s FOR UPDATE NOWAIT", (place,))
+        other.rollback()
+        mover.rollback()
+        assert appended.result().seq == 1
+
+
+PORTS = """
+    SELECT DISTINCT nodeport FROM citus_shards WHERE table_name = 'backstory.events'::regclass"""
+
+
+def test_a_new_worker_takes_over_parts_of_a_store_that_is_written_to(new_database):
+    """The command that docs/scale.md names. It moves each part while others write."""
+    url = new_database(plain=True)
+    name = urlsplit(url).path.removeprefix("/")
+    first, *others = databases.workers()
+    databases.extend(name, only=[first])
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
+        agents = [store.start("main") for _ in range(4 * databases.FEW_SHARDS)]
+        for agent in agents:
+            agent.user("needle")
+            agent.mark("here")
+        assert len(store.search("needle", limit=100)) == len(agents)
+        databases.add_workers(name, others)
+        db.execute("SELECT citus_rebalance_start()")
+        with ThreadPoolExecutor(1) as pool:
+            moving = pool.submit(db.execute, "SELECT citus_rebalance_wait()")
+            for agent in itertools.cycle(agents):
+                agent.user("meanwhile")
+                agent.rewind("here")
+                agent.fork(key=f"fork {agent.id} {agent.head}")
+                if moving.done():
+                    break
+        moving.result()
+        ports = {port for (port,) in db.execute(PORTS).fetchall()}
+        assert ports == {port for _, port in databases.workers()}
+        assert store.verify() == []
+        assert len(store.search("needle", limit=100)) == len(agents)
+        assert store.start("main", key="later").user("on").seq == 1
 
 
 # --- jobs ---

@@ -5,9 +5,10 @@ import json
 import pytest
 
 import backstory
-from backstory.storage.memory import MemoryTransaction
+from backstory.storage.memory import MemoryBackend, MemoryReader, MemoryTransaction
 from tests.storage.held import held
 from tests.storage.test_contract_erasure import FORMATS
+from tests.storage.test_contract_meanwhile import act_before
 
 
 def block(input, id="c1"):
@@ -121,20 +122,44 @@ def test_two_forks_may_call_different_answers_the_same(store, agent):
     assert agent.events([2])[0].content == "of main"
 
 
-def test_a_log_is_read_as_often_for_many_answers_as_for_one(new_url, monkeypatch):
-    pages = []
-    read_rows = MemoryTransaction.read_rows
+def test_a_log_is_read_once_for_many_answers_and_before_it_is_locked(new_url, monkeypatch):
+    pages = {MemoryBackend: [], MemoryTransaction: []}
+    read_rows = MemoryReader.read_rows
 
-    def count_rows(*args):
-        rows = read_rows(*args)
-        pages.append(len(rows))
+    def count_rows(reader, *args):
+        rows = read_rows(reader, *args)
+        pages[type(reader)].append(len(rows))
         return rows
 
-    monkeypatch.setattr(MemoryTransaction, "read_rows", count_rows)
+    monkeypatch.setattr(MemoryReader, "read_rows", count_rows)
     with backstory.open(new_url("memory")) as store:
         agent = store.start("main")
         agent.extend([("assistant", f"answer {n}", named(f"m{n}")) for n in range(60)])
         agent.fork("fork").extend([("assistant", f"more {n}", named(f"f{n}")) for n in range(60)])
         assert len(agent.erase(range(1, 61), why="asked")) == 60
-    assert len([size for size in pages if size > 1]) == 2  # for the links of each agent
-    assert sum(pages) < 60 * 10
+    before_lock = [size for size in pages[MemoryBackend] if size > 1]
+    assert before_lock == [60, 60]  # for the links of each agent
+    assert set(pages[MemoryTransaction]) == {1}
+    assert len(pages[MemoryTransaction]) < 60 * 10
+
+
+def test_a_copy_that_is_made_before_an_erasure_has_its_lock_is_erased(
+    store, agent, url, monkeypatch
+):
+    agent.user("my password is hunter2x")
+    fork = agent.fork("fork")
+    act_before(store, monkeypatch, "begin", lambda: fork.compact("a summary", keep=1))
+    assert len(agent.erase([1], why="asked")) == 2
+    assert b"hunter2x" not in held(store, url)
+
+
+def test_an_heir_that_is_deleted_before_an_erasure_has_its_lock_does_not_matter(
+    store, agent, monkeypatch
+):
+    agent.user("my password is hunter2x")
+    fork = agent.fork("fork")
+    fork.compact("a summary", keep=1)
+    fork.fork("second")
+    act_before(store, monkeypatch, "begin", lambda: store.delete(fork))
+    assert len(agent.erase([1], why="asked")) == 2
+    assert store.verify() == []

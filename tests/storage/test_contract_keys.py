@@ -393,3 +393,45 @@ def test_old_sessions_with_a_prefix_are_not_looked_for_among_all_that_are_later(
     monkeypatch.setattr(store._backend, "list_agents", record_query)
     assert [one.id for one in store.sessions(order="updated", prefix="old/", limit=2)] == old[:0:-1]
     assert len(asked) < 15
+
+
+def count_lookups(store, monkeypatch, act):
+    """Return how often `act` lists agents."""
+    lookups = []
+    real = store._backend.list_agents
+
+    def list_agents(*args):
+        lookups.append(args)
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._backend, "list_agents", list_agents)
+        act()
+    return len(lookups)
+
+
+def test_generations_of_a_key_are_not_counted_one_by_one(store, monkeypatch):
+    for _ in range(40):
+        agent = store.ensure("user:1")
+        agent.fork()  # it keeps the row of the deleted agent
+        store.delete(agent)
+    assert count_lookups(store, monkeypatch, lambda: store.ensure("user:1")) < 40
+    assert count_lookups(store, monkeypatch, lambda: store.ensure("user:1")) == 2
+
+
+def test_an_agent_that_was_created_while_generations_are_counted_is_found(store, monkeypatch):
+    agent = store.ensure("user:1")
+    agent.fork()
+    store.delete(agent)
+    created = []
+    real = store._backend.list_agents
+
+    def list_agents(query):
+        found = real(query)
+        if query.key == "user:1" and not created:
+            created.append(None)
+            created[0] = store.ensure("user:1")
+        return found
+
+    monkeypatch.setattr(store._backend, "list_agents", list_agents)
+    assert [store.ensure("user:1")] == created

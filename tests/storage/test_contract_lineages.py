@@ -88,22 +88,6 @@ def test_reading_as_of_a_time_across_forks(agent):
     assert [seen(grandchild, m) for m in moments] == ["a", "ab", "abc", "abc", "abcd"]
 
 
-def test_a_clock_that_runs_backwards_is_held_in_the_agent_and_in_its_forks(agent, monkeypatch):
-    clock = iter([5_000, 4_000, 3_000, 2_000, 6_000])
-    monkeypatch.setattr("backstory.storage.write.read_clock", lambda: next(clock) + 2 * 10**15)
-    monkeypatch.setattr("backstory.agent.read_clock", lambda: 10**15)
-    agent.user("a")
-    agent.user("b")
-    child = agent.fork()
-    child.user("c")
-    child.user("d")
-    child.user("e")
-    times = [event.created_at for event in child.events()]
-    assert times == sorted(times)
-    assert [(t - times[0]).microseconds for t in times] == [0, 0, 0, 0, 1_000]
-    assert child.context(at=times[0]).at == 4
-
-
 def test_a_time_without_a_zone_is_refused(agent):
     with pytest.raises(backstory.Invalid, match="pass an aware datetime"):
         agent.context(at=datetime(2026, 1, 1))

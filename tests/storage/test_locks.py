@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from backstory.storage.locks import CommitSignal, ForkGate, ForkSafeLock, SignalWatch
+from backstory.storage.locks import ForkGate, ForkSafeLock
+from backstory.storage.signals import CommitSignal, SignalWatch
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 

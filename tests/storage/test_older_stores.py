@@ -8,12 +8,24 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.protocol import AgentQuery
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def expected(name):
-    return json.loads((FIXTURES / f"{name}.json").read_text())
+    wanted = json.loads((FIXTURES / f"{name}.json").read_text())
+    for agent in wanted.values():
+        for _, _, _, data, _ in agent["events"]:
+            drop_erased_digests(data)
+    return wanted
+
+
+def drop_erased_digests(data):
+    """The data of an event. Of erased ones, without the digests, which the migration replaces."""
+    if data and "erased" in data:
+        data["erased"] |= {"content": None, "data": None}
+    return data
 
 
 def found(store):
@@ -26,24 +38,46 @@ def found(store):
             "born_seq": agent.born_seq,
             "spawned": agent.spawned,
             "head": agent.head,
-            "events": [[e.seq, e.kind, e.content, e.data, e.created_us] for e in agent.events()],
+            "events": [
+                [e.seq, e.kind, e.content, drop_erased_digests(e.data), e.created_us]
+                for e in agent.events()
+            ],
             "live": [event.seq for event in agent.context().messages],
         }
         for agent in store.agents()
     }
 
 
-@pytest.fixture(params=["store-1.sqlite", "store-2.sqlite", "store-1.postgres"])
-def older_store(request, tmp_path, new_database):
-    """The address of a store as an older version left it, and what is in it."""
-    if request.param.endswith(".sqlite"):
-        path = tmp_path / "older.db"
-        shutil.copy(FIXTURES / request.param, path)
-        return str(path), expected(request.param)
-    url = new_database()
-    with psycopg.connect(url, autocommit=True) as db:
-        db.execute((FIXTURES / "store-1.postgres.sql").read_text())
-    return url, expected("store-1.postgres")
+OLDER_STORES = (
+    "store-1.sqlite",
+    "store-2.sqlite",
+    "store-3.sqlite",
+    "store-1.postgres",
+    "store-2.postgres",
+)
+
+
+@pytest.fixture
+def copy_store(tmp_path, new_database):
+    """Return the address of a copy of a store as an older version left it."""
+
+    def copy(name):
+        if name.endswith(".sqlite"):
+            path = tmp_path / "older.db"
+            shutil.copy(FIXTURES / name, path)
+            return str(path)
+        url = new_database(plain=True)
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute((FIXTURES / f"{name}.sql").read_text())
+        return url
+
+    return copy
+
+
+@pytest.fixture(params=OLDER_STORES)
+def older_store(request, copy_store):
+    """The address of an older store, and what is in it."""
+    return copy_store(request.param), expected(request.param)
 
 
 def test_an_older_store_is_read_whole_and_is_sound(older_store):
@@ -63,3 +97,22 @@ def test_an_older_store_can_be_written_to(older_store):
         assert {id: agent["head"] for id, agent in found(again).items()} == {
             id: agent["head"] + 1 for id, agent in wanted.items()
         }
+
+
+@pytest.mark.parametrize(("name", "number"), [("store-3.sqlite", 9), ("store-2.postgres", 5)])
+def test_a_number_that_a_row_named_slash_kept_is_not_given_again(copy_store, name, number):
+    with backstory.open(copy_store(name)) as store:
+        new = store.agent("main").spawn("new")
+        agents = store._backend.list_agents(AgentQuery(include_deleted=True))
+        numbers = {agent.id: agent.pk for agent in agents}
+        assert numbers[new.id] == number
+        assert "/" not in {agent.name for agent in agents}
+
+
+def test_a_published_store_can_be_migrated(copy_store):
+    """Its table `meta` has no primary key, without which a publication refuses changes."""
+    url = copy_store("store-2.postgres")
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+    with backstory.open(url) as store:
+        assert found(store) == expected("store-2.postgres")

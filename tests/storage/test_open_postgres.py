@@ -11,7 +11,7 @@ import pytest
 
 import backstory
 from backstory.storage.ids import find_place
-from backstory.storage.postgres import schema, server
+from backstory.storage.postgres import schema
 from backstory.storage.postgres.transaction import PostgresTransaction
 from tests import databases
 from tests.processes import wait_until
@@ -193,6 +193,55 @@ def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monk
         assert db.execute("SELECT version FROM backstory.meta").fetchall() == [(len(first) + 1,)]
 
 
+WITHOUT_PRIMARY_KEY = """
+    SELECT c.relname FROM pg_class c
+    WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind = 'r' AND NOT EXISTS (
+        SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"""
+
+
+def test_a_publication_of_all_tables_stops_neither_a_store_nor_its_migration(
+    new_database, monkeypatch
+):
+    url = new_database(plain=True)
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+    with backstory.open(url) as store:
+        store.start("main").user("needle")
+        assert len(store.search("needle")) == 1
+    migrations = (*schema.MIGRATIONS, "CREATE TABLE backstory.added (x int PRIMARY KEY)")
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
+    with backstory.open(url) as store:
+        assert store.agent("main").user("on").seq == 2
+    with psycopg.connect(url) as db:
+        assert db.execute(WITHOUT_PRIMARY_KEY).fetchall() == []
+
+
+def test_a_store_whose_tables_are_all_published_can_be_migrated(new_database, monkeypatch):
+    """A publication refuses changes of a table without a primary key."""
+    url = new_database(plain=True)
+    backstory.open(url).close()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+    step = "CREATE TABLE backstory.added (x int PRIMARY KEY)"
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    with backstory.open(url) as store:
+        store.delete(store.start())
+
+
+TABLES_WITHOUT_PRIMARY_KEY = """
+    SELECT c.relname FROM pg_class c
+    WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind IN ('r', 'p') AND NOT EXISTS (
+        SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"""
+
+
+def test_every_table_has_a_primary_key(new_database):
+    url = new_database(plain=True)
+    with backstory.open(url) as store, psycopg.connect(url) as db:
+        store.start().user("hello")
+        store.search("hello")  # creates the search index
+        assert db.execute(TABLES_WITHOUT_PRIMARY_KEY).fetchall() == []
+
+
 def test_a_database_in_another_encoding_is_refused(new_database):
     url = new_database()
     name = database_of(url)
@@ -334,10 +383,9 @@ WAITING_CALLS = {
 
 
 @pytest.mark.parametrize("call", WAITING_CALLS.values(), ids=WAITING_CALLS)
-def test_nothing_waits_for_ever_behind_an_idle_transaction(empty_database, monkeypatch, call):
-    monkeypatch.setattr(server, "LOCK_TIMEOUT", 0.2)
+def test_nothing_waits_for_ever_behind_an_idle_transaction(empty_database, call):
     url = empty_database()
-    with backstory.open(url) as store, psycopg.connect(url) as idle:
+    with backstory.open(url, timeout=2) as store, psycopg.connect(url) as idle:
         agent = store.start("main")
         agent.user("there")
         idle.execute(HOLD, (find_place(agent.session),))
@@ -390,6 +438,16 @@ def test_an_index_that_could_not_be_made_is_missing(new_database):
         assert [finding.problem for finding in store.verify()] == [
             "the index agents_name is missing"
         ]
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM {}", "UPDATE {} SET last_no = 0"])
+def test_verify_finds_a_number_that_would_be_given_again(new_database, damage):
+    url = new_database(plain=True)
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
+        place = find_place(store.start("main").id)
+        db.execute(damage.format("backstory.places"))
+        [finding] = store.verify()
+    assert finding.problem == f"1 agents have numbers that were not given, first place {place}"
 
 
 def test_a_key_of_an_agent_that_is_gone_is_found_and_is_not_tried_for_ever(

@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 import backstory
+from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.sqlite import file as sqlite_file
 from backstory.storage.sqlite import schema
 from tests.threads import in_threads
@@ -207,9 +208,8 @@ def somebody_writing(path):
         db.close()
 
 
-def test_a_store_that_stays_locked_is_busy_in_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_file, "LOCK_TIMEOUT", 0.1)
-    with backstory.open(tmp_path / "history.db") as store:
+def test_a_store_that_stays_locked_is_busy_in_the_end(tmp_path):
+    with backstory.open(tmp_path / "history.db", timeout=0.1) as store:
         agent = store.start("main")
         with somebody_writing(tmp_path / "history.db"):
             with pytest.raises(
@@ -233,7 +233,7 @@ def test_ctrl_c_ends_the_wait_for_other_writers_and_nothing_is_written(tmp_path)
             began = time.monotonic()
             with pytest.raises(KeyboardInterrupt):
                 write()
-            assert time.monotonic() - began < sqlite_file.LOCK_TIMEOUT / 2
+            assert time.monotonic() - began < DEFAULT_TIMEOUT / 2
             ctrl_c.join()
         agent.user("now")
         assert [event.content for event in agent.events()] == ["now"]
@@ -323,6 +323,21 @@ def test_verify_finds_every_missing_index_and_trigger(tmp_path):
         }
 
 
+@pytest.mark.parametrize("damage", ["DELETE FROM numbers", "UPDATE numbers SET last_no = 0"])
+def test_verify_finds_a_number_that_would_be_given_again(tmp_path, damage):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main")
+    db = apsw.Connection(str(path))
+    db.execute(damage)
+    db.close()
+    with backstory.open(path) as store:
+        with pytest.raises((backstory.StorageError, backstory.Corrupt)):
+            store.ensure("user:1")
+        [finding] = store.verify()
+    assert finding.problem == "the table numbers does not have the last number of an agent"
+
+
 HOLDER = """
 import fcntl, sys
 with open(sys.argv[1], "r+b") as file:
@@ -350,15 +365,14 @@ def test_a_deletion_waits_for_a_checkpoint_of_another_process(tmp_path, monkeypa
         assert os.path.getsize(f"{path}-wal") == 0
 
 
-def test_removed_text_that_others_still_read_is_busy(tmp_path, monkeypatch):
+def test_removed_text_that_others_still_read_is_busy(tmp_path):
     path = tmp_path / "history.db"
-    with backstory.open(path) as store:
+    with backstory.open(path, timeout=0.1) as store:
         agent = store.start("main")
         agent.user("secret")
         reader = apsw.Connection(str(path))
         rows = reader.execute("SELECT content FROM events")
         next(rows)  # its read transaction is open now
-        monkeypatch.setattr(sqlite_file, "LOCK_TIMEOUT", 0.1)
         with pytest.raises(backstory.Busy, match="stays in the write-ahead log while others"):
             store.delete(agent)
         assert store.agents() == []

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from contextlib import suppress
 
 import pytest
@@ -26,7 +27,7 @@ class Connection:
 
 def new_pool(connect=Connection, **options):
     return ConnectionPool(
-        connect,
+        lambda deadline: connect(),
         Connection.close,
         is_idle=lambda one: one.is_idle,
         is_alive=lambda one: not one.is_broken,
@@ -34,8 +35,8 @@ def new_pool(connect=Connection, **options):
     )
 
 
-def borrow_once(pool):
-    with pool.borrow() as connection:
+def borrow_once(pool, seconds=60.0):
+    with pool.borrow(time.monotonic() + seconds) as connection:
         return connection
 
 
@@ -68,16 +69,23 @@ def test_a_connection_that_broke_while_it_was_idle_is_replaced():
 
 
 def test_a_block_that_raises_returns_its_connection():
-    pool = new_pool(limit=1, timeout=0)
+    pool = new_pool(limit=1)
     with suppress(ValueError), pool.borrow() as first:
         raise ValueError
     assert borrow_once(pool) is first
 
 
-def test_when_all_are_lent_the_wait_ends_with_the_timeout():
-    pool = new_pool(limit=1, timeout=0.01)
+def test_when_all_are_lent_the_wait_ends_with_the_deadline():
+    pool = new_pool(limit=1)
     with pool.borrow(), pytest.raises(PoolTimeout, match="1 connections are in use"):
-        borrow_once(pool)
+        borrow_once(pool, 0.01)
+
+
+def test_a_connection_gets_the_deadline_of_the_call_that_borrows_it():
+    pool = new_pool()
+    for deadline in (5.0, 7.0):
+        with pool.borrow(deadline) as connection:
+            assert connection.deadline == deadline
 
 
 def test_who_waits_gets_the_connection_that_is_returned():
@@ -101,7 +109,7 @@ def test_a_failed_connect_leaves_room_for_the_next():
             raise attempt
         return attempt
 
-    pool = new_pool(connect, limit=1, timeout=0)
+    pool = new_pool(connect, limit=1)
     with pytest.raises(OSError, match="no server"):
         borrow_once(pool)
     assert borrow_once(pool)
@@ -110,13 +118,13 @@ def test_a_failed_connect_leaves_room_for_the_next():
 @pytest.mark.parametrize("step", ["take_slot", "prepare_slot", "free_slot"])
 @pytest.mark.parametrize("is_done", [True, False], ids=["after", "before"])
 def test_ctrl_c_while_a_connection_is_handed_over_does_not_lose_it(monkeypatch, step, is_done):
-    pool = new_pool(limit=1, timeout=0)
+    pool = new_pool(limit=1)
     first = borrow_once(pool)
     original = getattr(pool, step)
 
-    def interrupted(given):
+    def interrupted(*given):
         if is_done:
-            original(given)
+            original(*given)
         raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt), monkeypatch.context() as patched:
@@ -208,11 +216,11 @@ def test_nobody_overtakes_a_thread_that_waits():
 
 
 def test_a_loan_that_is_given_back_twice_frees_one_slot():
-    pool = new_pool(limit=1, timeout=0)
+    pool = new_pool(limit=1)
     loan = pool.borrow()
     loan.take()
     loan.give_back()
     with pool.borrow():
         loan.give_back()
-        with pytest.raises(PoolTimeout), pool.borrow():
-            pass
+        with pytest.raises(PoolTimeout):
+            borrow_once(pool, 0.0)

@@ -187,7 +187,7 @@ def test_every_method_refuses_an_agent_that_was_deleted(backend, root):
         lambda: backend.read_head(root),
         lambda: backend.walk(root),
         lambda: backend.read_lineage(root),
-        lambda: backend.find_position(root, NOW),
+        lambda: backend.find_position_at_time(root, NOW),
         lambda: backend.read_events(root, pieces),
         lambda: backend.read_events(root, pieces, notes),
         lambda: backend.read_outline(root, pieces),

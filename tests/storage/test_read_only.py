@@ -195,10 +195,10 @@ def test_a_log_beside_a_file_that_cannot_be_shared_is_not_passed_over(tmp_path, 
         store.ensure("k").user("apple")
         open_connection = sqlite_file.open_connection
 
-        def refuse_shared(mode, path):
+        def refuse_shared(mode, *others):
             if "immutable" not in mode.name:
                 raise apsw.CantOpenError("unable to open database file")
-            return open_connection(mode, path)
+            return open_connection(mode, *others)
 
         monkeypatch.setattr(sqlite_file, "open_connection", refuse_shared)
         with pytest.raises(backstory.ReadOnly, match="-wal"):

@@ -112,7 +112,10 @@ READS = {
         "INDEX notes (content=?",
     ),
     "keys": (lambda rows, agent: rows.find_keys(["k"], agent, PIECES), "INDEX event_keys"),
-    "a position": (lambda rows, agent: rows.find_position(agent, 1), "SEARCH e USING INTEGER"),
+    "a position": (
+        lambda rows, agent: rows.find_position_at_time(agent, 1),
+        "SEARCH e USING INTEGER",
+    ),
     "the head": (lambda rows, agent: rows.read_head(agent), "SEARCH a USING INTEGER"),
     "the marks of a session": (
         lambda rows, agent: rows.read_owned(AgentQuery(session=agent.session), MARKS),

@@ -100,12 +100,16 @@ def partitioned():
     databases.drop(name)
 
 
+# The statements that create the tables of agents and events.
+PLACED_TABLE = re.compile(r"(CREATE TABLE backstory\.(?:agents|events) \(\s+place bigint[^;]*\));")
+
+
 def open_partitioned(url):
     with psycopg.connect(postgres_server.build_conninfo(url), autocommit=True) as db:
         db.execute("CREATE SCHEMA backstory")
         db.execute(postgres_schema.META)
         for step in postgres_schema.MIGRATIONS:
-            db.execute(step.replace("{partition}", "PARTITION BY HASH (place)"))
+            db.execute(PLACED_TABLE.sub(r"\1 PARTITION BY HASH (place);", step))
         for table in ("agents", "events"):
             for n in range(8):
                 db.execute(
@@ -127,7 +131,7 @@ def pieces_of(agent):
 HOT = {
     "walk": lambda rows, agent: rows.walk(agent),
     "lineage": lambda rows, agent: rows.read_lineage(agent),
-    "as of a time": lambda rows, agent: rows.find_position(agent, 10**18),
+    "as of a time": lambda rows, agent: rows.find_position_at_time(agent, 10**18),
     "head": lambda rows, agent: rows.read_head(agent),
     "events": lambda rows, agent: rows.read_events(agent, pieces_of(agent)),
     "marks": lambda rows, agent: rows.read_events(
@@ -182,6 +186,8 @@ def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
         rows = PlanRows(db)
         HOT[name](rows, agent)
     for plan in rows.plans:
+        if "Insert on backstory.places" in plan:
+            continue  # one row, which names its place
         # Only the qualified names are tables: aliases that look the same follow them.
         touched = set(re.findall(r"backstory\.(events|agents)_(\d)\b", plan))
         assert len({partition for _, partition in touched}) == 1

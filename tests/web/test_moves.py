@@ -6,7 +6,6 @@ import apsw
 import pytest
 
 import backstory
-from backstory.storage.sqlite import file
 from tests.web.conftest import fill
 
 BUTTONS = {
@@ -123,11 +122,10 @@ def test_a_page_that_only_reads_has_no_button_and_no_key_for_moves(show, filled)
 
 
 def test_a_locked_store_is_said_to_be_busy_and_the_same_dialog_writes_when_it_is_free(
-    show, tmp_path, monkeypatch
+    show, tmp_path
 ):
-    monkeypatch.setattr(file, "LOCK_TIMEOUT", 0.2)
     path = str(tmp_path / "locked.db")
-    with backstory.open(path) as store, closing(apsw.Connection(path)) as other:
+    with backstory.open(path, timeout=0.2) as store, closing(apsw.Connection(path)) as other:
         main = fill(store)
         screen = show(store, write=True).ready()
         ask(screen, "Clear")

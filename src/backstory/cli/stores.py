@@ -33,7 +33,7 @@ def opened(
     lent = _lent.get()
     if lent is not None:
         return nullcontext(lent)
-    address = _address(url, make=make)
+    address = address_of(url, make=make)
     path = file_of(address)
     if not make and path is not None and not _holds_something(path):
         raise backstory.CannotOpen(
@@ -56,7 +56,7 @@ def _quiet_pool() -> None:
 def filled(url: str | None) -> Iterator[Store]:
     """A store to import into. If the import fails, a file that was created for it is removed again, unless
     someone else has written to it in the meantime."""
-    path = file_of(_address(url, make=True))
+    path = file_of(address_of(url, make=True))
     made = path is not None and not os.path.exists(path)
     unused = False
     try:
@@ -74,7 +74,7 @@ def filled(url: str | None) -> Iterator[Store]:
 
 def rehearsed(url: str | None) -> AbstractContextManager[Store]:
     """A store for reading only; if there is none yet, an empty one in memory."""
-    path = file_of(_address(url, make=True))
+    path = file_of(address_of(url, make=True))
     missing = path is not None and not os.path.exists(path) and _lent.get() is None
     return backstory.open(":memory:") if missing else opened(url, make=True)
 
@@ -96,7 +96,8 @@ def default_store(*, make: bool) -> str:
     return str(folder / "history.db")
 
 
-def _address(url: str | None, *, make: bool) -> str:
+def address_of(url: str | None, *, make: bool) -> str:
+    """The address of the command's store. With `make`, the folder of the default store is created."""
     return url or os.environ.get(VARIABLE) or default_store(make=make)
 
 

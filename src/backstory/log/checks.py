@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid, InvalidEvent
-from backstory.log.digests import ERASED, digest_texts, is_erased
+from backstory.log.data_keys import ERASED
+from backstory.log.digests import is_erased
 from backstory.log.events import (
     Draft,
     Event,
@@ -240,13 +241,12 @@ def _check_item(item: Any) -> Draft:
 def is_same_event(draft: Draft, event: Event) -> bool:
     """Return True if `draft` has the kind, key, content and data of `event`.
 
-    The order of keys in the data does not matter. An erased event is compared by its digests.
+    The order of keys in the data does not matter. Of an erased event, nobody can know the text.
     """
     if (draft.kind, draft.key) != (event.kind, event.key):
         return False
     if is_erased(event.data_json):
-        digests = digest_texts(event.content, event.data_json, event.data)
-        return digest_texts(draft.content, draft.data_json) == digests
+        return True
     if draft.content != event.content:
         return False
     if draft.data_json == event.data_json:
@@ -278,6 +278,15 @@ def describe_author(who: str | None) -> dict[str, Any]:
     if not isinstance(who, str):
         raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
     return {"by": who}
+
+
+def check_author(who: str | None) -> str | None:
+    """Return the name of the author of a removal, which is not written into an event."""
+    name = describe_author(who).get("by")
+    if name is None:
+        return None
+    check_text(name, "the author of this removal")
+    return to_plain_str(name)
 
 
 def describe_call(call: Event) -> dict[str, Any]:
@@ -322,6 +331,12 @@ def check_key(key: Any) -> str:
 def check_keys(keys: Any) -> list[str]:
     """Return the keys of events."""
     return [check_key(key) for key in check_list(keys, "keys", "pass [key, …]")]
+
+
+def check_once(once: Any) -> None:
+    """Raise Invalid if `once` is not one of the ranges in which a key is unique."""
+    if once not in ("lineage", "context"):
+        raise Invalid(f"once={once!r:.60} is unknown", remedy='pass "lineage" or "context"')
 
 
 def check_prefix(prefix: Any) -> str:

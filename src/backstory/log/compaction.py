@@ -9,16 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from backstory.errors import Invalid, NotFound
+from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
 from backstory.log.digests import is_erased
 from backstory.log.erasure import build_stand_in
 from backstory.log.events import Event
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.messages import read_call, read_result
-from backstory.log.replay import SUMMARY
 from backstory.log.settings import SETTINGS, list_usable_fields
-
-COPY = "copy_of"  # the key of `data` that names the position that a copy was made from
-COMPACTED = "compacted"  # the key of `data` that describes what a summary replaces
 
 NO_AUTHOR: Mapping[str, str] = MappingProxyType({})
 ANSWER_KINDS = frozenset({"assistant", "tool_call"})

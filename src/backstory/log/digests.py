@@ -2,13 +2,20 @@
 
 So a digest names one exact history. PostgreSQL runs `link` on the server, with the bytes of
 `digest_tail`.
+
+An erased event keeps the digests of its texts, so that the chain stays valid. Each event has a
+random salt that goes into them and is erased with the text: without it, nobody can find out by
+trying what the text was. The digest of a request could be used in the same way by someone who has
+the rest of the request, so the chain does not cover it, and an erasure empties it.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from struct import Struct
 from typing import Any, NamedTuple
 
+from backstory.log.data_keys import ERASED
 from backstory.log.events import Draft, StoredRow
 
 WIDTH = 16  # bytes of a digest: half of a SHA-256, still too long to find a second text for
@@ -16,9 +23,13 @@ START = bytes(WIDTH)  # the digest before the first event
 NO_TEXT = bytes(32)  # the digest of a column that is NULL: no text has this SHA-256
 BASE = Struct(">q")
 POSITION_AND_TIME = Struct(">qq")
+SALT_WIDTH = 8  # bytes
+REQUEST_DIGEST = re.compile('"sha256":"[0-9a-f]{64}"')
+EMPTY_REQUEST_DIGEST = '"sha256":""'
 
-# The key of an erased event's data that contains the digests of its content and data.
-ERASED = "erased"
+# A time that is further ahead of the clock is that of a wrong clock.
+LONGEST_LEAD_US = 60_000_000
+
 # No other data begins like this: a new event may not use the key.
 ERASED_BEGINNING = f'{{"{ERASED}":{{'
 
@@ -34,15 +45,25 @@ class LogEnd(NamedTuple):
 TextDigests = tuple[bytes, bytes]  # the SHA-256 of an event's content and of its data
 
 
-def digest_text(text: str | None) -> bytes:
-    """Return the SHA-256 of `text`, or NO_TEXT if there is none."""
+def digest_text(text: str | None, salt: bytes | None) -> bytes:
+    """Return the SHA-256 of a salt and `text`, or NO_TEXT if there is no text."""
     if text is None:
         return NO_TEXT
-    return sha256(text.encode()).digest()
+    return sha256((salt or b"") + text.encode()).digest()
+
+
+def empty_request_digests(data_json: str | None) -> str | None:
+    """Return the data of an event without the digests of requests in it."""
+    if data_json is None or '"sha256"' not in data_json:
+        return data_json
+    return REQUEST_DIGEST.sub(EMPTY_REQUEST_DIGEST, data_json)
 
 
 def digest_texts(
-    content: str | None, data_json: str | None, data: dict[str, Any] | None = None
+    content: str | None,
+    data_json: str | None,
+    salt: bytes | None,
+    data: dict[str, Any] | None = None,
 ) -> TextDigests:
     """Return the digests of an event's texts.
 
@@ -52,7 +73,7 @@ def digest_texts(
     erasure = data.get(ERASED) if data else None
     if isinstance(erasure, dict):
         return bytes.fromhex(erasure["content"]), bytes.fromhex(erasure["data"])
-    return digest_text(content), digest_text(data_json)
+    return digest_text(content, salt), digest_text(empty_request_digests(data_json), salt)
 
 
 def is_erased(data_json: str | None) -> bool:
@@ -69,9 +90,9 @@ def build_tail(kind: str, base: int | None, key: str | None, texts: TextDigests)
     return base_bytes + names + content_digest + data_digest
 
 
-def digest_tail(draft: Draft) -> bytes:
+def digest_tail(draft: Draft, salt: bytes) -> bytes:
     """Return the part of a digest's input that is known before the append."""
-    texts = digest_texts(draft.content, draft.data_json)
+    texts = digest_texts(draft.content, draft.data_json, salt)
     return build_tail(draft.kind, draft.base, draft.key, texts)
 
 
@@ -84,24 +105,47 @@ def link(previous: bytes, seq: int, created_us: int, tail: bytes) -> bytes:
 
 def digest_row(previous: bytes, row: StoredRow, data: dict[str, Any] | None) -> bytes:
     """Return the digest that `row` should have after `previous`. `data` is its parsed data."""
-    texts = digest_texts(row.content, row.data_json, data)
+    texts = digest_texts(row.content, row.data_json, row.salt, data)
     tail = build_tail(row.kind, row.base, row.key, texts)
     return link(previous, row.seq, row.created_us, tail)
 
 
-def build_rows(end: LogEnd, drafts: Iterable[Draft], now_us: int) -> tuple[list[StoredRow], LogEnd]:
-    """Return the rows of `drafts` after `end`, and the new end of the log.
+def next_time(previous_us: int, wanted_us: int, clock_us: int) -> int:
+    """Return the time of an event that follows one of the time `previous_us`: `wanted_us`, but not
+    before the previous event. If that is more than a minute ahead of the clock, the clock was wrong
+    then, and its time is not carried forward."""
+    is_wrong = previous_us > clock_us + LONGEST_LEAD_US
+    if is_wrong and wanted_us <= clock_us:
+        return wanted_us
+    return max(previous_us, wanted_us)
 
-    The time of an event is its own time or `now_us`, but never before that of the previous event.
+
+def do_times_drop(previous_us: int, rows: Iterable[StoredRow]) -> bool:
+    """Return True if the time of one of `rows`, which follow an event of the time `previous_us`, is
+    before the time of the event before."""
+    for row in rows:
+        if row.created_us < previous_us:
+            return True
+        previous_us = row.created_us
+    return False
+
+
+def build_rows(
+    end: LogEnd, drafts: Sequence[Draft], now_us: int, salts: Sequence[bytes]
+) -> tuple[list[StoredRow], LogEnd]:
+    """Return the rows of `drafts`, each with its salt, after `end`, and the new end of the log.
+
+    The time of an event is that of `next_time`, for its own time or else `now_us`.
     """
     seq, created_us, digest = end
     rows = []
-    for draft in drafts:
+    for draft, salt in zip(drafts, salts, strict=True):
         kind, content, data_json, key, base, own_time = draft
         seq += 1
-        created_us = max(created_us, now_us if own_time is None else own_time)
-        digest = link(digest, seq, created_us, digest_tail(draft))
-        rows.append(StoredRow(seq, kind, content, data_json, created_us, key, base, digest))
+        wanted_us = now_us if own_time is None else own_time
+        created_us = next_time(created_us, wanted_us, now_us)
+        digest = link(digest, seq, created_us, digest_tail(draft, salt))
+        rows.append(StoredRow(seq, kind, content, data_json, created_us, key, base, digest, salt))
     return rows, LogEnd(seq, created_us, digest)
 
 

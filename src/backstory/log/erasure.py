@@ -9,16 +9,17 @@ a jump.
 import re
 from typing import Any
 
-from backstory.log.digests import ERASED, digest_texts
-from backstory.log.events import Event, StoredRow, to_json
+from backstory.log.data_keys import ANSWER, COPY, ERASED, REDO, TARGET, UNDO
+from backstory.log.digests import NO_TEXT, digest_text, digest_texts
+from backstory.log.events import Event, StoredRow, parse_object, to_json
 from backstory.log.kinds import MOVE_KINDS, TOOL_KINDS
 from backstory.log.messages import Message, read_call, read_result
 
 ERASED_TEXT = "(erased)"  # the text that a model reads in place of an erased call or result
 
 ERASURE_FIELDS = {"at", "why", "content", "data"}
-LINKS = ("copy_of", "answer")  # keys of data that name other events
-MOVE_LINKS = ("target_message_id", "undo", "redo")
+LINKS = (COPY, ANSWER)  # keys of data that name other events
+MOVE_LINKS = (TARGET, UNDO, REDO)
 TOOL_LINKS = ("id", "name")
 TEXT_DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -26,10 +27,20 @@ TEXT_DIGEST = re.compile("[0-9a-f]{64}")
 def erase_row(row: StoredRow, at: str, why: str) -> tuple[str | None, str]:
     """Return the content and the data of a row after its erasure at the time `at`."""
     data = row.event.data or {}
-    content_digest, data_digest = digest_texts(row.content, row.data_json, data)
+    content_digest, data_digest = digest_texts(row.content, row.data_json, row.salt, data)
     erasure = {"at": at, "why": why, "content": content_digest.hex(), "data": data_digest.hex()}
     content = None if row.content is None else ""
     return content, to_json({ERASED: erasure, **_find_links(row, data)})
+
+
+def replace_erased_digests(data_json: str, random: bytes) -> str:
+    """Return the data of an event that was erased when its digests had no salt, with others in
+    their place, so that nobody can find out by trying what the text was."""
+    data = parse_object(data_json) or {}
+    for name in ("content", "data"):
+        if data[ERASED][name] != NO_TEXT.hex():
+            data[ERASED][name] = digest_text(name, random).hex()
+    return to_json(data)
 
 
 def _find_links(row: StoredRow, data: dict[str, Any]) -> dict[str, Any]:

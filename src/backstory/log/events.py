@@ -69,6 +69,19 @@ class Event(NamedTuple):
         )
 
 
+class RepeatedEvent(Event):
+    """An event that was there already, so that the call that returns it did not write it."""
+
+    is_live = False  # True if the event is in the context
+
+    @classmethod
+    def build(cls, event: Event, is_live: bool) -> "RepeatedEvent":
+        """Return `event` as one that was found."""
+        repeated = cls._make(event)
+        repeated.is_live = is_live
+        return repeated
+
+
 class Draft(NamedTuple):
     """An event that was checked and has no position yet."""
 
@@ -95,10 +108,11 @@ class StoredRow(NamedTuple):
     key: str | None
     base: int | None
     digest: bytes
+    salt: bytes | None = None  # random bytes in its digests; None if it is erased
 
     @property
     def event(self) -> Event:
-        """The event without base and digest."""
+        """The event without base, digest and salt."""
         return Event._make(self[:6])
 
 

@@ -6,6 +6,7 @@ those.
 """
 
 import json
+from functools import cache
 from typing import Any, NamedTuple
 
 # Invisible characters that a terminal acts on, or that change how others are read: delete and C1,
@@ -25,6 +26,22 @@ DELETE = 0x7F  # an ASCII character, which json.dumps does not escape
 ESCAPES = {code: json.dumps(chr(code))[1:-1] for code in UNSEEN} | {DELETE: "\\u007f"}
 
 
+@cache
+def import_orjson() -> Any:
+    """Return orjson. It is imported when it is first needed, so that `import backstory` does not
+    wait for it."""
+    # orjson's own initialization imports these modules, and crashes the interpreter if Ctrl-C
+    # interrupts that. If they are there already, it runs no Python code.
+    import dataclasses  # noqa: F401
+    import datetime  # noqa: F401
+    import enum  # noqa: F401
+    import uuid  # noqa: F401
+
+    import orjson
+
+    return orjson
+
+
 class ExactCopy(NamedTuple):
     """The compact JSON text of a value, and the equal value that was parsed from the text."""
 
@@ -34,8 +51,7 @@ class ExactCopy(NamedTuple):
 
 def copy_exactly(value: Any) -> ExactCopy | None:
     """Return the JSON text of `value` and its copy, or None if orjson cannot write it exactly."""
-    import orjson  # here, so that `import backstory` does not wait for it
-
+    orjson = import_orjson()
     # orjson would write subclasses, dataclasses and dates, which are not JSON.
     refuse_others = (
         orjson.OPT_PASSTHROUGH_SUBCLASS

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Base(Enum):
+class BaseRule(Enum):
     """The position that an event continues."""
 
     BEFORE = "the event before it"
@@ -15,13 +15,13 @@ class Base(Enum):
     @property
     def is_target(self) -> bool:
         """True if the event names the position, which may be invalid."""
-        return self in (Base.MARK, Base.ANYWHERE)
+        return self in (BaseRule.MARK, BaseRule.ANYWHERE)
 
 
 class KindRule(NamedTuple):
     """One row of the table."""
 
-    base: Base = Base.BEFORE
+    base: BaseRule = BaseRule.BEFORE
     is_shown: bool = True  # is it part of the context?
     is_message: bool = False  # does a model receive it?
     is_tool: bool = False  # does its data name a tool call?
@@ -37,9 +37,9 @@ KINDS = {
     "tool_result": KindRule(is_message=True, is_tool=True, needs_content=True),
     "mark": KindRule(),
     "note": KindRule(needs_content=True),
-    "clear": KindRule(Base.NOTHING, is_shown=False),
-    "rewind": KindRule(Base.MARK),
-    "jump": KindRule(Base.ANYWHERE),
+    "clear": KindRule(BaseRule.NOTHING, is_shown=False),
+    "rewind": KindRule(BaseRule.MARK),
+    "jump": KindRule(BaseRule.ANYWHERE),
 }
 
 MESSAGE_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_message)

@@ -6,13 +6,11 @@
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from backstory.errors import InvalidEvent
+from backstory.log.data_keys import COMPACTED, COPY, ITEM, NATIVE, REQUEST
 from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 
 # Keys of an event's data that are not part of its message.
-ITEM = "item"  # the form of a framework's item
-NATIVE = "native"  # the provider's own form; the first event of an answer has that of all its parts
-ANSWER = "answer"  # the provider's name for the answer that an event is part of
-BOOKKEEPING = frozenset({"by", "compacted", "copy_of", ITEM, "model", "request", "usage"})
+BOOKKEEPING = frozenset({"by", COMPACTED, COPY, ITEM, "model", REQUEST, "usage"})
 
 
 class MessageFields(Protocol):

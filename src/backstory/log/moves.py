@@ -7,12 +7,10 @@ position a name.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from backstory.log.compaction import COMPACTED, COPY
+from backstory.log.data_keys import COMPACTED, COPY, REDO, TARGET, UNDO
 from backstory.log.events import Event
 from backstory.log.kinds import MOVE_KINDS
 
-UNDO = "undo"  # keys in the data of a jump: the command that wrote it
-REDO = "redo"
 LABEL = "backstory.label"  # the name of a note; data: {"label": a name or None, "at": a position}
 
 # Keys in the data of user messages that no person typed.
@@ -89,7 +87,7 @@ def find_redo_target(head: Event | None, find_event: Callable[[int], Event | Non
 def read_target(move: Event) -> int:
     """Return the position that a valid rewind or jump continues."""
     data = move.data or {}
-    target = data.get("target_message_id")
+    target = data.get(TARGET)
     return target if type(target) is int else 0
 
 

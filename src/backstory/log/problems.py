@@ -9,7 +9,7 @@ from typing import Any
 
 from backstory.errors import Invalid
 from backstory.log.checks import LONGEST_KEY, change_about, find_text_problem
-from backstory.log.digests import ERASED
+from backstory.log.data_keys import ERASED
 from backstory.log.erasure import find_erasure_problem
 from backstory.log.events import LATEST_US, parse_object
 from backstory.log.kinds import NEEDS_CONTENT, TOOL_KINDS

@@ -8,13 +8,12 @@ written, and `replay` feeds it a complete log.
 """
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from backstory.errors import InvalidEvent
+from backstory.log.data_keys import TARGET
 from backstory.log.events import Event, parse_object
-from backstory.log.kinds import ALWAYS_SHOWN, KINDS, MOVE_KINDS, Base, KindRule
-
-SUMMARY = "summary"  # a key in the data of a compaction's clear: the position of its summary
+from backstory.log.kinds import ALWAYS_SHOWN, KINDS, MOVE_KINDS, BaseRule, KindRule
 
 NO_STACKS: Mapping[int, Container[int]] = {}
 
@@ -174,9 +173,9 @@ class Fold:
         rule = KINDS.get(event.kind)
         if rule is None:
             return _inert(f"unknown kind {event.kind!r}")
-        if rule.base is Base.BEFORE:
+        if rule.base is BaseRule.BEFORE:
             return PLAIN
-        if rule.base is Base.NOTHING:
+        if rule.base is BaseRule.NOTHING:
             return FRESH_START
         return self._judge_move(event, rule)
 
@@ -188,12 +187,12 @@ class Fold:
         data = parse_object(event.data_json)
         if data is None:
             return _inert(f"malformed {kind}: data is not a JSON object")
-        target = data.get("target_message_id")
+        target = data.get(TARGET)
         if type(target) is not int:  # True and 3.0 are numbers in Python, not positions
             return _inert(f"malformed {kind}: no whole number in target_message_id")
         if target >= event.seq or not self.knows(target):
             return _inert(f"invalid {kind}: {target} is not an earlier position")
-        if rule.base is Base.MARK and not self._is_on_stack(target):
+        if rule.base is BaseRule.MARK and not self._is_on_stack(target):
             return _inert(f"invalid {kind}: {target} is not a mark on the mark stack")
         return Verdict(target, True)
 
@@ -237,53 +236,3 @@ def is_shown(event: Event, is_valid: bool) -> bool:
     if event.kind in MOVE_KINDS:
         return is_valid
     return event.kind in ALWAYS_SHOWN
-
-
-Status = Literal["live", "cleared", "compacted", "rewound", "jumped", "inert", "clear"]
-STATUS_AFTER: Mapping[str, Status] = {"clear": "cleared", "rewind": "rewound", "jump": "jumped"}
-
-
-class Explanation(NamedTuple):
-    """Why an event is, or is not, in the context."""
-
-    seq: int
-    status: Status  # "clear" is that of a clear event itself
-    by: int | None  # the event that took it out of the context
-    reason: str  # the same as a sentence
-
-    @property
-    def live(self) -> bool:
-        """Whether the event is in the context."""
-        return self.status == "live"
-
-
-def explain(event: Event, is_valid: bool, left_by: Event | None) -> Explanation:
-    """Explain why an event is or is not in the context.
-
-    `is_valid` says whether a rewind or jump is valid. `left_by` is the live clear, rewind or jump
-    that took the event out of the context, if there is one.
-    """
-    seq = event.seq
-    name = f"event {seq} ({event.kind})"
-    if event.kind != "clear" and not is_shown(event, is_valid):
-        reason = f"{name} is malformed, invalid or of an unknown kind: it has no effect"
-        return Explanation(seq, "inert", None, reason)
-    if left_by is None:
-        if event.kind == "clear":
-            reason = f"{name} empties the context; it is never shown"
-            return Explanation(seq, "clear", None, reason)
-        return Explanation(seq, "live", None, f"{name} is in the context")
-    summary = _find_summary(left_by)
-    if summary is not None:
-        reason = f"{name} was compacted by {left_by.seq}; the summary is at {summary}"
-        return Explanation(seq, "compacted", left_by.seq, reason)
-    reason = f"{name} was left behind by the {left_by.kind} at {left_by.seq}"
-    return Explanation(seq, STATUS_AFTER[left_by.kind], left_by.seq, reason)
-
-
-def _find_summary(move: Event) -> int | None:
-    """Return the position of the summary, if `move` is the clear of a compaction."""
-    if move.kind != "clear" or move.data is None:
-        return None
-    summary = move.data.get(SUMMARY)
-    return summary if type(summary) is int else None

@@ -1,5 +1,6 @@
-"""Work on whole stores. Every function takes a `Backend`; `Store` has a method for each of them.
+"""Work on whole stores. Every function takes a `Backend`, and `Store` has a method for each of
+them; `restore` takes the paths of two files.
 
 `search` finds events, `verify` checks rows and `seals` proves that none is missing, `stats` counts,
-`backup` copies, `transfer` exports and imports, `removal` deletes.
+`backup` copies and restores, `transfer` exports and imports, `removal` deletes.
 """

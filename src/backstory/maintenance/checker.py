@@ -5,10 +5,11 @@ import struct
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from backstory.log.digests import ERASED, START, digest_row
-from backstory.log.events import Event, StoredRow, parse_object
+from backstory.log.data_keys import ERASED
+from backstory.log.digests import LONGEST_LEAD_US, START, digest_row
+from backstory.log.events import LATEST_US, Event, StoredRow, parse_object
 from backstory.log.kinds import KINDS, MOVE_KINDS
-from backstory.log.problems import find_agent_problems, find_event_problems, is_id
+from backstory.log.problems import find_agent_problems, find_event_problems, is_id, is_time
 from backstory.log.replay import Fold
 from backstory.storage.ids import has_key
 from backstory.storage.protocol import AgentRecord
@@ -21,6 +22,7 @@ CORRECT_DATA = "correct the data, or restore the row from a backup"
 CORRECT_BASE = "set the base to that, or restore the row from a backup"
 CORRECT_TIME = "correct the time: reads as of a time may miss it"
 CORRECT_HEAD = "restore the missing events, or set the head"
+LEAVE_TIME = "correct the clock that wrote it, and leave the event: its time is not carried forward"
 LEAVE_KIND = "correct the kind, or leave it: replay ignores it"
 REMOVE_ROW = "remove the row"
 
@@ -48,18 +50,21 @@ class AgentChecker:
         agent: AgentRecord,
         parent: "AgentChecker | None" = None,  # has checked all rows of the agent's parent
         forked_at: StoredRow | None = None,  # the parent's row at the fork position
+        now_us: int | None = None,  # None: nothing is in the future
     ) -> None:
         self.agent = agent
         self.head = agent.fork_seq
         self._parent = parent
         self._keys: dict[str, int] = {}  # of the agent's own events, with their positions
         self._time = agent.created_us
+        self._latest = LATEST_US if now_us is None else now_us + LONGEST_LEAD_US
         self._digest: bytes | None = START  # of the event before; None if it is not known
         inherited: Fold | None = None
         if agent.fork_seq and parent is not None:
             inherited = parent._fold
             self._digest = None if forked_at is None else forked_at.digest
         self._fold: Fold = Fold(after=agent.fork_seq, inherits=inherited)
+        self.warnings: list[str] = []  # about the times of the record
         # The problems of the record; a caller may add more. If there are any, no base and no digest
         # can be judged.
         self.problems = list(self._find_problems(forked_at))
@@ -91,7 +96,10 @@ class AgentChecker:
                 f"its birth is recorded at {agent.born_seq}, where it was neither forked nor "
                 "spawned"
             )
-        elif forked_at is not None and agent.created_us < forked_at.created_us:
+        lead = 0 if forked_at is None else forked_at.created_us - agent.created_us
+        if lead > LONGEST_LEAD_US:  # the clock was wrong at that event
+            self.warnings.append("it was created before the event that it was forked at")
+        elif lead > 0:
             yield "its creation is recorded before the event that it was forked at"
 
     def _is_birth_possible(self, parent: "AgentChecker") -> bool:
@@ -115,6 +123,7 @@ class AgentChecker:
         if row.kind not in KINDS:
             problem = f"unknown kind {row.kind!r}: the event is inert"
             yield RowProblem(row.seq, "warning", problem, LEAVE_KIND)
+        yield from self._check_clock(row)
         for problem, remedy in self._find_row_problems(row):
             yield RowProblem(row.seq, "error", problem, remedy)
 
@@ -154,6 +163,23 @@ class AgentChecker:
         )
         for problem in problems:
             yield problem, CORRECT_ROW
+
+    def _check_clock(self, row: StoredRow) -> Iterator[RowProblem]:
+        """Find times of a wrong clock. Later events have the true time again, so reads as of a time
+        work."""
+        if not is_time(row.created_us):
+            return
+        if row.created_us > self._latest:
+            yield RowProblem(row.seq, "warning", "its time is in the future", LEAVE_TIME)
+        if self._time - row.created_us <= LONGEST_LEAD_US:
+            return
+        if self.head == self.agent.fork_seq:
+            problem = "by their times, its agent was created after it"
+            yield RowProblem(row.seq, "warning", problem, LEAVE_TIME)
+        elif self._time <= self._latest:
+            problem = "its time is after that of the next event"
+            yield RowProblem(self.head, "warning", problem, LEAVE_TIME)
+        self._time = row.created_us
 
     def _check_time(self, row: StoredRow) -> Iterator[WithRemedy]:
         early = self._time - row.created_us

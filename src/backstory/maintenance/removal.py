@@ -1,20 +1,44 @@
-"""Deletes agents, and sessions that nobody has written to for a long time.
+"""Deletes agents, and sessions that nobody has written to for a long time. Erases events that no
+context needs any more.
 
 If others were forked or spawned from a deleted agent, its row stays, without name, key and details,
 and so do the events that the others inherit. Everything else is removed.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from backstory.storage.ownership import AgentTree, list_session, sort_parents_first
+from backstory.log.checks import check_author
+from backstory.log.digests import is_erased
+from backstory.log.events import StoredRow
+from backstory.log.kinds import MESSAGE_KINDS
+from backstory.log.moves import LABEL, read_labels
+from backstory.storage.agent_trees import (
+    AgentTree,
+    list_session,
+    read_own_rows,
+    sort_parents_first,
+)
+from backstory.storage.erase import (
+    OwnedPosition,
+    empty_later_requests,
+    erase_one,
+    record_erasure,
+)
+from backstory.storage.ids import new_id
 from backstory.storage.protocol import (
+    AgentQuery,
     AgentRecord,
     Backend,
+    EventFilter,
     Reader,
+    RemovalAction,
+    RemovalRecord,
     Transaction,
 )
-from backstory.storage.write import read_clock
+
+EXPIRED = "expired"  # the reason given for dead events
+NAMED_POSITIONS = EventFilter(kinds=frozenset({"mark", "note"}), note_names=(LABEL,))
 
 
 class RemovedAgent(NamedTuple):
@@ -37,40 +61,52 @@ class Removed(NamedTuple):
 
 
 def delete_agent(
-    backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run: bool = False
+    backend: Backend,
+    agent: AgentRecord,
+    *,
+    below: bool = False,
+    dry_run: bool = False,
+    by: str | None = None,
 ) -> Removed:
     """Delete an agent and, with `below`, all agents that come from it."""
+    author = check_author(by)
     if dry_run:
         return _plan_deletion(backend, agent, below).report()
     with backend.begin(sessions=[agent.session]) as transaction:
         plan = _plan_deletion(transaction, agent, below)
-        plan.carry_out(transaction)
+        plan.carry_out(transaction, "delete", author)
         return plan.report()
 
 
 def expire_sessions(
-    backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True
+    backend: Backend,
+    before_us: int,
+    *,
+    prefix: str = "",
+    dry_run: bool = True,
+    by: str | None = None,
 ) -> Removed:
     """Delete the sessions last written to before a time whose root has a key that begins with
     `prefix`. A session that is written to in the meantime stays."""
+    author = check_author(by)
     reports = []
     for session in _find_idle_sessions(backend.list_agents(), before_us, prefix):
         if dry_run:
             reports.append(_plan_expiry(backend, session).report())
         else:
-            reports.append(_expire_session(backend, session, before_us))
+            reports.append(_expire_session(backend, session, before_us, author))
     agents: list[RemovedAgent] = []
     for report in reports:
         agents.extend(report.agents)
     return Removed(tuple(agents), sum(report.events for report in reports))
 
 
-def _expire_session(backend: Backend, session: str, before_us: int) -> Removed:
+def _expire_session(backend: Backend, session: str, before_us: int, author: str | None) -> Removed:
     with backend.begin(sessions=[session]) as transaction:
         plan = _plan_expiry(transaction, session)
         if not _find_idle_sessions(plan.agents, before_us, ""):
             return Removed((), 0)
-        plan.carry_out(transaction)
+        plan.carry_out(transaction, "expire", author)
         return plan.report()
 
 
@@ -138,9 +174,11 @@ class RemovalPlan:
         keep = self._keep[child.id]
         return keep is not None and keep > child.fork_seq
 
-    def carry_out(self, transaction: Transaction) -> None:
-        """Remove the rows, children before their parents."""
-        now_us = read_clock()
+    def carry_out(
+        self, transaction: Transaction, action: RemovalAction, author: str | None
+    ) -> None:
+        """Remove the rows, children before their parents, and record that."""
+        now_us = transaction.read_clock()
         for agent in self._children_first:
             if agent.id not in self._keep:
                 continue
@@ -148,28 +186,58 @@ class RemovalPlan:
             is_unchanged = agent.deleted_us is not None and keep == agent.head
             if not is_unchanged:
                 transaction.remove_agent(agent, keep, now_us)
+        transaction.record_removals(self._build_records(action, author, now_us))
+
+    def _build_records(
+        self, action: RemovalAction, author: str | None, now_us: int
+    ) -> list[RemovalRecord]:
+        """Return a record for each agent that is deleted, and for each agent deleted earlier whose
+        last events go now."""
+        records = []
+        for agent in self.agents:
+            events = self._count_removed(agent)
+            if events == 0 and agent.id not in self._deleted:
+                continue
+            record = RemovalRecord(
+                id=new_id(agent.session),
+                removed_us=now_us,
+                action=action,
+                session=agent.session,
+                agent=agent.id,
+                positions=None,
+                events=events,
+                by=author,
+                reason=None,
+            )
+            records.append(record)
+        return records
+
+    def _count_removed(self, agent: AgentRecord) -> int:
+        """Return how many of an agent's own events the plan removes."""
+        if agent.id not in self._keep:
+            return 0
+        keep = self._keep[agent.id]
+        last = agent.fork_seq if keep is None else keep
+        return agent.head - last
 
     def report(self) -> Removed:
         """Return the agents and events that the plan removes."""
         removed = []
-        events = 0
+        total = 0
         for agent in self.agents:
-            if agent.id not in self._keep:
-                continue
-            keep = self._keep[agent.id]
-            last = agent.fork_seq if keep is None else keep
-            events += agent.head - last
+            events = self._count_removed(agent)
+            total += events
             if agent.id in self._deleted:
                 report = RemovedAgent(
                     id=agent.id,
                     session=agent.session,
                     name=agent.name,
                     key=agent.key,
-                    events=agent.head - last,
-                    kept=last - agent.fork_seq,
+                    events=events,
+                    kept=agent.head - agent.fork_seq - events,
                 )
                 removed.append(report)
-        return Removed(tuple(removed), events)
+        return Removed(tuple(removed), total)
 
 
 def _plan_deletion(reader: Reader, agent: AgentRecord, below: bool) -> RemovalPlan:
@@ -203,3 +271,99 @@ def _find_descendants(id: str, agents: Sequence[AgentRecord]) -> set[str]:
 
 def _is_derived_from_key(id: str) -> bool:
     return id[14] == "5"  # the version of the UUID: `ids.derive_id` makes version 5
+
+
+# --- events that are in no context ---
+
+
+def expire_dead(
+    backend: Backend,
+    before_us: int,
+    *,
+    prefix: str = "",
+    dry_run: bool = True,
+    by: str | None = None,
+) -> int:
+    """Erase the events from before a time that are no longer in any context, in the sessions whose
+    root has a key that begins with `prefix`. Return how many. The context that a fork began with,
+    and the contexts that marks and labels lead back to, count as contexts."""
+    author = check_author(by)
+    query = AgentQuery(roots_only=True, key_prefix=prefix or None)
+    count = 0
+    for root in backend.list_agents(query):
+        if dry_run:
+            count += sum(1 for _ in _find_dead(backend, root.session, before_us))
+            continue
+        with backend.begin(sessions=[root.session]) as transaction:
+            erased = []
+            for owner, row in _find_dead(transaction, root.session, before_us):
+                erase_one(transaction, owner, row, EXPIRED)
+                erased.append(OwnedPosition(owner, row.seq))
+            tree = AgentTree(list_session(transaction, root.session))
+            empty_later_requests(transaction, tree, erased)
+            record_erasure(transaction, "expire", erased, author)
+            count += len(erased)
+    return count
+
+
+def _find_dead(
+    reader: Reader, session: str, before_us: int
+) -> Iterator[tuple[AgentRecord, StoredRow]]:
+    """Yield the messages and notes from before a time that are in no context and not erased yet,
+    with their owners."""
+    agents = list_session(reader, session)
+    needed = _find_needed(reader, agents)
+    for agent in agents:
+        own_needed = needed.get(agent.pk, set())
+        for row in read_own_rows(reader, agent, agent.fork_seq, agent.head):
+            is_old = row.created_us < before_us
+            is_dead = row.seq not in own_needed
+            if is_old and is_dead and _has_text(row):
+                yield agent, row
+
+
+def _has_text(row: StoredRow) -> bool:
+    """Return True if a row is a message or a note that can expire. Labels never do."""
+    if is_erased(row.data_json):
+        return False
+    if row.kind == "note":
+        return row.content != LABEL
+    return row.kind in MESSAGE_KINDS
+
+
+def _find_needed(reader: Reader, agents: Sequence[AgentRecord]) -> dict[Any, set[int]]:
+    """Return the positions, by their owners' keys, of all contexts that an agent has or can go
+    to."""
+    needed: dict[Any, set[int]] = {}
+    walked: set[tuple[Any, int]] = set()
+    for agent in agents:
+        if agent.deleted_us is not None:
+            continue
+        for reachable in _find_reachable(reader, agent):
+            if reachable in walked:
+                continue
+            walked.add(reachable)
+            _, position = reachable
+            walk = reader.walk(agent, position)
+            for piece in walk.pieces:
+                positions = needed.setdefault(piece.owner, set())
+                positions.update(range(piece.low, piece.high + 1))
+    return needed
+
+
+def _find_reachable(reader: Reader, agent: AgentRecord) -> Iterator[tuple[Any, int]]:
+    """Yield the positions of an agent's lineage whose contexts are needed, with their owners' keys:
+    its head, its fork position, and those of its marks and labels, dead or alive."""
+    lineage = reader.read_lineage(agent)
+    positions = {agent.head, agent.fork_seq}
+    label_notes = []
+    for event in reader.read_events(agent, lineage, NAMED_POSITIONS):
+        if event.kind == "mark":
+            positions.add(event.seq)
+        else:
+            label_notes.append(event)
+    positions.update(read_labels(label_notes).values())
+    for piece in lineage:
+        for position in positions:
+            if piece.low <= position <= piece.high:
+                yield piece.owner, position

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Corrupt, Invalid, Remedy
 from backstory.log.digests import START, combine_digests
-from backstory.storage.ownership import AgentTree, find_row
+from backstory.storage.agent_trees import AgentTree, find_row
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend
 
 FORMAT = "backstory-seal"
-VERSION = 1
+VERSION = 2  # in version 1, digests had no salts
 MAKE_ONE = Remedy("{} makes one", "seal")
 
 
@@ -70,7 +70,11 @@ def _parse_seal(seal: Mapping[str, Any]) -> dict[str, SealedHead]:
     heads = {}
     try:
         if seal["format"] != FORMAT or seal["version"] != VERSION:
-            raise Invalid(f"this is not a seal of version {VERSION}", remedy=MAKE_ONE)
+            raise Invalid(
+                f"this is not a seal of version {VERSION}: before, digests had no salts, so "
+                "nothing can be compared",
+                remedy=MAKE_ONE,
+            )
         for id, sealed in seal["agents"].items():
             heads[id] = SealedHead(sealed["head"], bytes.fromhex(sealed["digest"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -1,7 +1,8 @@
 """Searches events, dead ones included, with an index, or without one if the store is read-only.
 
-Events that were appended since the last search are indexed first if they are few, otherwise in the
-background: then the result says how many events it lacks.
+Events that were appended since the last search are indexed first, so the result is complete. A
+page that cannot wait has many of them indexed in the background: then the result says how many
+events it lacks.
 """
 
 import logging
@@ -17,7 +18,8 @@ from backstory.log.checks import check_limit, check_list, read_title_and_tags
 from backstory.log.events import Event
 from backstory.log.kinds import KINDS
 from backstory.log.terms import Query
-from backstory.storage.ownership import AgentTree, list_session, read_own_rows
+from backstory.storage.agent_trees import AgentTree, list_session, read_own_rows
+from backstory.storage.ids import find_agent_by_id
 from backstory.storage.protocol import (
     AgentQuery,
     AgentRecord,
@@ -27,7 +29,8 @@ from backstory.storage.protocol import (
     WordQuery,
 )
 
-# Events that a search indexes before it answers. More are indexed in the background.
+# Events that a search indexes before it answers, even if it does not wait. More are indexed in the
+# background then.
 AT_ONCE = 2_000
 PAGE = 2_000  # events indexed in one transaction, so no append waits for more
 
@@ -50,7 +53,7 @@ class Hit(NamedTuple):
 class Hits(list[Hit]):
     """The result of a search, best first."""
 
-    behind = 0  # how many events could not be searched yet: the index is still catching up
+    missing = 0  # events that were not searched, because they are not indexed yet
 
     def __init__(self, hits: Iterable[Hit] = ()) -> None:
         super().__init__(hits)
@@ -68,12 +71,12 @@ def search_store(
     live: bool = False,
     limit: int = 20,
     after: Hit | None = None,
-    wait: bool = False,
+    wait: bool = True,
     progress: Progress | None = None,
 ) -> Hits:
     """Return the best matches, best first; those after the hit `after`, if it is given. `agent`
-    searches what an agent sees, `session` what the agents of a session wrote. `wait` and `progress`
-    wait for the index."""
+    searches what an agent sees, `session` what the agents of a session wrote. Without `wait`, many
+    new events are indexed in the background; `progress` waits in any case."""
     most = _check_page(limit, after)
     words = terms.parse_query(text)
     query = WordQuery(words, _check_kinds(kinds))
@@ -86,7 +89,7 @@ def search_store(
     hits = Hits()
     if not backend.read_only:
         must_wait = wait or progress is not None
-        hits.behind = _update_index(backend, query, progress, must_wait)
+        hits.missing = _update_index(backend, query, progress, must_wait)
     run = SearchRun(backend, query, viewers, live)
     hits.extend(run.find_hits(most, after))
     if after is None and not query.kinds and not live:
@@ -203,7 +206,7 @@ class SearchRun:
     def _add_hits(self, found: Iterable[FoundEvent]) -> None:
         by_viewer: dict[AgentRecord, dict[int, Match]] = {}
         for event in found:
-            key = (event.agent, event.seq)
+            key = (event.owner_id, event.seq)
             if key in self._hits:
                 continue
             self._hits[key] = None
@@ -272,14 +275,14 @@ class EventViewers:
     def __init__(self, backend: Backend, agent: AgentRecord | None) -> None:
         self._backend = backend
         self._agent = agent
-        self._owners: dict[str, AgentRecord] = {}
+        self._owners: dict[str, AgentRecord | None] = {}
         self._contexts: dict[str, list[Piece]] = {}
         self._trees: dict[str, AgentTree] = {}  # of sessions
 
     def find(self, found: FoundEvent) -> Match | None:
         """Return an agent that has the event in its context, or else one that sees it. None if all
         of them were deleted since the event was found."""
-        owner = self._find_owner(found.agent)
+        owner = self._find_owner(found.owner_id)
         if owner is None:
             return None
         viewers = []
@@ -304,10 +307,8 @@ class EventViewers:
 
     def _find_owner(self, id: str) -> AgentRecord | None:
         if id not in self._owners:
-            query = AgentQuery(id_prefix=id, include_deleted=True)
-            for agent in self._backend.list_agents(query):
-                self._owners[agent.id] = agent
-        return self._owners.get(id)
+            self._owners[id] = find_agent_by_id(self._backend, id, include_deleted=True)
+        return self._owners[id]
 
     def _list_viewers(self, owner: AgentRecord, seq: int) -> Iterator[AgentRecord]:
         if self._agent is not None:
@@ -341,22 +342,26 @@ def _update_index(
     if not must_wait and count > AT_ONCE:
         start_indexing(backend)
         return count
-    _index_events(backend, query, count, progress)
-    return 0
+    if _index_events(backend, query, count, progress):
+        return 0
+    return backend.count_unindexed(query.agent, query.pieces)
 
 
 def _index_events(
     backend: Backend, query: WordQuery, count: int, progress: Progress | None = None
-) -> None:
-    """Index `count` more events, or a few more that were appended since, in small transactions."""
+) -> bool:
+    """Index `count` more events, or a few more that were appended since, in small transactions.
+    Return False if there were fewer: another process has indexed the rest, or the log is
+    damaged."""
     done = indexed = 0
     while done < count or indexed == PAGE:
         indexed = backend.index_events(PAGE, query.agent, query.pieces)
         if indexed == 0:
-            return  # another process has indexed the rest, or the log is damaged
+            return False
         done += indexed
         if progress is not None:
             progress(min(done, count), count)
+    return True
 
 
 def start_indexing(backend: Backend) -> None:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from backstory.agent import Agent
 from backstory.log.events import StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN, MOVE_KINDS
-from backstory.storage.ownership import AgentTree
+from backstory.storage.agent_errors import build_lineage_error
+from backstory.storage.agent_trees import AgentTree
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventCount, EventFilter
-from backstory.storage.refusals import build_lineage_error
 
 
 class AgentStats(NamedTuple):

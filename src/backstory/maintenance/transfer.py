@@ -1,24 +1,39 @@
 """Export and import: sessions as JSON lines, without loss, between any two stores.
 
 The format is a contract: docs/export-format.md. An export reads a page at a time. An import checks
-every line against the rules of the log before it writes the line, and writes everything or nothing.
-Events that the store already has must be the same in the export; the rest is added.
+every line against the rules of the log before it writes anything. Events that the store already has
+must be the same in the export; the rest is added, a batch at a time.
 """
 
 import json
+import os
+import pickle
 import tempfile
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Any, NamedTuple, Protocol
 
-from backstory.errors import Busy, Conflict, Corrupt, Invalid, InvalidEvent, Remedy
+from backstory.errors import (
+    Busy,
+    Conflict,
+    Corrupt,
+    Invalid,
+    InvalidEvent,
+    KeyTaken,
+    NameTaken,
+    Remedy,
+)
 from backstory.log.checks import check_name
+from backstory.log.digests import WIDTH, is_erased
+from backstory.log.erasure import replace_erased_digests
 from backstory.log.events import StoredRow, parse_object, to_json
 from backstory.log.json_text import escape_unseen
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.problems import is_id, is_time
 from backstory.maintenance.checker import AgentChecker
-from backstory.storage.ids import name_deleted_agent
-from backstory.storage.ownership import find_row, list_session, read_own_rows, sort_parents_first
+from backstory.storage.agent_trees import find_row, list_session, read_own_rows, sort_parents_first
+from backstory.storage.ids import find_agent_by_id, name_deleted_agent, new_salts
 from backstory.storage.protocol import (
     AgentQuery,
     AgentRecord,
@@ -29,8 +44,10 @@ from backstory.storage.protocol import (
 )
 
 FORMAT = "backstory-export"
-VERSION = 2  # version 1, which had no keys and digests, is read too
-PAGE = 2_000  # new events written at a time
+# Version 2 had no salts, and version 1 no keys and digests, either. Both are read.
+VERSION = 3
+FIRST_WITH_SALTS = 3
+BATCH = 1_000  # agents, events and sources that an import writes in one transaction
 SPOOL_BYTES = 16_000_000  # of an import that are kept in memory while it is read
 
 AGENT_FIELDS = ("id", "session", "name", "parent", "fork_seq", "born_seq", "spawned", "created_us")
@@ -154,9 +171,7 @@ class Exporter:
     def _check_not_deleted(self, agent: AgentRecord) -> None:
         """Raise Busy if events are missing because they were deleted since the agents were read.
         From a damaged store, the remaining events are exported."""
-        query = AgentQuery(id_prefix=agent.id, include_deleted=True)
-        found = self._backend.list_agents(query)
-        if not found or found[0].deleted_us is not None:
+        if find_agent_by_id(self._backend, agent.id) is None:
             raise Busy(
                 f"agent {agent.name!r} was deleted while it was exported", remedy="export again"
             )
@@ -186,6 +201,8 @@ def _build_event_fields(row: StoredRow) -> dict[str, Any]:
     if row.key is not None:
         fields["key"] = row.key
     fields["digest"] = row.digest.hex()
+    if row.salt is not None:
+        fields["salt"] = row.salt.hex()
     return fields
 
 
@@ -209,31 +226,37 @@ def format_line(value: Any) -> str:
 
 
 def import_lines(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
-    """Add an export, completely or not at all. Agents and events that the store already has must be
-    the same. The store is locked only after everything was read, so a slow stream keeps nobody
-    waiting."""
+    """Add an export. Agents and events that the store already has must be the same.
+
+    All lines are checked first, without a lock, and those that are new are kept in a temporary
+    file. Then they are written in short transactions, so others wait for one batch at most. If that
+    is interrupted, a part is there, and repeating the import adds the rest."""
     stream = iter(lines)
-    _check_header(next(stream, ""))
+    version = _check_header(next(stream, ""))
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
-        sessions = _copy_lines(stream, spool)
-        spool.seek(0)
-        with backend.begin(sessions=sorted(sessions)) as transaction:
-            loader = ExportLoader(transaction, sessions)
-            for number, line in enumerate(spool, 2):
-                try:
-                    loader.add_line(line)
-                except KeyError as error:
-                    raise _build_refusal(number, f"{error} is missing") from error
-                except (Invalid, ValueError, TypeError, RecursionError) as error:
-                    raise _build_refusal(number, str(error)) from error
-            return loader.finish()
+        batches = BatchFile(spool)
+        checker = ExportChecker(backend, batches, has_salts=version >= FIRST_WITH_SALTS)
+        for number, line in enumerate(stream, 2):
+            try:
+                checker.check_line(line)
+            except KeyError as error:
+                raise _build_refusal(number, f"{error} is missing") from error
+            except RecursionError as error:
+                raise _build_refusal(number, "it is nested too deeply") from error
+            except (Invalid, ValueError, TypeError) as error:
+                raise _build_refusal(number, str(error)) from error
+        checker.check_complete()
+        for batch in batches.read():  # at least one: a store that is read-only refuses every import
+            _write_batch(backend, batch)
+    return Transfer(**checker.added)
 
 
 def _build_refusal(number: int, problem: str) -> Invalid:
     return Invalid(f"nothing was imported: line {number} of the export: {problem}")
 
 
-def _check_header(line: str | bytes) -> None:
+def _check_header(line: str | bytes) -> int:
+    """Return the version of the format."""
     try:
         header = json.loads(line)
         is_export = header.get("format") == FORMAT
@@ -248,49 +271,94 @@ def _check_header(line: str | bytes) -> None:
             f"up to {VERSION}",
             remedy="upgrade backstory",
         )
+    return int(version)
 
 
-def _copy_lines(lines: Iterable[str | bytes], spool: IO[bytes]) -> set[str]:
-    """Write all lines to a temporary file, and return the ids of their sessions."""
-    sessions = set()
-    for line in lines:
-        data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
-        spool.write(data if data.endswith(b"\n") else data + b"\n")
-        session = _find_session(data)
-        if session is not None:
-            sessions.add(session)
-    return sessions
+class NewRow(NamedTuple):
+    """A new event, and the ids of its session and its agent."""
+
+    session: str
+    agent: str
+    row: StoredRow
 
 
-def _find_session(line: bytes) -> str | None:
-    """Return the session in the line of an agent, if it is an id."""
-    if b'"agent"' not in line:  # most lines are events
-        return None
-    try:
-        session = json.loads(line)["agent"]["session"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None  # the loader will refuse the line, or it is the line of an event
-    return session if is_id(session) else None
+Item = AgentRecord | NewRow | SourceRecord  # something new that an import writes
 
 
-class ExportLoader:
-    """Checks the lines of one import, and writes them."""
+class BatchFile:
+    """A temporary file with the items that an import writes, in batches of one transaction each."""
 
-    def __init__(self, transaction: Transaction, sessions: set[str]) -> None:
-        self._transaction = transaction
-        self._sessions = sessions  # that are locked
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._batch: list[Item] = []
+
+    def add(self, item: Item) -> None:
+        """Add an item at the end."""
+        self._batch.append(item)
+        if len(self._batch) == BATCH:
+            self._end_batch()
+
+    def _end_batch(self) -> None:
+        pickle.dump(self._batch, self._file)
+        self._batch = []
+
+    def read(self) -> Iterator[list[Item]]:
+        """Yield all batches. The last one may be empty. No item can be added afterwards."""
+        self._end_batch()
+        self._file.seek(0)
+        with suppress(EOFError):
+            while True:
+                yield pickle.load(self._file)
+
+
+class ForkPoints:
+    """The times and digests of an agent's new rows, which forks of it continue. They are packed:
+    24 bytes for each row."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first  # the position of the first row
+        self._times = array("q")
+        self._digests = bytearray()
+
+    def add(self, row: StoredRow) -> None:
+        """Remember a row after the last one."""
+        self._times.append(row.created_us)
+        self._digests += row.digest
+
+    def find(self, position: int) -> StoredRow | None:
+        """Return the row at a position with nothing but its time and digest. None if there is
+        none."""
+        index = position - self._first
+        if not 0 <= index < len(self._times):
+            return None
+        start = index * WIDTH
+        digest = bytes(self._digests[start : start + WIDTH])
+        return StoredRow(position, "", None, None, self._times[index], None, None, digest)
+
+
+class ExportChecker:
+    """Checks the lines of one import, and compares them with the store. Writes the new items to a
+    file."""
+
+    def __init__(self, backend: Backend, items: BatchFile, *, has_salts: bool) -> None:
+        self.added = dict.fromkeys(Transfer._fields, 0)  # how many are new in the store
+        self._backend = backend
+        self._items = items
+        self._has_salts = has_salts
         self._session = ""  # of the agents that are being read
         self._stored: dict[str, AgentRecord] = {}  # the agents of that session in the store
+        self._names: set[str] = set()  # of all agents of that session
         self._checkers: dict[str, AgentChecker] = {}  # of the agents of that session in the export
+        self._fork_points: dict[str, ForkPoints] = {}
+        self._keys: set[str] = set()  # of the new agents of all sessions
         self._agent: AgentRecord | None = None  # whose events are being read
-        self._stored_rows: Iterator[StoredRow] = iter(())  # that it had before the import
-        self._new_rows: list[StoredRow] = []
+        self._sources: list[SourceRecord] = []  # of that agent
+        self._stored_rows: Iterator[StoredRow] = iter(())  # of that agent
         self._read = dict.fromkeys(Transfer._fields, 0)  # how many lines of each there were
-        self._added = dict.fromkeys(Transfer._fields, 0)  # how many are new in the store
         self._is_complete = False
 
-    def add_line(self, line: bytes) -> None:
-        """Check a line, and write the agent, event or source in it."""
+    def check_line(self, line: str | bytes) -> None:
+        """Check a line, and keep the agent, event or source in it if it is new."""
         value = json.loads(line)
         if not isinstance(value, dict) or len(value) != 1:
             raise Invalid("it is not an object with an agent or an event")
@@ -298,24 +366,22 @@ class ExportLoader:
             raise Invalid("there is more after the end")
         match value:
             case {"agent": dict(fields)}:
-                self._add_agent(parse_agent(fields))
-                self._add_sources(fields.get("sources", ()))
+                self._add_sources()
+                self._check_agent(parse_agent(fields), fields.get("sources", ()))
             case {"event": dict(fields)}:
-                self._add_event(parse_event(fields))
+                self._check_event(parse_event(fields))
             case {"source": list(fields)}:
-                self._transaction.remember_sources([parse_source(fields, None)])
+                self._items.add(parse_source(fields, None))
             case {"end": dict(end)}:
+                self._add_sources()
                 self._check_end(end)
             case _:
                 raise Invalid("it is not an object with an agent or an event")
 
-    def finish(self) -> Transfer:
-        """Write the remaining events, after the last line. Return the numbers of sessions, agents
-        and events that are new in the store."""
+    def check_complete(self) -> None:
+        """Raise Invalid if the last line is missing."""
         if not self._is_complete:
             raise Invalid("nothing was imported: the export is cut off, its last line is missing")
-        self._write_new_rows()
-        return Transfer(**self._added)
 
     def _check_end(self, end: dict[str, Any]) -> None:
         if end != self._read:
@@ -324,86 +390,96 @@ class ExportLoader:
 
     # --- agents ---
 
-    def _add_agent(self, agent: AgentRecord) -> None:
-        self._write_new_rows()
+    def _check_agent(self, agent: AgentRecord, sources: Iterable[Any]) -> None:
         if agent.session != self._session and is_id(agent.session):
             self._start_session(agent.session)
         if agent.id in self._checkers:
             raise Invalid(f"the agent {agent.id} comes twice")
-        self._checkers[agent.id] = self._check_agent(agent)
+        self._checkers[agent.id] = self._start_checker(agent)
         stored = self._stored.get(agent.id)
+        self._stored_rows = iter(())
+        first_new = agent.fork_seq + 1
         if stored is None:
-            stored = self._create_agent(agent)
-            self._stored[agent.id] = stored
+            self._add_agent(agent)
         else:
             _check_same_agent(stored, agent)
-        self._agent = stored
-        self._stored_rows = read_own_rows(self._transaction, stored, stored.fork_seq, stored.head)
+            self._stored_rows = read_own_rows(self._backend, stored, stored.fork_seq, stored.head)
+            first_new = stored.head + 1
+        self._agent = agent
+        self._fork_points[agent.id] = ForkPoints(first_new)
+        self._sources = [parse_source(fields, agent.id) for fields in sources]
         self._read["agents"] += 1
 
     def _start_session(self, session: str) -> None:
-        if session not in self._sessions:  # `_find_session` did not recognize the line
-            raise Invalid('the key "agent" is written with escapes')
         self._session = session
         self._checkers = {}
-        self._stored = {agent.id: agent for agent in list_session(self._transaction, session)}
+        self._fork_points = {}
+        self._stored = {agent.id: agent for agent in list_session(self._backend, session)}
+        self._names = {agent.name for agent in self._stored.values()}
         self._read["sessions"] += 1
         if not self._stored:
-            self._added["sessions"] += 1
+            self.added["sessions"] += 1
 
-    def _check_agent(self, agent: AgentRecord) -> AgentChecker:
+    def _start_checker(self, agent: AgentRecord) -> AgentChecker:
         parent = forked_at = None
         if agent.parent is not None:
             parent = self._checkers.get(agent.parent)
             if parent is None:
                 raise Invalid(f"its parent {agent.parent} does not come before it")
-            forked_at = find_row(self._transaction, self._stored[agent.parent], agent.fork_seq)
+            forked_at = self._find_fork_point(agent.parent, agent.fork_seq)
         checker = AgentChecker(agent, parent, forked_at)
         for problem in checker.problems:
             raise Invalid(problem)
         return checker
 
-    def _create_agent(self, agent: AgentRecord) -> AgentRecord:
-        if agent.deleted_us is None:
-            name = check_name(agent.name)
-        else:
-            name = name_deleted_agent(agent.id)
-        new = NewAgent(
-            agent.id,
-            agent.session,
-            name,
-            parent_pk=self._stored[agent.parent].pk if agent.parent else None,
-            fork_seq=agent.fork_seq,
-            born_seq=agent.born_seq,
-            spawned=agent.spawned,
-            key=agent.key,
-            about=agent.about,
-            deleted_us=agent.deleted_us,
-        )
-        self._added["agents"] += 1
-        return self._transaction.create_agent(new, [], agent.created_us)
+    def _find_fork_point(self, parent: str, position: int) -> StoredRow | None:
+        """Return the row of a parent that an agent is forked at. It is new, or in the store."""
+        found = self._fork_points[parent].find(position)
+        if found is None and parent in self._stored:
+            found = find_row(self._backend, self._stored[parent], position)
+        return found
 
-    def _add_sources(self, sources: Iterable[Any]) -> None:
-        if self._agent is not None:
-            records = [parse_source(fields, self._agent.id) for fields in sources]
-            self._transaction.remember_sources(records)
+    def _add_agent(self, agent: AgentRecord) -> None:
+        if agent.deleted_us is not None:
+            agent = agent._replace(name=name_deleted_agent(agent.id))
+        elif check_name(agent.name) in self._names:
+            raise NameTaken.of(agent.name)
+        if agent.key is not None:
+            self._check_key(agent.key)
+        self._names.add(agent.name)
+        self._items.add(agent)
+        self.added["agents"] += 1
+
+    def _check_key(self, key: str) -> None:
+        if key in self._keys or self._backend.list_agents(AgentQuery(key=key)):
+            raise KeyTaken.of_agent(key)
+        self._keys.add(key)
+
+    def _add_sources(self) -> None:
+        """Add the sources of the agent whose events were read. They say how far it was read, so
+        they come after its events."""
+        for source in self._sources:
+            self._items.add(source)
+        self._sources = []
 
     # --- events ---
 
-    def _add_event(self, row: StoredRow) -> None:
+    def _check_event(self, row: StoredRow) -> None:
         agent = self._agent
         if agent is None:
             raise Invalid("the event comes before its agent")
         checker = self._checkers[agent.id]
-        if not row.digest:  # version 1 of the format has none
-            row = row._replace(digest=checker.compute_digest(row))
+        stored = next(self._stored_rows, None)
+        if not (self._has_salts and row.digest):
+            row = _add_salt(checker, row, stored)
         for wrong in checker.check(row):
             if wrong.severity == "error":
                 raise InvalidEvent(f"position {row.seq}: {wrong.problem}")
         self._read["events"] += 1
-        stored = next(self._stored_rows, None)
         if stored is None:
-            self._new_rows.append(row)
+            self._fork_points[agent.id].add(row)
+            self._items.add(NewRow(agent.session, agent.id, row))
+            self.added["events"] += 1
         elif stored != row:
             raise Conflict(
                 f"nothing was imported: agent {agent.name!r} ({agent.id}) has another "
@@ -411,14 +487,22 @@ class ExportLoader:
                 remedy="import into another store",
                 head=agent.head,
             )
-        if len(self._new_rows) >= PAGE:
-            self._write_new_rows()
 
-    def _write_new_rows(self) -> None:
-        if self._new_rows and self._agent is not None:
-            self._transaction.add_rows(self._agent, self._new_rows)
-            self._added["events"] += len(self._new_rows)
-            self._new_rows = []
+
+def _add_salt(checker: AgentChecker, row: StoredRow, stored: StoredRow | None) -> StoredRow:
+    """Return a row without a digest, or of an older export, with the salt and digest that it has in
+    the store, or else with new ones."""
+    if is_erased(row.data_json):
+        if stored is not None and is_erased(stored.data_json):
+            return stored
+        data_json = replace_erased_digests(row.data_json or "", os.urandom(32))
+        row = row._replace(data_json=data_json)
+    elif stored is not None:
+        return row._replace(salt=stored.salt, digest=stored.digest)
+    else:
+        [salt] = new_salts(1)
+        row = row._replace(salt=salt)
+    return row._replace(digest=checker.compute_digest(row))
 
 
 def _check_same_agent(stored: AgentRecord, agent: AgentRecord) -> None:
@@ -435,6 +519,87 @@ def _check_same_agent(stored: AgentRecord, agent: AgentRecord) -> None:
     for name in AGENT_FIELDS:
         if name != "name" and getattr(stored, name) != getattr(agent, name):
             raise Invalid(f"the store has another agent with the id {stored.id}")
+
+
+# --- writing what is new ---
+
+
+def _write_batch(backend: Backend, batch: Sequence[Item]) -> None:
+    """Write some items in one transaction."""
+    sessions = {item.session for item in batch if not isinstance(item, SourceRecord)}
+    with backend.begin(sessions=sorted(sessions)) as transaction:
+        writer = ItemWriter(transaction)
+        for item in batch:
+            writer.add(item)
+        writer.write_rows()
+
+
+class ItemWriter:
+    """Writes items within a transaction. They must fit what the store contains by then: others may
+    have written or deleted since the items were checked."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._agent = ""  # the id of the agent of the rows that are not written yet
+        self._rows: list[StoredRow] = []
+
+    def add(self, item: Item) -> None:
+        """Write an item. The rows of one agent are written together, when the next item comes."""
+        match item:
+            case NewRow():
+                if item.agent != self._agent:
+                    self.write_rows()
+                    self._agent = item.agent
+                self._rows.append(item.row)
+            case AgentRecord():
+                self.write_rows()
+                self._create_agent(item)
+            case SourceRecord():
+                self._transaction.remember_sources([item])
+
+    def write_rows(self) -> None:
+        """Write the rows that are not written yet. Raises Conflict if they do not follow the head
+        of their agent."""
+        if not self._rows:
+            return
+        agent = self._find_agent(self._agent)
+        if agent.head != self._rows[0].seq - 1:
+            raise _build_change_error(agent.name, agent.head)
+        self._transaction.add_rows(agent, self._rows)
+        self._rows = []
+
+    def _create_agent(self, agent: AgentRecord) -> None:
+        parent_pk = None
+        if agent.parent is not None:
+            parent_pk = self._find_agent(agent.parent).pk
+        new = NewAgent(
+            agent.id,
+            agent.session,
+            agent.name,
+            parent_pk=parent_pk,
+            fork_seq=agent.fork_seq,
+            born_seq=agent.born_seq,
+            spawned=agent.spawned,
+            key=agent.key,
+            about=agent.about,
+            deleted_us=agent.deleted_us,
+        )
+        self._transaction.create_agent(new, [], agent.created_us)
+
+    def _find_agent(self, id: str) -> AgentRecord:
+        """Return an agent by its id, even if it is deleted. Raises Conflict if it is gone."""
+        found = find_agent_by_id(self._transaction, id, include_deleted=True)
+        if found is None:
+            raise _build_change_error(id, 0)
+        return found
+
+
+def _build_change_error(agent: str, head: int) -> Conflict:
+    return Conflict(
+        f"agent {agent!r} was changed while it was imported, so the import is not complete",
+        remedy="import again",
+        head=head,
+    )
 
 
 # --- the values of a line ---
@@ -483,6 +648,7 @@ def parse_event(fields: Mapping[str, Any]) -> StoredRow:
         key=fields.get("key"),
         base=base,
         digest=bytes.fromhex(fields.get("digest") or ""),
+        salt=bytes.fromhex(fields["salt"]) if "salt" in fields else None,
     )
 
 

@@ -4,18 +4,22 @@ It only reports. A wrong row was not written by backstory, so only a person can 
 right.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, Corrupt, Error
-from backstory.log.digests import ERASED
+from backstory.log.data_keys import COPY, ERASED, REQUEST
+from backstory.log.digests import EMPTY_REQUEST_DIGEST
 from backstory.log.events import Event, StoredRow
-from backstory.maintenance.checker import RESTORE_STORE, AgentChecker, Severity
+from backstory.maintenance.checker import LEAVE_TIME, RESTORE_STORE, AgentChecker, Severity
 from backstory.maintenance.seals import find_broken_seals
-from backstory.storage.ownership import find_row, read_own_rows, sort_parents_first
+from backstory.storage.agent_trees import find_row, read_own_rows, sort_parents_first
+from backstory.storage.erase import HAS_REQUEST_DIGEST
 from backstory.storage.positions import LAST_POSITION
-from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
+from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, Piece
+
+REPORT_ROWS = 1_000  # between two reports of the progress
 
 RESTORE_AGENT = "restore the agent's row from a backup; its own events are still in the log"
 
@@ -31,27 +35,36 @@ class Finding(NamedTuple):
 
 
 def verify_store(
-    backend: Backend, seal: Mapping[str, Any] | None = None, *, requests: bool = False
+    backend: Backend,
+    seal: Mapping[str, Any] | None = None,
+    *,
+    requests: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Finding]:
     """Return everything that is wrong with a store. With a seal, also what is missing or changed
     according to it; with `requests`, also the answers whose requests cannot be rebuilt. Others may
-    delete rows during the reads, so a finding counts only if it is found twice."""
-    findings = _check_store(backend, seal)
+    delete rows during the reads, so a finding counts only if it is found twice.
+    `progress(done, total)` is called with the events that were checked."""
+    findings = _check_store(backend, seal, progress)
     if findings:
-        again = set(_check_store(backend, seal))
+        again = set(_check_store(backend, seal, progress))
         findings = [finding for finding in findings if finding in again]
     if requests:
         findings.extend(_check_requests(backend))
     return findings
 
 
-def _check_store(backend: Backend, seal: Mapping[str, Any] | None) -> list[Finding]:
+def _check_store(
+    backend: Backend,
+    seal: Mapping[str, Any] | None,
+    progress: Callable[[int, int], None] | None,
+) -> list[Finding]:
     findings = []
     if seal is not None:
         for id, position, problem in find_broken_seals(backend, seal):
             findings.append(Finding(id, position, "error", problem, RESTORE_STORE))
     try:
-        for finding in StoreCheck(backend).find():
+        for finding in StoreCheck(backend, progress).find():
             findings.append(finding)
     except Corrupt as error:  # too damaged to continue
         findings.append(Finding(None, None, "error", error.message, RESTORE_STORE))
@@ -61,8 +74,14 @@ def _check_store(backend: Backend, seal: Mapping[str, Any] | None) -> list[Findi
 class StoreCheck:
     """One pass over all rows of a store."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(
+        self, backend: Backend, progress: Callable[[int, int], None] | None = None
+    ) -> None:
         self._backend = backend
+        self._progress = progress
+        self._checked_rows = 0
+        self._all_rows = 0
+        self._now_us = backend.read_clock()
         self._agents: dict[str, AgentRecord] = {}
         self._parents: set[str | None] = set()
         # A checker has all events of an agent in memory. So checkers exist for one session at a
@@ -77,6 +96,7 @@ class StoreCheck:
         for agent in self._backend.list_agents(AgentQuery(include_deleted=True)):
             self._agents[agent.id] = agent
             self._parents.add(agent.parent)
+            self._all_rows += agent.head - agent.fork_seq
             sessions.setdefault(agent.session, []).append(agent)
         for session in sessions.values():
             self._checkers = {}
@@ -87,24 +107,32 @@ class StoreCheck:
         checker = self._start_checker(agent)
         for problem in checker.problems:
             yield Finding(agent.id, None, "error", problem, RESTORE_AGENT)
+        for problem in checker.warnings:
+            yield Finding(agent.id, None, "warning", problem, LEAVE_TIME)
         for row in self._read_rows(agent):
             for wrong in checker.check(row):
                 yield Finding(agent.id, *wrong)
+            self._count_row()
         for wrong in checker.check_head():
             yield Finding(agent.id, *wrong)
         if not checker.problems and agent.id in self._parents:
             self._checkers[agent.id] = checker
 
+    def _count_row(self) -> None:
+        self._checked_rows += 1
+        if self._progress is not None and self._checked_rows % REPORT_ROWS == 0:
+            self._progress(min(self._checked_rows, self._all_rows), self._all_rows)
+
     def _start_checker(self, agent: AgentRecord) -> AgentChecker:
         if agent.parent is None:
-            return AgentChecker(agent)
+            return AgentChecker(agent, now_us=self._now_us)
         parent = self._checkers.get(agent.parent)
         if parent is None:
             checker = AgentChecker(agent)
             checker.problems.append(self._explain_missing_parent(agent.parent, agent.session))
             return checker
         forked_at = find_row(self._backend, parent.agent, agent.fork_seq)
-        return AgentChecker(agent, parent, forked_at)
+        return AgentChecker(agent, parent, forked_at, self._now_us)
 
     def _explain_missing_parent(self, id: str, session: str) -> str:
         parent = self._agents.get(id)
@@ -133,8 +161,9 @@ class StoreCheck:
 
 # --- requests ---
 
+ERASED_REQUEST = "its request cannot be checked: text that it may have contained was erased"
+NOTHING_TO_DO = "nothing: the erasure has removed its digest"
 REQUEST_PAGE = 1_000  # positions read at a time
-HAS_REQUEST_DIGEST = EventFilter(data_contains='"sha256"')
 COMPARE_REQUEST = (
     "compare the request with what the provider logged; the answer may belong to another request"
 )
@@ -146,6 +175,9 @@ def _check_requests(backend: Backend) -> Iterator[Finding]:
     for record in backend.list_agents():
         agent = Agent(backend, record)
         for event in _read_answers(backend, record):
+            if EMPTY_REQUEST_DIGEST in (event.data_json or ""):
+                yield Finding(record.id, event.seq, "warning", ERASED_REQUEST, NOTHING_TO_DO)
+                continue
             problem = _find_request_problem(agent, event)
             if problem is not None:
                 yield Finding(record.id, event.seq, "error", problem, COMPARE_REQUEST)
@@ -165,8 +197,8 @@ def _find_request_problem(agent: Agent, answer: Event) -> str | None:
     """Return the problem with an answer's request. None if there is none, or if no digest was
     recorded."""
     data = answer.data or {}
-    request = data.get("request")
-    if "copy_of" in data or not isinstance(request, dict):
+    request = data.get(REQUEST)
+    if COPY in data or not isinstance(request, dict):
         return None
     if not isinstance(request.get("sha256"), str):
         return None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from backstory.agent import Agent
 from backstory.log.events import Event
-from backstory.log.replay import Explanation
+from backstory.log.explanation import Explanation
 
 PAGE = 1_000  # events read at a time
 

@@ -10,8 +10,8 @@ from itertools import groupby
 
 from backstory.agent import Agent
 from backstory.log.events import Event
+from backstory.log.explanation import Explanation
 from backstory.log.kinds import MESSAGE_KINDS
-from backstory.log.replay import Explanation
 from backstory.present.event_text import body
 from backstory.present.measures import clock, count
 from backstory.present.safe_text import visible

@@ -15,6 +15,7 @@ COMMANDS: Mapping[Operation, str] = {
     "events": "`backstory log`",
     "jump": "`backstory jump {agent}@{0}`",
     "mark": "`backstory mark {agent}`",
+    "restore": "`backstory restore {0} --to {1}`",
     "seal": "`backstory seal`",
     "start": "`backstory new`",
     "verify": "`backstory verify`",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.agent import Agent
 from backstory.log.events import Event
-from backstory.log.replay import Explanation
+from backstory.log.explanation import Explanation
 from backstory.present.measures import stamp
 from backstory.storage.targets import Preview
 

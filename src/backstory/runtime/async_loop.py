@@ -39,9 +39,11 @@ class AsyncLoop:
         """The agent that the loop writes to: after a `Forked` (of the agents underneath), the fork."""
         return AsyncAgent(self.sync.agent)
 
-    def ask(self, text: str) -> AsyncUpdates:
-        """Write a prompt, and go on until the model has answered."""
-        return _steps(self.sync.ask(text))
+    def ask(
+        self, text: str, *, key: str | None = None, expected: int | None = None
+    ) -> AsyncUpdates:
+        """Write a prompt, and continue until the model has answered: see `Loop.ask`."""
+        return _steps(self.sync.ask(text, key=key, expected=expected))
 
     def resume(self) -> AsyncUpdates:
         """Let the model answer, and run the tools that it calls, until it calls no more."""

@@ -18,8 +18,10 @@ from typing import Any, NamedTuple
 
 from backstory.agent import Agent
 from backstory.errors import Conflict, Error
-from backstory.log.events import Event
+from backstory.log.checks import check_not_blank
+from backstory.log.events import Event, RepeatedEvent
 from backstory.log.messages import read_call
+from backstory.log.moves import is_prompt
 from backstory.runtime.models import (
     Model,
     ModelError,
@@ -30,10 +32,11 @@ from backstory.runtime.models import (
     stream_of,
 )
 from backstory.runtime.models.arguments import storable
-from backstory.runtime.requests import asked, note_failure, placed, write_settings
+from backstory.runtime.requests import asked, change_settings, note_failure, placed
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError, checked
 from backstory.runtime.workers import Workers
+from backstory.storage.positions import check_expected
 
 __all__ = ["Allow", "EventWritten", "Forked", "Loop", "Permission", "Stopped", "Update", "Updates"]
 
@@ -45,6 +48,7 @@ STOPPED = "interrupted: it was stopped before it was done, and may have done a p
 NOT_RUN = "interrupted: it was not run"
 NOBODY = "not run: it needs consent, and there was no one to ask"
 SAID_NOTHING = "the model said nothing: ask again, or choose another model"
+GONE = "this prompt was written before, and is no longer in the context: ask with another key"
 REFUSED = "the model refused to answer: ask in another way, or choose another model"
 
 
@@ -104,13 +108,40 @@ class Loop:
         self.longest_result = longest_result
         self._at: int | None = None  # the head after which the turn's next event belongs
 
-    def ask(self, text: str) -> Updates:
-        """Write a prompt, and go on until the model has answered."""
+    def ask(self, text: str, *, key: str | None = None, expected: int | None = None) -> Updates:
+        """Write a prompt, and continue until the model has answered. With `expected`, only if that is the head
+        (else Conflict). With `key`, a prompt that was written before is not written again: its turn is continued,
+        or, if it was answered, only reported."""
+        check_expected(expected)
+        check_not_blank("user", text)
+        prompt = ("user", storable(text), None, key)
         with defer_signals():
-            write_settings(self.agent, self.model, self.tools)
-            event = self.agent.user(storable(text))
+            # As of the expected head, so that a repeat writes the same events.
+            at = None if expected is None else min(expected, self.agent.head)
+            settings = change_settings(self.agent, self.model, self.tools, at=at)
+            written = self.agent.extend([*settings, prompt], expected=expected)
+        event = written[-1]
         yield EventWritten(event)
-        yield from self.resume()
+        if isinstance(event, RepeatedEvent):
+            yield from self._repeat(event)
+        else:
+            yield from self.resume()
+
+    def _repeat(self, prompt: RepeatedEvent) -> Updates:
+        """Report what was written after a prompt, and let the model answer it if it was not answered yet."""
+        if not prompt.is_live:
+            yield Stopped(GONE)
+            return
+        last: Event = prompt
+        for event in self.agent.messages():
+            if event.seq > prompt.seq:
+                if is_prompt(event):
+                    return  # the conversation has continued
+                yield EventWritten(event)
+                last = event
+        is_interrupted = (last.data or {}).get("interrupted") is True
+        if last.kind != "assistant" or is_interrupted:
+            yield from self.resume()
 
     def resume(self) -> Updates:
         """Let the model answer, and run the tools that it calls, until it calls no more."""

@@ -39,12 +39,21 @@ def write_settings(
     agent: Agent, model: Model, tools: Sequence[Tool], *, expected: int | None = None
 ) -> Event | None:
     """Write the settings that changed; only notes are read for that."""
+    for kind, name, change in change_settings(agent, model, tools):
+        return agent.append(kind, name, change, expected=expected)
+    return None
+
+
+def change_settings(
+    agent: Agent, model: Model, tools: Sequence[Tool], *, at: int | None = None
+) -> list[tuple[str, str, dict[str, Any]]]:
+    """The note with the settings that differ from those at a position, if there are any."""
     if getattr(model, "format", None) is None:
-        return None
-    settings = read_settings(note.data for note in agent.notes(SETTINGS))
+        return []
+    settings = read_settings(note.data for note in agent.notes(SETTINGS, at=at))
     params = merged(getattr(model, "params", {}), settings.params)
     change = settings.find_changes(model=model.name, tools=tool_settings(tools), params=params)
-    return agent.append("note", SETTINGS, change, expected=expected) if change else None
+    return [("note", SETTINGS, change)] if change else []
 
 
 def with_settings(

@@ -1,37 +1,36 @@
-"""Erases the text of events: on request, with all events that contain it, or because no context
-needs it.
+"""Erases the text of events, with all other events of the session that contain it.
 
 The rows stay, with the digests of their texts (`log.erasure`), so positions and digests stay valid.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from backstory.log.checks import check_reason
-from backstory.log.compaction import COPY
-from backstory.log.digests import is_erased
+from backstory.errors import Corrupt
+from backstory.log.checks import check_author, check_reason
+from backstory.log.data_keys import ANSWER, COPY, ITEM, NATIVE
+from backstory.log.digests import empty_request_digests, is_erased
 from backstory.log.erasure import erase_row
 from backstory.log.events import Event, StoredRow, to_datetime
-from backstory.log.kinds import MESSAGE_KINDS
-from backstory.log.messages import ANSWER, ITEM, NATIVE
-from backstory.log.moves import LABEL, read_labels
-from backstory.storage.ownership import AgentTree, find_row, list_session, read_own_rows
-from backstory.storage.positions import check_positions
+from backstory.storage.agent_errors import build_lineage_error
+from backstory.storage.agent_trees import AgentTree, find_row, list_session, read_own_rows
+from backstory.storage.ids import new_id
+from backstory.storage.positions import check_positions, write_positions
 from backstory.storage.protocol import (
     AgentQuery,
     AgentRecord,
     Backend,
     EventFilter,
     Reader,
+    RemovalAction,
+    RemovalRecord,
     Transaction,
 )
-from backstory.storage.refusals import build_lineage_error
-from backstory.storage.write import read_clock
 
-EXPIRED = "expired"  # the reason given for dead events
+HAS_REQUEST_DIGEST = EventFilter(data_contains='"sha256"')
 HAS_LINK = re.compile(rf'"({COPY}|{ANSWER})"')
-NAMED_POSITIONS = EventFilter(kinds=frozenset({"mark", "note"}), note_names=(LABEL,))
 
 
 class OwnedPosition(NamedTuple):
@@ -48,46 +47,108 @@ def erase_events(
     why: str,
     *,
     dry_run: bool = False,
+    by: str | None = None,
 ) -> list[Event]:
     """Erase the text of the events at some positions of a lineage, and all events that contain it.
     Return the erased events, or with `dry_run` the events as they are."""
     reason = check_reason(why)
+    author = check_author(by)
     checked = check_positions(agent, positions, backend.read_head(agent))
+    # Copies may be anywhere after an event. So the rows of all its heirs are read before anything
+    # is locked, and then only those that were written since.
+    links: dict[Any, OwnLinks] = {}
+    with suppress(Corrupt):  # while nothing is locked, an agent may be deleted in the middle
+        SessionTexts(backend, agent, links).find_texts(checked)
     with backend.begin(sessions=[agent.session]) as transaction:
-        tree = AgentTree(list_session(transaction, agent.session))
-        current = tree.check_agent(agent)
-        session = SessionTexts(transaction, tree)
-        found: set[OwnedPosition] = set()
-        for position in checked:
-            found |= session.find_text(current, position)
+        session = SessionTexts(transaction, agent, links)
+        found = session.find_texts(checked)
+        new = [owned for owned in found if not is_erased(session.read_row(owned).data_json)]
         erased = []
         for owned in sorted(found, key=lambda owned: owned.seq):
             row = session.read_row(owned)
             if not dry_run:
-                row = _erase(transaction, owned.owner, row, reason)
+                row = erase_one(transaction, owned.owner, row, reason)
             erased.append(row.event)
+        if not dry_run:
+            empty_later_requests(transaction, session.tree, found)
+            record_erasure(transaction, "erase", new, author, reason)
         return erased
 
 
-def _erase(transaction: Transaction, owner: AgentRecord, row: StoredRow, why: str) -> StoredRow:
+def empty_later_requests(
+    transaction: Transaction, tree: AgentTree, erased: Iterable[OwnedPosition]
+) -> None:
+    """Remove the digests of the requests that may have contained erased events: whoever has the
+    rest of such a request could find out by trying what was erased."""
+    first_erased: dict[str, int] = {}  # the position of the first one that an agent has, by its id
+    for owner, seq in erased:
+        for heir in tree.list_heirs(owner, seq):
+            first_erased[heir.id] = min(seq, first_erased.get(heir.id, seq))
+    if not first_erased:
+        return
+    session = next(iter(tree.agents.values())).session
+    query = AgentQuery(session=session, include_deleted=True)
+    for id, row in transaction.read_owned(query, HAS_REQUEST_DIGEST):
+        data_json = empty_request_digests(row.data_json)
+        is_later = row.seq > first_erased.get(id, row.seq)
+        if is_later and data_json is not None and data_json != row.data_json:
+            transaction.rewrite_data(tree.agents[id], row.seq, data_json)
+
+
+def erase_one(transaction: Transaction, owner: AgentRecord, row: StoredRow, why: str) -> StoredRow:
     """Erase one event, unless it is erased already. Return its new row."""
     if is_erased(row.data_json):
         return row
-    now = to_datetime(read_clock()).isoformat()
+    now = to_datetime(transaction.read_clock()).isoformat()
     content, data_json = erase_row(row, now, why)
     transaction.erase_event(owner, row.seq, content, data_json)
     return row._replace(content=content, data_json=data_json)
 
 
-class OwnLinks:
-    """The links from an agent's own events to others, by what they name."""
+def record_erasure(
+    transaction: Transaction,
+    action: RemovalAction,
+    erased: Sequence[OwnedPosition],
+    author: str | None,
+    reason: str | None = None,
+) -> None:
+    """Record which events were erased, for each agent that owns some of them."""
+    if not erased:
+        return
+    session = erased[0].owner.session
+    now_us = transaction.read_clock()
+    positions: dict[str, list[int]] = {}  # by the ids of the owners
+    for owner, seq in erased:
+        positions.setdefault(owner.id, []).append(seq)
+    records = []
+    for id, own in positions.items():
+        record = RemovalRecord(
+            id=new_id(session),
+            removed_us=now_us,
+            action=action,
+            session=session,
+            agent=id,
+            positions=write_positions(own),
+            events=len(own),
+            by=author,
+            reason=reason,
+        )
+        records.append(record)
+    transaction.record_removals(records)
 
-    def __init__(self) -> None:
+
+class OwnLinks:
+    """The links from an agent's own events to others, by what they name. They never change: an
+    erased event keeps its links."""
+
+    def __init__(self, after: int) -> None:
+        self.upto = after  # the last position that was read
         self.copies: dict[int, list[int]] = {}  # the copies of the event at a position
         self.answers: dict[str, list[int]] = {}  # the events of an answer
 
     def add(self, row: StoredRow) -> None:
         """Add the links of the next event."""
+        self.upto = row.seq
         if not HAS_LINK.search(row.data_json or ""):  # faster than parsing it
             return
         data = _read_data(row)
@@ -103,18 +164,25 @@ class SessionTexts:
     """Finds the events of a session that contain the same text: the other events of a framework's
     item, copies made by compactions, and events with the native form of the same answer."""
 
-    def __init__(self, reader: Reader, tree: AgentTree) -> None:
+    def __init__(self, reader: Reader, agent: AgentRecord, links: dict[Any, OwnLinks]) -> None:
         self._reader = reader
-        self._tree = tree
-        # All rows of an agent are read at most once for its links, and each row that may be erased
-        # once: the events of one answer refer to each other.
-        self._links: dict[str, OwnLinks] = {}
+        self.tree = AgentTree(list_session(reader, agent.session))
+        self._agent = self.tree.check_agent(agent)
+        # By the agents' keys. All rows of an agent are read at most once for its links, and each
+        # row that may be erased once: the events of one answer refer to each other.
+        self._links = links
         self._read: dict[OwnedPosition, StoredRow] = {}
 
-    def find_text(self, agent: AgentRecord, position: int) -> set[OwnedPosition]:
-        """Return the event at a position of the agent's lineage, and all events that contain its
-        text. Raises Corrupt."""
-        owner = self._tree.find_owner(agent, position)
+    def find_texts(self, positions: Iterable[int]) -> set[OwnedPosition]:
+        """Return the events at some positions of the agent's lineage, and all events that contain
+        their text. Raises Corrupt."""
+        found: set[OwnedPosition] = set()
+        for position in positions:
+            found |= self._find_text(position)
+        return found
+
+    def _find_text(self, position: int) -> set[OwnedPosition]:
+        owner = self.tree.find_owner(self._agent, position)
         texts: set[OwnedPosition] = set()
         for seq in self._find_item(owner, position):
             texts |= self._find_copies(OwnedPosition(owner, seq))
@@ -159,13 +227,14 @@ class SessionTexts:
         data = self.read_data(owned)
         original = data.get(COPY)
         if type(original) is int and 0 < original < position:
-            owner = self._tree.find_owner(owner, original)
+            owner = self.tree.find_owner(owner, original)
             position = original
         found = {OwnedPosition(owner, position)}
-        for heir in self._tree.list_heirs(owner, position):
+        for heir in self.tree.list_heirs(owner, position):
             links = self._read_links(heir)
             for copy in links.copies.get(position, []):
-                found.add(OwnedPosition(heir, copy))
+                if copy <= heir.head:
+                    found.add(OwnedPosition(heir, copy))
         return found
 
     # --- native forms of answers ---
@@ -190,16 +259,16 @@ class SessionTexts:
         """Yield the events of an answer in the agent's lineage, and in all agents that inherit the
         first of them."""
         owner, first = agent, agent.head
-        for ancestor, last in self._tree.list_owners(agent):
+        for ancestor, last in self.tree.list_owners(agent):
             links = self._read_links(ancestor)
             positions = links.answers.get(answer, [])
             if positions and positions[0] <= last:
                 owner = ancestor
                 first = positions[0]
-        for heir in self._tree.list_heirs(owner, first):
+        for heir in self.tree.list_heirs(owner, first):
             links = self._read_links(heir)
             for seq in links.answers.get(answer, []):
-                if seq >= first:
+                if first <= seq <= heir.head:
                     yield OwnedPosition(heir, seq)
 
     def _find_form_before(self, owned: OwnedPosition) -> Iterator[OwnedPosition]:
@@ -223,96 +292,11 @@ class SessionTexts:
     # --- links ---
 
     def _read_links(self, agent: AgentRecord) -> OwnLinks:
-        if agent.id not in self._links:
-            links = OwnLinks()
-            for row in read_own_rows(self._reader, agent, agent.fork_seq, agent.head):
-                links.add(row)
-            self._links[agent.id] = links
-        return self._links[agent.id]
+        links = self._links.setdefault(agent.pk, OwnLinks(agent.fork_seq))
+        for row in read_own_rows(self._reader, agent, links.upto, agent.head):
+            links.add(row)
+        return links
 
 
 def _read_data(row: StoredRow) -> dict[str, Any]:
     return row.event.data or {}
-
-
-# --- events that are in no context ---
-
-
-def expire_dead(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True) -> int:
-    """Erase the events from before a time that are no longer in any context, in the sessions whose
-    root has a key that begins with `prefix`. Return how many. The context that a fork began with,
-    and the contexts that marks and labels lead back to, count as contexts."""
-    query = AgentQuery(roots_only=True, key_prefix=prefix or None)
-    count = 0
-    for root in backend.list_agents(query):
-        if dry_run:
-            count += sum(1 for _ in _find_dead(backend, root.session, before_us))
-            continue
-        with backend.begin(sessions=[root.session]) as transaction:
-            for owner, row in _find_dead(transaction, root.session, before_us):
-                _erase(transaction, owner, row, EXPIRED)
-                count += 1
-    return count
-
-
-def _find_dead(
-    reader: Reader, session: str, before_us: int
-) -> Iterator[tuple[AgentRecord, StoredRow]]:
-    """Yield the messages and notes from before a time that are in no context and not erased yet,
-    with their owners."""
-    agents = list_session(reader, session)
-    needed = _find_needed(reader, agents)
-    for agent in agents:
-        own_needed = needed.get(agent.pk, set())
-        for row in read_own_rows(reader, agent, agent.fork_seq, agent.head):
-            is_old = row.created_us < before_us
-            is_dead = row.seq not in own_needed
-            if is_old and is_dead and _has_text(row):
-                yield agent, row
-
-
-def _has_text(row: StoredRow) -> bool:
-    """Return True if a row is a message or a note that can expire. Labels never do."""
-    if is_erased(row.data_json):
-        return False
-    if row.kind == "note":
-        return row.content != LABEL
-    return row.kind in MESSAGE_KINDS
-
-
-def _find_needed(reader: Reader, agents: Sequence[AgentRecord]) -> dict[Any, set[int]]:
-    """Return the positions, by their owners' keys, of all contexts that an agent has or can go
-    to."""
-    needed: dict[Any, set[int]] = {}
-    walked: set[tuple[Any, int]] = set()
-    for agent in agents:
-        if agent.deleted_us is not None:
-            continue
-        for reachable in _find_reachable(reader, agent):
-            if reachable in walked:
-                continue
-            walked.add(reachable)
-            _, position = reachable
-            walk = reader.walk(agent, position)
-            for piece in walk.pieces:
-                positions = needed.setdefault(piece.owner, set())
-                positions.update(range(piece.low, piece.high + 1))
-    return needed
-
-
-def _find_reachable(reader: Reader, agent: AgentRecord) -> Iterator[tuple[Any, int]]:
-    """Yield the positions of an agent's lineage whose contexts are needed, with their owners' keys:
-    its head, its fork position, and those of its marks and labels, dead or alive."""
-    lineage = reader.read_lineage(agent)
-    positions = {agent.head, agent.fork_seq}
-    label_notes = []
-    for event in reader.read_events(agent, lineage, NAMED_POSITIONS):
-        if event.kind == "mark":
-            positions.add(event.seq)
-        else:
-            label_notes.append(event)
-    positions.update(read_labels(label_notes).values())
-    for piece in lineage:
-        for position in positions:
-            if piece.low <= position <= piece.high:
-                yield piece.owner, position

@@ -15,7 +15,6 @@ from backstory.errors import AgentNotFound, Busy, ConnectionLost, Invalid, Stora
 from backstory.log.events import Event
 from backstory.storage.positions import check_position, clip
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, Piece, StoreWatch
-from backstory.storage.write import read_clock
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -169,7 +168,7 @@ class HeadTracker:
 
     def __init__(self, backend: Backend, positions: Mapping[str, int] | None = None) -> None:
         self._backend = backend
-        self._listed_us = read_clock()  # the time at which all agents were listed
+        self._listed_us = backend.read_clock()  # the time at which all agents were listed
         self._rest_until = 0.0  # the monotonic time until which they are not listed again
         if positions is None:
             positions = {agent.id: agent.head for agent in backend.list_agents()}
@@ -192,7 +191,7 @@ class HeadTracker:
 
     def _list_all(self) -> list[AgentRecord]:
         start = time.monotonic()
-        self._listed_us = read_clock()
+        self._listed_us = self._backend.read_clock()
         agents = self._backend.list_agents()
         end = time.monotonic()
         self._rest_until = end + REST * (end - start)

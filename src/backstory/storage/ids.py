@@ -7,16 +7,15 @@ is of the next generation, and has another id.
 
 import os
 import time
-from itertools import count
 
 from backstory.errors import KeyTaken
 from backstory.log.checks import LONGEST_NAME, check_key
+from backstory.log.digests import SALT_WIDTH
 from backstory.storage.protocol import AgentQuery, AgentRecord, Reader
 
 PLACE_DIGITS = 12  # of an id, at its end
 NAMESPACE = "6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5"  # of the ids that are derived from keys
 MOST_GENERATIONS = 100_000  # that are tried before an id and a key are reported as not matching
-PLACEHOLDER = "/"  # the name of a row that only keeps a number from being given again
 
 
 def new_id(session: str = "") -> str:
@@ -30,6 +29,12 @@ def new_id(session: str = "") -> str:
     digits = f"{value:032x}"
     last_group = session[-PLACE_DIGITS:] or digits[20:]
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], last_group))
+
+
+def new_salts(count: int) -> list[bytes]:
+    """Return random salts for so many events."""
+    random = os.urandom(count * SALT_WIDTH)
+    return [random[start : start + SALT_WIDTH] for start in range(0, len(random), SALT_WIDTH)]
 
 
 def find_place(id: str) -> int:
@@ -73,16 +78,46 @@ def name_deleted_agent(id: str) -> str:
     return f"/{id}"
 
 
+def find_agent_by_id(
+    reader: Reader, id: str, *, include_deleted: bool = False
+) -> AgentRecord | None:
+    """Return the agent with this id; None if there is none."""
+    for agent in reader.list_agents(AgentQuery(id_prefix=id, include_deleted=include_deleted)):
+        return agent
+    return None
+
+
 def find_keyed_agent(reader: Reader, key: str) -> tuple[str, AgentRecord | None]:
     """Return the id that a key has now, and the agent with it, or None if there is none."""
-    for generation in count():
-        id = derive_id(key, generation)
-        found = reader.list_agents(AgentQuery(id_prefix=id, include_deleted=True))
-        if not found:
+    id = derive_id(key)
+    first = find_agent_by_id(reader, id, include_deleted=True)
+    if first is None or first.deleted_us is None:
+        return id, first
+    # The first generation was deleted. Without a place in the query, a cluster asks all servers.
+    living = reader.list_agents(AgentQuery(key=key))
+    if living:
+        return living[0].id, living[0]
+    return find_last_generation(reader, key)
+
+
+def find_last_generation(reader: Reader, key: str) -> tuple[str, AgentRecord | None]:
+    """Return the id and the agent of the generation after those that were deleted. Their rows are
+    all there, so a few look-ups find the last one: they look twice as far each time, and half as
+    far if there is nothing."""
+    last = 0  # a generation that was deleted
+    step = 1
+    while True:
+        id = derive_id(key, last + step)
+        agent = find_agent_by_id(reader, id, include_deleted=True)
+        if agent is not None and agent.deleted_us is None:
+            return id, agent  # it was created just now
+        if agent is not None:
+            last += step
+            step *= 2
+        elif step > 1:
+            step //= 2
+        else:
             return id, None
-        if found[0].deleted_us is None:
-            return id, found[0]
-    raise AssertionError("generations do not end")
 
 
 def find_free_id(reader: Reader, key: str) -> str:

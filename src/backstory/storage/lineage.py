@@ -1,22 +1,24 @@
-"""Reads the lineage of one agent: the positions that labels and times mean, and the events there.
+"""Reads the events that one agent owns or inherits: its context, parts of its log, single events.
 
 A read of complete pieces raises Corrupt if an event is missing. A filtered read cannot notice that.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from backstory.errors import Corrupt, Remedy
 from backstory.log.digests import START
 from backstory.log.events import Event, OutlineRow
 from backstory.log.kinds import KINDS
 from backstory.log.replay import Context, select_shown
+from backstory.storage.agent_errors import check_exists
 from backstory.storage.positions import (
     LAST_POSITION,
     check_position,
     check_positions,
     clip,
     count_positions,
+    find_owner,
     find_parts,
     take_last,
 )
@@ -155,20 +157,11 @@ class LineageReader:
     def _check_complete(self, pieces: Pieces, found: Sequence[object]) -> None:
         if len(found) == count_positions(pieces):
             return
-        self.reader.read_head(self.agent)  # raises if the agent was deleted in between
+        check_exists(self.reader, self.agent)
         raise Corrupt(
             f"events are missing from the log of agent {self.agent.name!r} ({self.agent.id})",
             remedy=Remedy("{} shows which", "verify"),
         )
-
-
-def find_owner(pieces: Pieces, position: int) -> Any:
-    """Return the owner of the first piece that does not end before a position; None if there is
-    none. Position 0 belongs to the first agent of a lineage."""
-    for piece in pieces:
-        if position <= piece.high:
-            return piece.owner
-    return None
 
 
 def read_digest(reader: Reader, agent: AgentRecord, pieces: Pieces, position: int) -> bytes:

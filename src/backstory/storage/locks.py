@@ -1,4 +1,4 @@
-"""Locks, gates and signals that survive a fork of the process, and Ctrl-C.
+"""Locks and gates that survive a fork of the process, and Ctrl-C.
 
 A child process gets a copy of every lock as it was at the moment of the fork: a lock that another
 thread had taken would stay locked for ever. So a fork waits until it has taken the locks itself.
@@ -12,11 +12,17 @@ import os
 import threading
 import time
 from _thread import RLock
-from collections.abc import Hashable
+from contextlib import suppress
 from typing import TypeVar
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
+
+DEFAULT_TIMEOUT = 60.0  # seconds that a call may wait for others
+
+
+class LockTimeout(Exception):
+    """Another thread had the lock for too long."""
 
 
 class ForkSafeLock(RLock):  # type: ignore[misc]  # typeshed calls RLock final; CPython does not
@@ -24,6 +30,24 @@ class ForkSafeLock(RLock):  # type: ignore[misc]  # typeshed calls RLock final; 
 
     def __init__(self) -> None:
         _locks[self] = None
+
+    def take(self, deadline: float) -> None:
+        """Acquire the lock. Raises LockTimeout at `deadline`, in monotonic time.
+
+        A `try` block whose `finally` releases the lock must follow at once. Between the return of a
+        method written in Python and a `try` block, Python handles no signals, so Ctrl-C cannot come
+        there.
+        """
+        try:
+            is_taken = self.acquire(False)  # in most cases, without reading the clock
+            if not is_taken:
+                is_taken = self.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        except BaseException:  # Ctrl-C while it waited, or just after it got the lock
+            with suppress(RuntimeError):  # this thread does not have it
+                self.release()
+            raise
+        if not is_taken:
+            raise LockTimeout("another thread has been writing")
 
 
 class ForkGate:
@@ -75,85 +99,8 @@ class ForkGate:
         self._changed.release()
 
 
-class CommitSignal:
-    """Counts the commits of this process to a store, and wakes the threads that wait for the next
-    one. It does not tell what was committed: a thread that was waiting reads the store to find
-    out."""
-
-    def __init__(self) -> None:
-        self.renew()
-        self.count = 0
-        _signals.add(self)
-
-    def renew(self) -> None:
-        """Make new locks. Enter `lock` itself, never `with changed:`, which is written in
-        Python."""
-        self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)
-
-    def send(self) -> None:
-        """Wake the threads that wait: something was committed."""
-        with self.lock:
-            self.count += 1
-            self.changed.notify_all()
-
-
-def get_commit_signal(key: Hashable) -> CommitSignal:
-    """Return the one signal of this process for a store that it may have opened several times."""
-    return _shared_signals.setdefault(key, CommitSignal())
-
-
-class SignalWatch:
-    """A StoreWatch of a store that only this process writes to."""
-
-    def __init__(self, signal: CommitSignal) -> None:
-        self._signal = signal
-        self._count = signal.count
-        self._is_woken = False
-        self.closed = False
-
-    def wait(self, seconds: float | None) -> None:
-        self.wait_for_signal(seconds)
-
-    def wait_for_signal(self, seconds: float | None) -> bool:
-        """Wait until this process commits, or until the watch is woken or closed. Return False if
-        that did not happen within `seconds`."""
-        with self._signal.lock:
-            has_ended = self._signal.changed.wait_for(self._has_news, seconds)
-            self._count = self._signal.count
-            return has_ended
-
-    def _has_news(self) -> bool:
-        return self._signal.count != self._count or self._is_woken or self.closed
-
-    def take_wakeup(self) -> bool:
-        with self._signal.lock:
-            is_woken = self._is_woken
-            self._is_woken = False
-            return is_woken
-
-    def wake(self) -> None:
-        with self._signal.lock:
-            self._is_woken = True
-            self._signal.changed.notify_all()
-
-    def close(self) -> None:
-        with self._signal.lock:
-            self.closed = True
-            self._signal.changed.notify_all()
-
-
-def limit_wait(deadline: float | None, most: float) -> float:
-    """Return the seconds until `deadline`, in monotonic time, but at most `most`."""
-    if deadline is None:
-        return most
-    return max(0.0, min(most, deadline - time.monotonic()))
-
-
 _locks: WeakKeyDictionary[ForkSafeLock, None] = WeakKeyDictionary()
 _gates: WeakKeyDictionary[ForkGate, None] = WeakKeyDictionary()
-_signals: WeakSet[CommitSignal] = WeakSet()
-_shared_signals: WeakValueDictionary[Hashable, CommitSignal] = WeakValueDictionary()
 
 _fork_lock = RLock()  # one thread forks at a time
 _taken_locks: list[ForkSafeLock] = []  # by the fork that is under way
@@ -186,18 +133,9 @@ def _release_all_locks() -> None:
     _fork_lock.release()
 
 
-def _renew_signals() -> None:
-    # Another thread of the parent may have taken a lock of a signal when the process was copied.
-    for signal in list(_signals):
-        signal.renew()
-
-
-def _start_child() -> None:
-    _release_all_locks()
-    _renew_signals()
-
-
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_take_all_locks, after_in_parent=_release_all_locks, after_in_child=_start_child
+        before=_take_all_locks,
+        after_in_parent=_release_all_locks,
+        after_in_child=_release_all_locks,
     )

@@ -8,7 +8,7 @@ backend takes over the copy when the block ends. So a block that fails leaves no
 readers need no lock.
 """
 
-from bisect import bisect_right
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,13 +17,14 @@ from typing import Any
 from weakref import WeakSet
 
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
-from backstory.log.digests import START, LogEnd, build_rows
+from backstory.log.digests import START, LogEnd, build_rows, next_time
 from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
 from backstory.log.terms import score_row
-from backstory.storage.ids import name_deleted_agent
-from backstory.storage.locks import CommitSignal, ForkSafeLock, SignalWatch
-from backstory.storage.positions import WalkStep, build_lineage, build_walk
+from backstory.storage.agent_errors import build_deletion_error, build_key_error, build_parent_error
+from backstory.storage.ids import name_deleted_agent, new_salts
+from backstory.storage.locks import ForkSafeLock
+from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
 from backstory.storage.protocol import (
     EVERY_AGENT,
     EVERY_EVENT,
@@ -38,11 +39,12 @@ from backstory.storage.protocol import (
     NewAgent,
     Piece,
     Pieces,
+    RemovalRecord,
     SourceRecord,
     Walk,
     WordQuery,
 )
-from backstory.storage.refusals import build_deletion_error, build_key_error, build_parent_error
+from backstory.storage.signals import CommitSignal, SignalWatch
 
 
 @dataclass
@@ -87,60 +89,61 @@ class MemoryTables:
 
     agents: dict[int, MemoryAgent]  # by numbers, of which none is given twice
     sources: dict[tuple[str, str], SourceRecord]  # by id and tool
+    removals: list[RemovalRecord]
 
 
 _numbers = count(1)
 
 
-class AgentFilter:
-    """Selects the agents that a listing asks for."""
+def matches_query(agent: AgentRecord, query: AgentQuery, sessions_in_use: set[str]) -> bool:
+    """Return True if a listing contains `agent`. `sessions_in_use` are the sessions that have an
+    agent that was not deleted."""
+    if not is_visible(agent, query, sessions_in_use) or not has_session(agent, query):
+        return False
+    return has_names(agent, query) and has_details(agent, query) and is_in_range(agent, query)
 
-    def __init__(self, query: AgentQuery, sessions_in_use: set[str]) -> None:
-        self._query = query
-        self._sessions_in_use = sessions_in_use  # the sessions that have an agent
 
-    def matches(self, agent: AgentRecord) -> bool:
-        """Return True if `agent` belongs in the listing."""
-        if not self._is_visible(agent) or not self._has_session(agent):
-            return False
-        if not self._has_names(agent) or not self._has_details(agent):
-            return False
-        return self._was_updated_in_range(agent)
+def is_visible(agent: AgentRecord, query: AgentQuery, sessions_in_use: set[str]) -> bool:
+    """Return True if a listing of roots, or of agents that were not deleted, contains `agent`."""
+    if query.roots_only and agent.parent is not None:
+        return False
+    if query.include_deleted:
+        return True
+    if query.roots_only:
+        return agent.session in sessions_in_use
+    return agent.deleted_us is None
 
-    def _is_visible(self, agent: AgentRecord) -> bool:
-        if self._query.roots_only and agent.parent is not None:
-            return False
-        if self._query.include_deleted:
-            return True
-        if self._query.roots_only:
-            return agent.session in self._sessions_in_use
-        return agent.deleted_us is None
 
-    def _has_session(self, agent: AgentRecord) -> bool:
-        if self._query.session not in (None, agent.session):
-            return False
-        return self._query.sessions is None or agent.session in self._query.sessions
+def has_session(agent: AgentRecord, query: AgentQuery) -> bool:
+    """Return True if an agent belongs to one of the sessions that are asked for."""
+    if query.session not in (None, agent.session):
+        return False
+    return query.sessions is None or agent.session in query.sessions
 
-    def _has_names(self, agent: AgentRecord) -> bool:
-        query = self._query
-        if query.name not in (None, agent.name) or query.key not in (None, agent.key):
-            return False
-        has_key_prefix = (agent.key or "").startswith(query.key_prefix or "")
-        return has_key_prefix and agent.id.startswith(query.id_prefix or "")
 
-    def _has_details(self, agent: AgentRecord) -> bool:
-        if self._query.mentions is not None and agent.about is None:
-            return False
-        if self._query.title is None:
-            return True
-        about = parse_object(agent.about) or {}
-        return about.get("title") == self._query.title
+def has_names(agent: AgentRecord, query: AgentQuery) -> bool:
+    """Return True if an agent has the id, name and key that are asked for."""
+    if query.name not in (None, agent.name) or query.key not in (None, agent.key):
+        return False
+    has_key_prefix = (agent.key or "").startswith(query.key_prefix or "")
+    return has_key_prefix and agent.id.startswith(query.id_prefix or "")
 
-    def _was_updated_in_range(self, agent: AgentRecord) -> bool:
-        since, until = self._query.since_us, self._query.until_us
-        if since is not None and agent.updated_us < since:
-            return False
-        return until is None or agent.updated_us < until
+
+def has_details(agent: AgentRecord, query: AgentQuery) -> bool:
+    """Return True if an agent has the details that are asked for."""
+    if query.mentions is not None and agent.about is None:
+        return False
+    if query.title is None:
+        return True
+    about = parse_object(agent.about) or {}
+    return about.get("title") == query.title
+
+
+def is_in_range(agent: AgentRecord, query: AgentQuery) -> bool:
+    """Return True if an agent was last written to within the times that are asked for."""
+    if query.since_us is not None and agent.updated_us < query.since_us:
+        return False
+    return query.until_us is None or agent.updated_us < query.until_us
 
 
 def get_recency(agent: AgentRecord) -> tuple[int, str]:
@@ -198,8 +201,7 @@ class MemoryReader:
     def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
         records = [agent.record for agent in self.tables.agents.values()]
         sessions_in_use = {record.session for record in records if record.deleted_us is None}
-        agent_filter = AgentFilter(query, sessions_in_use)
-        found = [record for record in records if agent_filter.matches(record)]
+        found = [record for record in records if matches_query(record, query, sessions_in_use)]
         last = query.after
         if query.latest_first:
             found.sort(key=get_recency, reverse=True)
@@ -215,6 +217,9 @@ class MemoryReader:
         if found is None or found.row.deleted_us is not None:
             raise build_deletion_error(agent)
         return found
+
+    def read_clock(self) -> int:
+        return time.time_ns() // 1000
 
     def read_head(self, agent: AgentRecord) -> int:
         return self._find_agent(agent).head
@@ -239,25 +244,25 @@ class MemoryReader:
 
     def read_lineage(self, agent: AgentRecord) -> list[Piece]:
         owner: MemoryAgent | None = self._find_agent(agent)
-        head = self.read_head(agent)
-        position = head
+        position = self.read_head(agent)
         steps = []
         while owner is not None:
             pk, fork_seq = owner.row.pk, owner.row.fork_seq
-            steps.append(WalkStep(pk, fork_seq + 1, position, None, fork_seq, head))
+            steps.append(LineageStep(pk, fork_seq + 1, position, fork_seq))
             if fork_seq == 0:
                 break
             position = fork_seq
             owner = self.tables.agents.get(owner.parent_pk)
         return build_lineage(agent, steps)
 
-    def find_position(self, agent: AgentRecord, moment_us: int) -> int:
-        for piece in self.read_lineage(agent)[::-1]:
-            low, high = piece.low, piece.high
+    def find_position_at_time(self, agent: AgentRecord, moment_us: int) -> int:
+        for piece in reversed(self.read_lineage(agent)):
             owner = self.tables.agents[piece.owner]
+            for row in reversed(owner.select_rows(piece.low, piece.high)):
+                if row.created_us <= moment_us:
+                    return row.seq
             if owner.row.created_us <= moment_us:
-                times = [row.created_us for row in owner.select_rows(low, high)]
-                return low - 1 + bisect_right(times, moment_us)
+                return owner.row.fork_seq
         return 0
 
     def _select_rows(
@@ -294,7 +299,8 @@ class MemoryReader:
         owner = self.tables.agents.get(agent.pk)
         if owner is None:
             return []
-        return owner.select_rows(after + 1, owner.head)[:limit]
+        first = max(after, owner.row.fork_seq) + 1
+        return owner.select_rows(first, first + limit - 1)
 
     def read_owned(self, agents: AgentQuery, where: EventFilter) -> list[tuple[str, StoredRow]]:
         found = []
@@ -338,8 +344,11 @@ class MemoryReader:
                 found.append(source)
         return found
 
+    def list_removals(self) -> list[RemovalRecord]:
+        return sorted(self.tables.removals, key=lambda record: (record.removed_us, record.id))
+
     def _build_rows(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None
     ) -> list[StoredRow]:
         """Return the rows that `drafts` become after the head. Raises Conflict or KeyTaken."""
         owner = self._find_agent(agent)
@@ -351,7 +360,10 @@ class MemoryReader:
             if not new_keys.isdisjoint(own_keys):
                 raise build_key_error(agent)
         digest = self._read_digest(owner, owner.head)
-        rows, _ = build_rows(LogEnd(owner.head, owner.updated_us, digest), drafts, now_us)
+        if now_us is None:
+            now_us = self.read_clock()
+        end = LogEnd(owner.head, owner.updated_us, digest)
+        rows, _ = build_rows(end, drafts, now_us, new_salts(len(drafts)))
         return rows
 
     def _read_digest(self, agent: MemoryAgent, position: int) -> bytes:
@@ -379,7 +391,11 @@ class MemoryTransaction(MemoryReader):
         return self.tables.agents[pk]
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
     ) -> list[Event]:
         rows = self._build_rows(agent, drafts, expected, now_us)
         self.add_rows(agent, rows)
@@ -388,23 +404,34 @@ class MemoryTransaction(MemoryReader):
     def add_rows(self, agent: AgentRecord, rows: Sequence[StoredRow]) -> None:
         self._edit_agent(agent.pk).rows.extend(rows)
 
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
+        clock_us = self.read_clock()
+        created_us = clock_us if now_us is None else now_us
         self._check_key(new)
         self._check_name(new.session, new.name)
         parent_id = None
         if new.parent_pk is not None:
             parent = self.tables.agents.get(new.parent_pk)
-            if parent is None or parent.head < new.fork_seq:
+            if parent is None or parent.head < new.fork_seq or not self._has_origin(new):
                 raise build_parent_error(new)
             parent_id = parent.row.id
             for row in parent.select_rows(new.fork_seq, new.fork_seq):
-                now_us = max(now_us, row.created_us)
-        agent = new.to_record(next(_numbers), parent_id, now_us)
+                created_us = next_time(row.created_us, created_us, clock_us)
+        agent = new.to_record(next(_numbers), parent_id, created_us)
         self.tables.agents[agent.pk] = MemoryAgent(agent, new.parent_pk, [])
         self._copied.add(agent.pk)
         if drafts:
             self.append(agent, drafts, None, now_us)
         return self.tables.agents[agent.pk].record
+
+    def _has_origin(self, new: NewAgent) -> bool:
+        """Return False if the agent that `new` is forked or spawned from was deleted."""
+        if new.origin_pk is None:
+            return True
+        origin = self.tables.agents.get(new.origin_pk)
+        if origin is None or origin.row.session != new.session:
+            return False
+        return origin.row.deleted_us is None
 
     def _check_key(self, new: NewAgent) -> None:
         """Raise KeyTaken if another agent, perhaps a deleted one, has the key or its id."""
@@ -440,7 +467,14 @@ class MemoryTransaction(MemoryReader):
     ) -> None:
         owner = self._edit_agent(agent.pk)
         index = seq - owner.row.fork_seq - 1
-        owner.rows[index] = owner.rows[index]._replace(content=content, data_json=data_json)
+        owner.rows[index] = owner.rows[index]._replace(
+            content=content, data_json=data_json, salt=None
+        )
+
+    def rewrite_data(self, agent: AgentRecord, seq: int, data_json: str) -> None:
+        owner = self._edit_agent(agent.pk)
+        index = seq - owner.row.fork_seq - 1
+        owner.rows[index] = owner.rows[index]._replace(data_json=data_json)
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         for id_and_tool, source in list(self.tables.sources.items()):
@@ -459,6 +493,9 @@ class MemoryTransaction(MemoryReader):
             fork_seq=owner.row.fork_seq if owner.rows else 0,
         )
 
+    def record_removals(self, records: Sequence[RemovalRecord]) -> None:
+        self.tables.removals.extend(records)
+
 
 class MemoryBackend(MemoryReader):
     """A store in memory, shared by the threads of one process."""
@@ -467,7 +504,7 @@ class MemoryBackend(MemoryReader):
     read_only = False
 
     def __init__(self) -> None:
-        super().__init__(MemoryTables({}, {}))
+        super().__init__(MemoryTables({}, {}, []))
         self._lock = ForkSafeLock()
         self._committed = CommitSignal()
         self._watches: WeakSet[SignalWatch] = WeakSet()
@@ -479,14 +516,19 @@ class MemoryBackend(MemoryReader):
         with self._lock:  # one lock for all sessions and agents
             for agent in agents:
                 self._find_agent(agent)
-            copy = MemoryTables(dict(self.tables.agents), dict(self.tables.sources))
+            tables = self.tables
+            copy = MemoryTables(dict(tables.agents), dict(tables.sources), list(tables.removals))
             transaction = MemoryTransaction(copy)
             yield transaction
             self._tables = transaction.tables
         self._committed.send()
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
     ) -> list[Event]:
         # Not in a transaction, which would copy all rows of the agent.
         with self._lock:
@@ -495,7 +537,7 @@ class MemoryBackend(MemoryReader):
         self._committed.send()
         return [row.event for row in rows]
 
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         with self.begin(sessions=[new.session]) as transaction:
             return transaction.create_agent(new, drafts, now_us)
 

@@ -3,17 +3,28 @@
 A connection is lent as long as its `Loan` exists. The pool refers to a loan weakly, so if Ctrl-C
 comes while a connection is handed over, the loan disappears and the connection is free again. No
 counter can be wrong.
+
+A call has one deadline, in monotonic time. It waits for a connection until then, and the connection
+gets the deadline along, for what it waits for itself.
 """
 
+import math
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import ReferenceType, WeakSet, ref
 
-Conn = TypeVar("Conn")
+
+class TimedConnection(Protocol):
+    """A connection that waits for nothing after its deadline."""
+
+    deadline: float
+
+
+Conn = TypeVar("Conn", bound=TimedConnection)
 
 LONGEST_IDLE = 600.0  # seconds after which an unused connection is closed
 LOST_LOAN = 1.0  # seconds until a waiting thread looks for a loan that Ctrl-C has ended
@@ -65,7 +76,8 @@ class Loan(Generic[Conn]):
     """Lends a connection, from `take` to `give_back` or for a `with` block. If Ctrl-C comes in
     between, it ends with the object."""
 
-    def __init__(self, pool: "ConnectionPool[Conn]") -> None:
+    def __init__(self, pool: "ConnectionPool[Conn]", deadline: float) -> None:
+        self.deadline = deadline
         self._pool = pool
         self._slot: PoolSlot[Conn] | None = None
 
@@ -73,7 +85,9 @@ class Loan(Generic[Conn]):
         """Return the connection. Raises PoolTimeout or PoolClosed."""
         self._slot = self._pool.take_slot(self)
         try:
-            return self._pool.prepare_slot(self._slot)
+            connection = self._pool.prepare_slot(self._slot, self.deadline)
+            connection.deadline = self.deadline
+            return connection
         except BaseException:
             self.give_back()
             raise
@@ -106,23 +120,21 @@ class PoolWaiter(Generic[Conn]):
 class ConnectionPool(Generic[Conn]):
     """Lends connections to threads, each to one thread at a time. At most `limit` are open.
 
-    `first` is a connection that is open already. A connection that is returned while it is not idle
-    is closed, and one that is not alive is not lent. Neither `is_idle` nor `is_alive` may ask the
-    server.
+    `connect` gets a deadline. `first` is a connection that is open already. A connection that is
+    returned while it is not idle is closed, and one that is not alive is not lent. Neither
+    `is_idle` nor `is_alive` may ask the server.
     """
 
     def __init__(
         self,
-        connect: Callable[[], Conn],
+        connect: Callable[[float], Conn],
         close: Callable[[Conn], object],
         *,
         first: Conn | None = None,
         is_idle: Callable[[Conn], bool] = lambda _: True,
         is_alive: Callable[[Conn], bool] = lambda _: True,
         limit: int | None = None,
-        timeout: float = 30.0,
     ) -> None:
-        self.timeout = timeout  # seconds to wait for a connection when `limit` are lent
         self.closed = False
         self._connect = connect
         self._close = close
@@ -140,9 +152,9 @@ class ConnectionPool(Generic[Conn]):
         self._lock = threading.Lock()
         self._waiters: deque[PoolWaiter[Conn]] = deque()
 
-    def borrow(self) -> Loan[Conn]:
+    def borrow(self, deadline: float = math.inf) -> Loan[Conn]:
         """Return a loan that has not begun. Enter it with `with`, or call its `take`."""
-        return Loan(self)
+        return Loan(self, deadline)
 
     def take_slot(self, loan: Loan[Conn]) -> PoolSlot[Conn]:
         """Reserve a slot for `loan`. If all are lent, wait for one: nobody overtakes a waiter."""
@@ -157,14 +169,13 @@ class ConnectionPool(Generic[Conn]):
             self._waiters.append(waiter)
             self._serve_waiters()
         try:
-            return self._wait_for_slot(waiter)
+            return self._wait_for_slot(waiter, loan.deadline)
         finally:
             with self._lock:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
 
-    def _wait_for_slot(self, waiter: PoolWaiter[Conn]) -> PoolSlot[Conn]:
-        deadline = time.monotonic() + self.timeout
+    def _wait_for_slot(self, waiter: PoolWaiter[Conn], deadline: float) -> PoolSlot[Conn]:
         while waiter.slot is None:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
@@ -199,7 +210,7 @@ class ConnectionPool(Generic[Conn]):
         self._slots.append(slot)
         return slot
 
-    def prepare_slot(self, slot: PoolSlot[Conn]) -> Conn:
+    def prepare_slot(self, slot: PoolSlot[Conn], deadline: float) -> Conn:
         """Return the connection of a slot that was taken. Open one if there is none that works."""
         connection = slot.connection
         if connection is not None:
@@ -208,7 +219,7 @@ class ConnectionPool(Generic[Conn]):
             if not is_usable:
                 self._close_slot(slot)
         if slot.connection is None:
-            slot.connection = self._connect()
+            slot.connection = self._connect(deadline)
         return slot.connection
 
     def free_slot(self, slot: PoolSlot[Conn]) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
-from backstory.storage.protocol import AgentRecord, Piece, Pieces, Walk
-from backstory.storage.refusals import (
+from backstory.storage.agent_errors import (
     build_deletion_error,
     build_lineage_error,
     build_position_error,
 )
+from backstory.storage.protocol import AgentRecord, Piece, Pieces, Walk
 
 LAST_POSITION = 2**31 - 1
 
@@ -27,6 +27,15 @@ class WalkStep(NamedTuple):
     head: int  # the head of the agent that is walked
 
 
+class LineageStep(NamedTuple):
+    """One step of a query from an agent to the ancestors that it inherits from."""
+
+    owner: Any  # the `pk` of the agent that owns the piece
+    low: int
+    high: int
+    next: int  # the position at which the lineage continues in the parent; 0 at its beginning
+
+
 def build_walk(agent: AgentRecord, steps: Sequence[WalkStep]) -> Walk:
     """Return the walk that a query's steps describe. They may come in any order."""
     check_steps(agent, steps)
@@ -38,7 +47,7 @@ def build_walk(agent: AgentRecord, steps: Sequence[WalkStep]) -> Walk:
     return Walk(steps[0].head, pieces)
 
 
-def build_lineage(agent: AgentRecord, steps: Sequence[WalkStep]) -> list[Piece]:
+def build_lineage(agent: AgentRecord, steps: Sequence[LineageStep]) -> list[Piece]:
     """Return the lineage that a query's steps describe: one step for the agent and for each
     ancestor that it inherits from. They may come in any order."""
     check_steps(agent, steps)
@@ -49,7 +58,7 @@ def build_lineage(agent: AgentRecord, steps: Sequence[WalkStep]) -> list[Piece]:
     return pieces
 
 
-def check_steps(agent: AgentRecord, steps: Sequence[WalkStep]) -> None:
+def check_steps(agent: AgentRecord, steps: Sequence[WalkStep | LineageStep]) -> None:
     """Raise AgentNotFound if there are no steps, and Corrupt if they do not lead to position 0."""
     if not steps:
         raise build_deletion_error(agent)
@@ -61,6 +70,11 @@ def check_steps(agent: AgentRecord, steps: Sequence[WalkStep]) -> None:
 def count_positions(pieces: Pieces) -> int:
     """Return how many positions `pieces` contain."""
     return sum(piece.high - piece.low + 1 for piece in pieces)
+
+
+def contains(pieces: Pieces, position: int) -> bool:
+    """Return True if a position is in one of `pieces`."""
+    return any(piece.low <= position <= piece.high for piece in pieces)
 
 
 def clip(pieces: Pieces, low: int, high: int) -> list[Piece]:
@@ -134,3 +148,26 @@ def check_position(agent: AgentRecord, position: int, head: int, first: int = 0)
     """Raise PositionNotFound if the lineage does not have this position."""
     if not first <= position <= head:
         raise build_position_error(agent.name, position, head, first)
+
+
+def write_positions(positions: Iterable[int]) -> str:
+    """Return positions as a short text, such as "2,5-7"."""
+    ranges: list[list[int]] = []
+    for position in sorted(positions):
+        if ranges and position == ranges[-1][1] + 1:
+            ranges[-1][1] = position
+        else:
+            ranges.append([position, position])
+    texts = []
+    for first, last in ranges:
+        texts.append(str(first) if first == last else f"{first}-{last}")
+    return ",".join(texts)
+
+
+def find_owner(pieces: Pieces, position: int) -> Any:
+    """Return the owner of the first piece that does not end before a position; None if there is
+    none. Position 0 belongs to the first agent of a lineage."""
+    for piece in pieces:
+        if position <= piece.high:
+            return piece.owner
+    return None

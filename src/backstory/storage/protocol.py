@@ -7,25 +7,37 @@ A `Reader` reads. A `Transaction` is a reader that may write, under the locks th
 took. A `Backend` is a reader that opens transactions.
 
 Every read of a database backend goes through one method, `_run`, so tests can count, pause and fail
-statements there. So do writes, except batches of rows (SQLite's `_run_many`, PostgreSQL's COPY and
-`executemany`), the writing of the search index on PostgreSQL, and Citus. What happens outside of
-transactions of ours does not either: opening, migrating and checking a store, and watching it.
+statements there. So do the writes of a transaction, with these exceptions: batches of rows
+(SQLite's `_run_many`, by which it also appends, and PostgreSQL's COPY and `executemany`), BEGIN and
+COMMIT, the writing of the search index on PostgreSQL, and Citus. Opening, migrating, checking and
+watching a store do not use `_run`, either.
 
 Locks are taken in this order, and nowhere else:
 
-1. the store: migrations, the creation of the search index, `distribute`;
-2. sessions, in the order of their ids: `begin(sessions=…)`, and `create_agent` for its own session;
-3. agents, in the order of their ids: `append`, and `begin(agents=…)`;
-4. the search index: `index_events`, and removals after level 3.
+| level | locked | PostgreSQL | by |
+| --- | --- | --- | --- |
+| 1 | the store | advisory lock | migrations, creating the search index, `distribute` |
+| 2 | sessions, by place | row of `places` | `create_agent`, `begin(sessions=…)` |
+| 3 | agents, by session and id | their turn, then the row | `append`, `begin(agents=…)`; |
+| | | of `agents` | `begin(sessions=…)` locks all agents of its sessions |
+| 4 | the search index | advisory lock | `index_events`, and removals after level 3 |
 
-SQLite and memory have one write lock for all four levels. Nobody waits for a callback or for a
-person while holding a lock."""
+The turn of an agent is an advisory lock that keeps appends from overtaking a move
+(`postgres.transaction.TURN`). SQLite and memory have one write lock for all four levels. Who needs
+a lock of an earlier level ends the transaction and begins another. Nobody waits for a callback or
+for a person while holding a lock.
+
+An append needs level 3 only: the lineage of a living agent never changes, except that text in it is
+erased, so positions that were read earlier are still valid if the agent is alive. A new agent needs
+level 2, so none can appear during a removal or an erasure. No number of an agent is given twice, so
+a handle of a deleted agent finds nothing."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from backstory.log.events import Draft, Event, OutlineRow, StoredRow
+from backstory.log.events import Draft, Event, OutlineRow, StoredRow, to_datetime
 from backstory.log.terms import Query
 
 
@@ -56,6 +68,10 @@ class NewAgent(NamedTuple):
     session: str
     name: str
     parent_pk: Any = None
+    # The agent that it is forked or spawned from, which must be alive and of the same session. The
+    # parent of a fork is the owner of the fork position, and may have been deleted. None: an import
+    # creates it, from whatever the parent is.
+    origin_pk: Any = None
     fork_seq: int = 0
     born_seq: int = 0
     spawned: bool = False
@@ -166,7 +182,7 @@ class KeyPosition(NamedTuple):
     """An event that has a key."""
 
     key: str
-    agent: str  # the id of its owner
+    owner_id: str
     seq: int
 
 
@@ -177,6 +193,28 @@ class SourceRecord(NamedTuple):
     id: str  # the tool's own id, or the path of a file
     agent: str | None = None  # the agent's id
     cursor: str | None = None  # the text of a JSON object, for the reader of the source
+
+
+RemovalAction = Literal["delete", "erase", "expire"]
+
+
+class RemovalRecord(NamedTuple):
+    """What was removed from one agent by one call, without the content."""
+
+    id: str
+    removed_us: int
+    action: RemovalAction
+    session: str
+    agent: str  # the id of the agent that owned the events
+    positions: str | None  # of erased events, such as "2,5-7"; None if the agent was removed
+    events: int  # how many were removed or erased
+    by: str | None  # who removed them, if the caller said so
+    reason: str | None  # why, if the caller said so
+
+    @property
+    def removed_at(self) -> datetime:
+        """When it was removed, with the time zone UTC."""
+        return to_datetime(self.removed_us)
 
 
 class WordQuery(NamedTuple):
@@ -191,7 +229,7 @@ class WordQuery(NamedTuple):
 class FoundEvent(NamedTuple):
     """An event that a search found."""
 
-    agent: str  # the id of its owner
+    owner_id: str
     seq: int
     score: float  # higher is better, within one search
 
@@ -209,6 +247,10 @@ class Reader(Protocol):
     def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
         """Return the agents that match `query`. Reads no more events than agents."""
 
+    def read_clock(self) -> int:
+        """Return the time in microseconds, by the clock that gives events their times: that of the
+        server or, without one, of this machine."""
+
     def read_head(self, agent: AgentRecord) -> int:
         """Return the agent's newest position."""
 
@@ -219,8 +261,9 @@ class Reader(Protocol):
         """Return all that the agent sees, dead or alive, oldest first: one piece, perhaps an empty
         one, for each ancestor that it inherits from, and its own. Raises Corrupt."""
 
-    def find_position(self, agent: AgentRecord, moment_us: int) -> int:
-        """Return the newest position that was written at or before a time."""
+    def find_position_at_time(self, agent: AgentRecord, moment_us: int) -> int:
+        """Return the newest position that was written at or before a time. Times may drop after one
+        that was in the future (`digests.next_time`)."""
 
     def read_events(
         self, agent: AgentRecord, pieces: Pieces, where: EventFilter = EVERY_EVENT
@@ -256,23 +299,31 @@ class Reader(Protocol):
     ) -> list[SourceRecord]:
         """Return the sources of a tool, with an id, or with an id that begins with `prefix`."""
 
+    def list_removals(self) -> list[RemovalRecord]:
+        """Return what was removed from the store, oldest first."""
+
 
 class Writer(Reader, Protocol):
     """Reads, and two writes. On a Backend, each write is a transaction of its own."""
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
     ) -> list[Event]:
         """Write events after the head, durably, all or none, and return them. There is at least one
         draft; the bases are decided; and no draft has a time of its own, which only imported rows
-        have (`add_rows`). An event's time is `now_us`, or the previous event's time if that is
-        later. Raises Conflict if the head is not `expected`. Raises KeyTaken if the agent itself
-        already has an event with one of the keys: the unique index of events by agent and key
-        refuses it."""
+        have (`add_rows`). An event's time is `now_us` (None: that of `read_clock`), or the previous
+        event's time if that is later (`digests.next_time`). Raises Conflict if the head is not
+        `expected`. Raises KeyTaken if the agent itself already has an event with one of the keys:
+        the unique index of events by agent and key refuses it."""
 
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         """Write an agent and its first events, or nothing. A fork is never older than the event
-        that it forks from. Raises NameTaken, KeyTaken, and AgentNotFound if its parent is gone."""
+        that it forks from. Raises NameTaken, KeyTaken, and AgentNotFound if its parent or its
+        origin is gone."""
 
 
 class Transaction(Writer, Protocol):
@@ -291,13 +342,19 @@ class Transaction(Writer, Protocol):
     def erase_event(
         self, agent: AgentRecord, seq: int, content: str | None, data_json: str
     ) -> None:
-        """Replace the text of an event that the agent owns, and take it out of the search index.
-        The digest stays."""
+        """Replace the text of an event that the agent owns, remove its salt, and take it out of the
+        search index. The digest stays."""
+
+    def rewrite_data(self, agent: AgentRecord, seq: int, data_json: str) -> None:
+        """Replace the data of an event that the agent owns, where its digest does not cover it."""
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         """Remove an agent and its own events after position `keep`. The row stays, without name,
         key and details, because other agents come from it; if `keep` is not after its fork
         position, it inherits nothing any more. None: remove all its events and the row."""
+
+    def record_removals(self, records: Sequence[RemovalRecord]) -> None:
+        """Record what this transaction removes."""
 
 
 class StoreWatch(Protocol):
@@ -329,9 +386,9 @@ class Backend(Writer, Protocol):
         self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
     ) -> AbstractContextManager[Transaction]:
         """Open a transaction for a `with` block: everything in it is committed when the block ends,
-        or nothing. Locks all agents of `sessions`, then `agents`, and raises AgentNotFound if one
-        of `agents` was deleted. After a block that removed text, no file of the store contains that
-        text, as far as the database can promise that."""
+        or nothing. Locks `sessions`, all their agents, then `agents`, and raises AgentNotFound if
+        one of `agents` was deleted. After a block that removed text, no file of the store contains
+        that text, as far as the database can promise that."""
 
     def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
         """Return how many events cannot be searched yet: of the owners of `pieces` of an agent's

@@ -11,7 +11,9 @@ from typing import Any, Literal, NamedTuple
 from backstory.errors import Invalid, MarkNotFound, NotFound, Remedy
 from backstory.log import moves
 from backstory.log.checks import check_moment
+from backstory.log.data_keys import REDO, UNDO
 from backstory.log.events import Event
+from backstory.storage.agent_errors import build_position_error
 from backstory.storage.positions import LAST_POSITION, check_position, clip
 from backstory.storage.protocol import AgentRecord, EventFilter, Reader, Walk
 
@@ -37,10 +39,16 @@ class Move(NamedTuple):
         """The part of the event's data that names the command."""
         match self.command:
             case "undo" | "undo_turn":
-                return {moves.UNDO: True}
+                return {UNDO: True}
             case "redo":
-                return {moves.REDO: True}
+                return {REDO: True}
         return {}
+
+    def is_written_as(self, event: Event) -> bool:
+        """Return True if `event` was written by a move of this command."""
+        command = moves.find_author_command(event)
+        flags = {} if command is None else {command: True}
+        return event.kind == self.kind and flags == self.flags
 
 
 class Preview(NamedTuple):
@@ -75,11 +83,11 @@ def find_rewind_position(reader: Reader, agent: AgentRecord, walk: Walk, to: At)
 
 def find_jump_position(reader: Reader, agent: AgentRecord, walk: Walk, to: At) -> int:
     """Return the position that a position, a label or a time means."""
-    if to is None:
-        raise Invalid("jump needs a target", remedy="pass a position, a mark's label or a datetime")
     if isinstance(to, str):
         return find_label(reader, agent, walk, to)
-    position = resolve_position(reader, agent, to) or 0
+    position = resolve_position(reader, agent, to)
+    if position is None:
+        raise Invalid("jump needs a target", remedy="pass a position, a mark's label or a datetime")
     check_position(agent, position, walk.head)
     return position
 
@@ -130,12 +138,14 @@ def resolve_position(reader: Reader, agent: AgentRecord, at: At) -> int | None:
         case None:
             return None
         case datetime():
-            return reader.find_position(agent, check_moment(at))
+            return reader.find_position_at_time(agent, check_moment(at))
         case str():
             return find_label(reader, agent, reader.walk(agent), at)
         case int() if not isinstance(at, bool):
+            # Callers compare the position with the head that they read. But a query takes only
+            # numbers of 32 bits.
             if not 0 <= at <= LAST_POSITION:
-                check_position(agent, at, reader.read_head(agent))
+                raise build_position_error(agent.name, at, reader.read_head(agent))
             return at
     raise Invalid(
         f"{at!r} is not a position", remedy="pass a whole number, a label or an aware datetime"
@@ -145,27 +155,34 @@ def resolve_position(reader: Reader, agent: AgentRecord, at: At) -> int | None:
 def find_label(reader: Reader, agent: AgentRecord, walk: Walk, label: str) -> int:
     """Return the position of the newest mark on the stack with a label, or else the one that a
     label names."""
-    try:
-        return find_mark(reader, agent, walk, label).seq
-    except MarkNotFound:
-        lineage = reader.read_lineage(agent)
-        notes = reader.read_events(agent, clip(lineage, 1, walk.head), LABELS)
-        labels = moves.read_labels(notes)
-        if label not in labels:
-            raise
-        return labels[label]
+    stack = reader.read_events(agent, walk.pieces, MARKS)
+    mark = select_mark(stack, label)
+    if mark is not None:
+        return mark.seq
+    lineage = reader.read_lineage(agent)
+    notes = reader.read_events(agent, clip(lineage, 1, walk.head), LABELS)
+    labels = moves.read_labels(notes)
+    if label not in labels:
+        raise build_mark_error(reader, agent, stack, label)
+    return labels[label]
 
 
 def find_mark(reader: Reader, agent: AgentRecord, walk: Walk, which: int | str | None) -> Event:
     """Return the mark at a position, the newest with a label, or the newest on the stack. Raises
     MarkNotFound."""
     stack = reader.read_events(agent, walk.pieces, MARKS)
-    for mark in reversed(stack):
+    mark = select_mark(stack, which)
+    if mark is None:
+        raise build_mark_error(reader, agent, stack, which)
+    return mark
+
+
+def select_mark(marks: Sequence[Event], which: int | str | None) -> Event | None:
+    """Return the newest of `marks` that `which` means; None if there is none."""
+    for mark in reversed(marks):
         if matches_mark(mark, which):
             return mark
-    what = "no mark" if which is None else f"no mark {which!r}"
-    remedy = suggest_mark(reader, agent, stack, which)
-    raise MarkNotFound(f"agent {agent.name!r} has {what}", remedy=remedy)
+    return None
 
 
 def matches_mark(mark: Event, which: int | str | None) -> bool:
@@ -177,16 +194,24 @@ def matches_mark(mark: Event, which: int | str | None) -> bool:
     return mark.seq == which
 
 
+def build_mark_error(
+    reader: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None
+) -> MarkNotFound:
+    """Return the error for a mark that is not on the stack."""
+    what = "no mark" if which is None else f"no mark {which!r}"
+    remedy = suggest_mark(reader, agent, stack, which)
+    return MarkNotFound(f"agent {agent.name!r} has {what}", remedy=remedy)
+
+
 def suggest_mark(
     reader: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None
 ) -> Remedy:
     """Return a remedy for a mark that is not on the stack."""
     if which is not None:
-        lineage = reader.read_lineage(agent)
-        for mark in reversed(reader.read_events(agent, lineage, MARKS)):
-            if matches_mark(mark, which):
-                text = f"it was set at position {mark.seq} and left behind; {{}} goes back there"
-                return Remedy(text, "jump", (mark.seq,), agent.id)
+        mark = select_mark(reader.read_events(agent, reader.read_lineage(agent), MARKS), which)
+        if mark is not None:
+            text = f"it was set at position {mark.seq} and left behind; {{}} goes back there"
+            return Remedy(text, "jump", (mark.seq,), agent.id)
     if stack:
         return Remedy(f"its marks are {describe_marks(stack)}")
     return Remedy("{} sets one", "mark", agent=agent.id)

@@ -1,26 +1,36 @@
-"""Appends to agents: decides bases, finds repeats, and takes a lock if it has to read first.
+"""Appends to agents: decides bases, and takes a lock if it has to read first.
 
-This module reads the clock. `log.replay` has the rules, and the backend stores the rows.
+`log.replay` has the rules, `repeats` finds what was written before, and the backend stores the rows
+and gives them their times.
 """
 
-import time
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.errors import Conflict, Invalid, KeyTaken
-from backstory.log.checks import check_draft, is_same_event
+from backstory.errors import Conflict, KeyTaken
+from backstory.log.checks import check_draft, check_key, check_once
+from backstory.log.compaction import ANSWER_KINDS
+from backstory.log.data_keys import TARGET
 from backstory.log.events import Draft, Event, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
 from backstory.log.replay import NO_STACKS, Fold, Verdict, log_inert
-from backstory.storage.positions import check_expected, find_parts
+from backstory.storage.positions import check_expected
 from backstory.storage.protocol import (
     AgentRecord,
     Backend,
     Drafts,
-    Piece,
-    Pieces,
     Reader,
     Transaction,
+)
+from backstory.storage.repeats import (
+    Once,
+    check_distinct_keys,
+    find_batch,
+    find_by_key,
+    find_repeated,
+    number_drafts,
+    renew_key,
+    renew_keys,
 )
 from backstory.storage.targets import MARKS, Move, find_target
 
@@ -37,28 +47,45 @@ class AgentBatch(NamedTuple):
 
 
 def append_events(
-    backend: Backend, agent: AgentRecord, drafts: Drafts, expected: int | None = None
+    backend: Backend,
+    agent: AgentRecord,
+    drafts: Drafts,
+    expected: int | None = None,
+    once: Once = "lineage",
 ) -> list[Event]:
     """Append drafts to an agent, all or none, and return their events. With `expected`, append only
     after that head: a repeat returns the existing events, anything else raises Conflict. A draft
-    whose key the lineage already has is not written again. Events get the time of the append."""
+    whose key the lineage (or the context) already has is not written again: the RepeatedEvent with
+    the key is returned. Events get the time of the append."""
     check_expected(expected)
+    check_once(once)
     check_distinct_keys(drafts)
     if not drafts:
         check_head(agent, backend.read_head(agent), expected)
         return []
     try:
-        if not needs_lock(agent, drafts, expected):
-            events = append_without_lock(backend, agent, drafts, expected)
-            if events is not None:
-                return events
-        with backend.begin(agents=[agent]) as transaction:
-            return append_with_lock(transaction, agent, drafts, expected, read_clock())
+        return append_new(backend, agent, drafts, expected, once)
     except Conflict:
         repeated = find_repeated(backend, agent, drafts, expected)
         if repeated is None:
             raise
         return repeated
+
+
+def append_new(
+    backend: Backend, agent: AgentRecord, drafts: Drafts, expected: int | None, once: Once
+) -> list[Event]:
+    """Append the drafts whose keys do not exist yet, without a lock if that is possible. Raises
+    Conflict."""
+    if not must_read_first(agent, drafts, expected, once):
+        try:
+            return append_directly(backend, agent, drafts, expected)
+        except (Conflict, KeyTaken):
+            if not have_keys(drafts):
+                raise
+            # Events with these keys may exist: they are looked up under the lock.
+    with backend.begin(agents=[agent]) as transaction:
+        return append_in_transaction(transaction, agent, drafts, expected, once=once)
 
 
 def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[list[Event]]:
@@ -68,10 +95,11 @@ def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[lis
         check_distinct_keys(batch.drafts)
     try:
         with backend.begin(agents=[batch.agent for batch in batches]) as transaction:
-            now_us = read_clock()  # one time for all, so that no moment has only a part of them
+            # One time for all, so that no moment has only a part of them.
+            now_us = transaction.read_clock()
             written = []
             for agent, drafts, expected in batches:
-                written.append(append_with_lock(transaction, agent, drafts, expected, now_us))
+                written.append(append_in_transaction(transaction, agent, drafts, expected, now_us))
             return written
     except Conflict:
         found = []
@@ -83,34 +111,75 @@ def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[lis
         return found
 
 
+def append_batch(
+    backend: Backend,
+    agent: AgentRecord,
+    drafts: Drafts,
+    key: str,
+    expected: int | None = None,
+    once: Once = "lineage",
+) -> list[Event]:
+    """Append the events of one answer, which share a key, all or none. If the lineage (or the
+    context) has an answer with the key already, its events are returned, whatever they contain: a
+    model that is asked again answers something else."""
+    check_expected(expected)
+    check_once(once)
+    check_key(key)
+    with backend.begin(agents=[agent]) as transaction:
+        lineage = transaction.read_lineage(agent)
+        if once == "context":
+            live = transaction.walk(agent).pieces
+            key = renew_key(transaction, agent, lineage, live, key)
+        repeated = find_batch(transaction, agent, lineage, key)
+        if repeated:
+            if repeated[0].kind not in ANSWER_KINDS:
+                raise KeyTaken.of_event(key, repeated[0].seq)
+            return repeated
+        head = lineage[-1].high
+        check_head(agent, head, expected)
+        decided = decide_bases(transaction, agent, number_drafts(drafts, key), head)
+        return transaction.append(agent, decided, head)
+
+
 def append_move(
     backend: Backend,
     agent: AgentRecord,
     move: Move,
     author: Mapping[str, Any],
+    key: str | None = None,
     expected: int | None = None,
 ) -> Event:
     """Append a rewind or jump. Its target is looked up while the agent is locked. `author` is the
-    part of the event's data that names who did it."""
+    part of the event's data that names who did it. If the lineage has a move of this command with
+    the key, that is returned: its target would be another one by now."""
     check_expected(expected)
     with backend.begin(agents=[agent]) as transaction:
+        if key is not None:
+            lineage = transaction.read_lineage(agent)
+            for event in find_batch(transaction, agent, lineage, check_key(key)):
+                if not move.is_written_as(event):
+                    raise KeyTaken.of_event(key, event.seq)
+                return event
         walk = transaction.walk(agent)
         check_head(agent, walk.head, expected)
         target = find_target(transaction, agent, walk, move)
-        data = {"target_message_id": target, **move.flags, **author}
-        draft = check_draft(move.kind, None, data)._replace(base=target)
-        [event] = transaction.append(agent, [draft], walk.head, read_clock())
+        data = {TARGET: target, **move.flags, **author}
+        draft = check_draft(move.kind, None, data, key)._replace(base=target)
+        [event] = transaction.append(agent, [draft], walk.head)
         return event
 
 
-def needs_lock(agent: AgentRecord, drafts: Drafts, expected: int | None) -> bool:
+def must_read_first(
+    agent: AgentRecord, drafts: Drafts, expected: int | None, once: Once = "lineage"
+) -> bool:
     """Return True if something has to be read before `drafts` can be written.
 
     A rewind needs the mark stack. A jump names its base, which is valid if it comes before the
     jump: so the jump's own position must be known, and `expected` gives it. A key has to be looked
     up, unless the agent inherits nothing and `expected` is given: then the unique index decides.
     """
-    index_decides_keys = expected is not None and agent.fork_seq == 0
+    is_unique_in_agent = agent.fork_seq == 0 and once == "lineage"
+    index_decides_keys = expected is not None and is_unique_in_agent
     for draft in drafts:
         if draft.key is not None and not index_decides_keys:
             return True
@@ -119,39 +188,41 @@ def needs_lock(agent: AgentRecord, drafts: Drafts, expected: int | None) -> bool
     return False
 
 
-def append_without_lock(
+def have_keys(drafts: Drafts) -> bool:
+    """Return True if at least one draft has a key."""
+    return any(draft.key is not None for draft in drafts)
+
+
+def append_directly(
     backend: Backend, agent: AgentRecord, drafts: Drafts, expected: int | None
-) -> list[Event] | None:
-    """Append drafts that need no lock. Return None if events with their keys may exist already:
-    then they have to be found. Raises Conflict."""
+) -> list[Event]:
+    """Append drafts for which nothing has to be read. Raises Conflict or KeyTaken."""
     # Without `expected`, no draft is a rewind or a jump, so verdicts need no positions.
     head = 0 if expected is None else expected
     verdicts = judge_drafts(drafts, head)
-    try:
-        events = backend.append(agent, set_bases(drafts, verdicts), expected, read_clock())
-    except (Conflict, KeyTaken):
-        if all(draft.key is None for draft in drafts):
-            raise
-        return None
+    events = backend.append(agent, set_bases(drafts, verdicts), expected)
     report_problems(agent, head, verdicts)
     return events
 
 
-def append_with_lock(
+def append_in_transaction(
     transaction: Transaction,
     agent: AgentRecord,
     drafts: Drafts,
     expected: int | None,
-    now_us: int,
+    now_us: int | None = None,
+    once: Once = "lineage",
 ) -> list[Event]:
     """Append drafts while the agent is locked. Drafts whose keys exist are found, not written."""
-    if all(draft.key is None for draft in drafts):
-        head = transaction.read_head(agent)
-        existing: dict[str, Event] = {}
-    else:
+    existing: dict[str, Event] = {}
+    if have_keys(drafts):
         lineage = transaction.read_lineage(agent)
         head = lineage[-1].high
+        if once == "context":
+            drafts = renew_keys(transaction, agent, lineage, drafts)
         existing = find_by_key(transaction, agent, lineage, drafts)
+    else:
+        head = transaction.read_head(agent)
     new = [draft for draft in drafts if draft.key not in existing]
     if new or not drafts:
         check_head(agent, head, expected)
@@ -180,52 +251,6 @@ def merge_in_order(
             events.append(existing[draft.key])
         else:
             events.append(next(remaining))
-    return events
-
-
-def check_distinct_keys(drafts: Drafts) -> None:
-    """Raise Invalid if two drafts have the same key."""
-    keys = [draft.key for draft in drafts if draft.key is not None]
-    if len(set(keys)) < len(keys):
-        raise Invalid("two events of one batch have the same key", remedy="give each its own")
-
-
-def find_by_key(
-    reader: Reader, agent: AgentRecord, lineage: Pieces, drafts: Drafts
-) -> dict[str, Event]:
-    """Return the events of the lineage that have the keys of `drafts`. Raises KeyTaken if one of
-    them differs from its draft."""
-    if lineage[-1].high == 0:  # an empty log
-        return {}
-    by_key = {draft.key: draft for draft in drafts if draft.key is not None}
-    found = reader.find_keys(list(by_key), agent, lineage)
-    if not found:
-        return {}
-    existing: dict[str, Event] = {}
-    parts = find_parts(lineage, [position.seq for position in found])
-    for event in reader.read_events(agent, parts):
-        key = event.key or ""
-        if not is_same_event(by_key[key], event):
-            raise KeyTaken.of_event(key, event.seq)
-        existing[key] = event
-    return existing
-
-
-def find_repeated(
-    reader: Reader, agent: AgentRecord, drafts: Drafts, expected: int | None
-) -> list[Event] | None:
-    """Return the events of an append that was written before, or None if it was not."""
-    if expected is None or not drafts:  # an empty batch of several is no repeat
-        return None
-    last = expected + len(drafts)
-    if last > reader.read_head(agent):
-        return None
-    events = reader.read_events(agent, [Piece(agent.pk, expected + 1, last)])
-    if len(events) != len(drafts):
-        return None
-    for draft, event in zip(drafts, events, strict=True):
-        if not is_same_event(draft, event):
-            return None
     return events
 
 
@@ -280,7 +305,7 @@ def read_mark_stacks(reader: Reader, agent: AgentRecord, drafts: Drafts, head: i
     positions = {head}
     for draft in drafts:
         data = parse_object(draft.data_json) or {}
-        target = data.get("target_message_id")
+        target = data.get(TARGET)
         if type(target) is int and 0 <= target < head:
             positions.add(target)
     stacks = {}
@@ -307,8 +332,3 @@ def report_inert(agent: AgentRecord, seq: int, problem: str) -> None:
 
 
 _reported: set[tuple[str, int, int]] = set()
-
-
-def read_clock() -> int:
-    """Return the time in microseconds. Every event gets its time from here."""
-    return time.time_ns() // 1000

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
 
-from backstory.log.digests import ERASED
+from backstory.log.data_keys import ERASED, NATIVE
 from backstory.log.erasure import ERASED_TEXT
-from backstory.log.messages import NATIVE
 from backstory.transcripts.checkpoints import ReadWhole
 from backstory.transcripts.linear import Line, LogEvent, label_id
 from backstory.transcripts.past import RESULT, SPOKEN, Known, Past, Spot, copy_id

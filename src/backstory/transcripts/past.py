@@ -8,7 +8,7 @@ is checked whether the line there still says what the source says.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from backstory.log.messages import NATIVE
+from backstory.log.data_keys import NATIVE
 from backstory.transcripts.transcript import Entry, Unit
 
 SPOKEN = frozenset({"system", "user", "assistant", "tool_call", "tool_result", "clear"})

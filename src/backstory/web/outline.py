@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from backstory.agent import Agent
-from backstory.log.compaction import COMPACTED
+from backstory.log.data_keys import COMPACTED
 from backstory.log.events import Event, OutlineRow, parse_object
 from backstory.log.messages import read_call, read_result
 

@@ -23,10 +23,12 @@ def search(asked: ApiCall) -> Any:
         raise Invalid("kind is not a kind of event")
     after = min(asked.number("after", 0) or 0, FARTHEST)
     live = asked.query.get("live") == "1"
-    found = asked.store.search(words, agent=agent, kinds=kinds, live=live, limit=after + PAGE + 1)
+    found = asked.store.search(
+        words, agent=agent, kinds=kinds, live=live, limit=after + PAGE + 1, wait=False
+    )
     page = found[after : after + PAGE]
     everyone = asked.store.agents() if page else []
-    progress = _progress(asked.store, found.behind) if found.behind else {}
+    progress = _progress(asked.store, found.missing) if found.missing else {}
     return {
         "hits": [
             hit_json(hit, f"{short_ref(hit.agent, everyone)}@{hit.event.seq}")
@@ -34,7 +36,7 @@ def search(asked: ApiCall) -> Any:
             for hit in page
         ],
         "next": after + PAGE if len(found) > after + PAGE and after + PAGE <= FARTHEST else None,
-        "behind": found.behind,
+        "behind": found.missing,
         **progress,
     }
 

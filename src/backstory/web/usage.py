@@ -7,7 +7,7 @@ made up; only a cost is estimated by list prices where they are known, and then 
 from math import inf
 from typing import Any, NamedTuple
 
-from backstory.log.compaction import COPY
+from backstory.log.data_keys import COPY
 from backstory.present.prices import price
 
 # "input" and the like are the importers' names and our own; the others are those of the five services.

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from backstory.agent import Agent
-from backstory.aio import in_thread
+from backstory.aio import open_in_thread
 from backstory.errors import Error
 from backstory.listings import HeadWatch
 from backstory.store import Store
@@ -79,14 +79,7 @@ class Watch:
             queue.put_nowait(None)
 
     async def _begin(self) -> None:
-        watches: list[HeadWatch] = []
-        try:
-            await in_thread(lambda: watches.append(self._store.watch()))
-        except BaseException:  # the page has gone in between
-            for watch in watches:
-                watch.close()
-            raise
-        self._watching = watches[0]
+        self._watching = await open_in_thread(self._store.watch, HeadWatch.close)
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._run, args=(self._watching, loop), daemon=True).start()
 

@@ -44,6 +44,7 @@ SECTIONS = {
         "export": "Write sessions, or one context, to a file.",
         "import": "Add the histories of other tools, or an export.",
         "backup": "Copy the store, even while others write.",
+        "restore": "Put a backup in the place of the store.",
         "delete": "Remove an agent for good.",
         "erase": "Remove the text of events for good.",
         "expire": "Remove sessions that have not changed for a while.",

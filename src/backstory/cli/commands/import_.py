@@ -76,7 +76,7 @@ def import_command(
     """Reads the transcripts of other tools (files, folders, databases, zips) at PATH, recognised by their
     content. Without PATH, it looks where the tools on this machine keep theirs, shows a table and asks. What
     the store already has is skipped, so an import can be repeated. An export of backstory, from a file or
-    (with -) from standard input, is added as a whole or not at all, with the same ids, times and positions.
+    (with -) from standard input, is added with the same ids, times and positions.
     The store is created if it does not exist."""
     chosen = _options(options)
     piped = not paths and not sys.stdin.isatty() and not (yes or watch or options["dry_run"])

@@ -10,8 +10,8 @@ from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
 from backstory.errors import Invalid
 from backstory.log.events import Event
+from backstory.log.explanation import Explanation
 from backstory.log.kinds import KINDS
-from backstory.log.replay import Explanation
 from backstory.present.event_text import STYLES, body, gist
 from backstory.present.history import Told, followed, told, told_live
 from backstory.present.measures import clock, stamp

@@ -43,7 +43,7 @@ def delete_command(
         planned = store.delete(agent, below=below, dry_run=True)
         if not (dry_run or yes):
             _show(planned, "would be removed", screen.say)
-            _ask("delete")
+            ask("delete")
         removed = planned if dry_run else store.delete(agent, below=below)
     _answer(removed, dry_run=dry_run, as_json=as_json)
 
@@ -76,7 +76,7 @@ def erase_command(
             screen.say("nothing was changed")
             return
         if not yes:
-            _ask("erase")
+            ask("erase")
         for agent, positions in wanted.items():
             for event in agent.erase(positions, why=why):
                 if as_json:
@@ -125,7 +125,7 @@ def expire_command(
         planned = store.expire(when, prefix=prefix, dead=dead)
         if not (dry_run or yes):
             _show(planned, "would be removed", screen.say)
-            _ask("expire")
+            ask("expire")
         removed = (
             planned if dry_run else store.expire(when, prefix=prefix, dead=dead, dry_run=False)
         )
@@ -143,12 +143,10 @@ def _answer(removed: Removed, *, dry_run: bool, as_json: bool) -> None:
         _show(removed, "deleted", screen.answer)
 
 
-def _ask(what: str) -> None:
+def ask(what: str, remedy: str = "repeat it with --yes, or look with --dry-run first") -> None:
     """Go on only if the person says so."""
     if not sys.stdin.isatty():
-        raise Invalid(
-            f"{what} cannot be undone", remedy="repeat it with --yes, or look with --dry-run first"
-        )
+        raise Invalid(f"{what} cannot be undone", remedy=remedy)
     click.confirm("This cannot be undone. Go on?", abort=True, err=True)
 
 

@@ -96,6 +96,8 @@ def search_command(
         _print(hit, f"{short_ref(hit.agent, agents)}@{hit.event.seq}", as_json)
     if len(hits) > limit * page:
         screen.say(f"there are more results: --page {page + 1} shows the next")
+    if hits.missing:
+        screen.say(f"{hits.missing:,} events could not be searched: verify shows what is wrong")
     if not found and not titled:
         screen.say(f"nothing found for {asked}" + (f" on page {page}" if page > 1 else ""))
         click.get_current_context().exit(1)

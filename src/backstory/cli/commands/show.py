@@ -9,7 +9,7 @@ from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
 from backstory.log.events import Event
-from backstory.log.replay import Explanation
+from backstory.log.explanation import Explanation
 from backstory.present.measures import stamp
 from backstory.present.shapes import event_json
 

@@ -4,9 +4,11 @@ It handles connections and transactions, and what happens to them when the serve
 are in `rows`, the writes in `transaction`, the tables in `schema`.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -22,11 +24,12 @@ from backstory.errors import (
 )
 from backstory.log.events import Event
 from backstory.storage.address import without_password
-from backstory.storage.ids import new_id
-from backstory.storage.pool import ConnectionPool, PoolTimeout
+from backstory.storage.ids import find_agent_by_id
+from backstory.storage.locks import DEFAULT_TIMEOUT
+from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout
 from backstory.storage.postgres import citus, index, schema, server
 from backstory.storage.postgres.rows import PostgresReader, run_statement
-from backstory.storage.postgres.server import Params, PostgresConnection, violates
+from backstory.storage.postgres.server import Params, PostgresConnection
 from backstory.storage.postgres.transaction import PostgresTransaction
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.protocol import (
@@ -43,10 +46,9 @@ from backstory.storage.sql import RowShape
 
 RECONNECT_PAUSE = 0.2  # seconds between attempts to reach a server that does not answer
 READ_PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
-# Attempts to create an agent. After each, someone else has created one in the same session.
-CREATE_ATTEMPTS = 1_000
-# Attempts if only an entry in the directory clashes: it is not without its agent for long.
-ENTRY_ATTEMPTS = 100
+# Attempts to create an agent whose id or name is taken, but by no agent. Such an entry in the
+# directory is not without its agent for long, and an agent may just have been deleted.
+CREATE_ATTEMPTS = 100
 STORE_SIZE = """
     SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(oid)), 0)::bigint
     FROM pg_catalog.pg_class
@@ -57,26 +59,32 @@ class PostgresBackend(PostgresReader):
     """A store in the schema `backstory` of a PostgreSQL database. The primary key of an agent is
     its number within its place, the part of the tables where its session is (see `schema`)."""
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
+    def __init__(
+        self, url: str, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT
+    ) -> None:
         self._must_not_write = read_only
         self.read_only = read_only  # also True if the server allows no writes
+        self._timeout = timeout
         try:
             self.url = without_password(url)
             address, self._prepares = server.split_prepare(url)
-            self._conninfo = server.build_conninfo(address, read_only=read_only)
+            self._conninfo = server.build_conninfo(address, read_only=read_only, timeout=timeout)
         except (psycopg.Error, ValueError):  # the driver's message may contain the password
             raise CannotOpen(
                 "this is not a PostgreSQL address",
                 remedy="write postgresql://user:password@host:port/database, with special "
                 "characters percent-encoded",
             ) from None
-        self._translator = server.make_translator(self.url, read_only=read_only)
+        make_translator = partial(
+            server.make_translator, self.url, read_only=read_only, timeout=timeout
+        )
+        self._translator = make_translator()
         self._closed = False
         self._cluster = citus.Cluster()
         self._rows_since_analyze = 0
         self._watches: WeakSet[PostgresWatch] = WeakSet()
-        with server.make_translator(self.url, read_only=read_only, otherwise=CannotOpen):
-            first = server.connect(self._conninfo, prepares=self._prepares)
+        with make_translator(otherwise=CannotOpen):
+            first = self._connect_once(self._compute_deadline())
             try:
                 self._prepare_store(first)
             except BaseException:
@@ -89,7 +97,6 @@ class PostgresBackend(PostgresReader):
             is_idle=server.is_idle,
             is_alive=server.is_alive,
             limit=server.MOST_CONNECTIONS,
-            timeout=server.CONNECTION_TIMEOUT,
         )
 
     def _prepare_store(self, db: PostgresConnection) -> None:
@@ -102,37 +109,55 @@ class PostgresBackend(PostgresReader):
             db.prepare_threshold = None
         self.read_only = self.read_only or server.cannot_write(db)
 
-    def _connect(self) -> PostgresConnection:
+    def _compute_deadline(self) -> float:
+        """Return the monotonic time at which a call that begins now ends at the latest."""
+        return time.monotonic() + self._timeout
+
+    def _connect_once(self, deadline: float) -> PostgresConnection:
+        return server.connect(
+            self._conninfo, prepares=self._prepares, timeout=self._timeout, deadline=deadline
+        )
+
+    def _connect(self, deadline: float) -> PostgresConnection:
         """Open a connection for the pool. A server that restarts is waited for."""
-        deadline = time.monotonic() + server.CONNECTION_TIMEOUT
         while True:
             try:
-                return server.connect(self._conninfo, prepares=self._prepares)
+                return self._connect_once(deadline)
             except psycopg.OperationalError as error:
-                if time.monotonic() > deadline:
+                if time.monotonic() + RECONNECT_PAUSE > deadline:
                     raise PoolTimeout(str(error).strip()) from error
             time.sleep(RECONNECT_PAUSE)
 
     # --- connections ---
 
+    def _borrow(self) -> Loan[PostgresConnection]:
+        """Return a loan for a call that begins now."""
+        return self._pool.borrow(self._compute_deadline())
+
     def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
         """Run a read, and repeat it if the connection is lost, so that reads survive a restart of
         the server. While a server shuts down, more than one connection may be lost."""
+        deadline = self._compute_deadline()
         for pause in READ_PAUSES:
-            with suppress(ConnectionLost):
-                return self._run_once(sql, params, shape)
+            try:
+                return self._run_once(sql, params, shape, deadline)
+            except ConnectionLost:
+                if time.monotonic() + pause > deadline:
+                    raise
             time.sleep(pause)
-        return self._run_once(sql, params, shape)
+        return self._run_once(sql, params, shape, deadline)
 
-    def _run_once(self, sql: str, params: Params | None, shape: RowShape) -> list[Any]:
-        with self._translator, self._pool.borrow() as db:
+    def _run_once(
+        self, sql: str, params: Params | None, shape: RowShape, deadline: float
+    ) -> list[Any]:
+        with self._translator, self._pool.borrow(deadline) as db:
             return run_statement(db.cursor(binary=True), sql, params, shape)
 
     # --- reads that a distributed store answers differently ---
 
     def _check_cluster(self) -> bool:
         """Return True if the store is distributed."""
-        with self._translator, self._pool.borrow() as db:
+        with self._translator, self._borrow() as db:
             return self._cluster.check(db)
 
     def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
@@ -141,7 +166,7 @@ class PostgresBackend(PostgresReader):
         except ConnectionLost:
             if not query.allow_partial or not self._check_cluster():
                 raise
-            with self._translator, self._pool.borrow() as db:
+            with self._translator, self._borrow() as db:
                 return citus.list_reachable_agents(db, query)
 
     def measure_size(self) -> int:
@@ -154,7 +179,8 @@ class PostgresBackend(PostgresReader):
         if that was done before), and over how many servers it is distributed. Raises Invalid if
         there is no cluster."""
         moved = 0
-        with self._translator, self._pool.borrow() as db:
+        with self._translator, self._borrow() as db:
+            db.deadline = math.inf  # moving all rows may take hours
             if not self._cluster.check(db):
                 moved = citus.distribute_store(db, self.url, progress)
                 self._cluster.check(db)
@@ -172,37 +198,38 @@ class PostgresBackend(PostgresReader):
         self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
     ) -> Iterator[PostgresTransaction]:
         self._check_writable()
-        with self._translator, self._pool.borrow() as db, db.transaction():
-            writer = PostgresTransaction(db, self._cluster)
-            writer.lock(sessions, agents)
-            yield writer
+        with self._translator, self._borrow() as db, db.transaction():
+            transaction = PostgresTransaction(db, self._cluster)
+            transaction.lock(sessions, agents)
+            yield transaction
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
     ) -> list[Event]:
         self._check_writable()
-        with self._translator, self._pool.borrow() as db:
-            writer = PostgresTransaction(db, self._cluster)
+        with self._translator, self._borrow() as db:
+            transaction = PostgresTransaction(db, self._cluster)
             if len(drafts) == 1 and not self._cluster.is_distributed:
                 try:
-                    return writer.append_one(agent, drafts[0], expected, now_us)
+                    return transaction.append_one(agent, drafts[0], expected, now_us)
                 except psycopg.Error as error:
-                    if not self._cluster.explains(error, db):
+                    # If the store was distributed since it was opened, the function can append.
+                    if not self._cluster.is_cause(error, db):
                         raise
-            return writer.append(agent, drafts, expected, now_us)
+            return transaction.append(agent, drafts, expected, now_us)
 
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         self._check_writable()
-        entries = 0  # how often an id was taken in the directory, but by no agent
         for _ in range(CREATE_ATTEMPTS):
-            with self._translator, self._pool.borrow() as db:
-                try:
-                    return PostgresTransaction(db, self._cluster).insert_agent(new, drafts, now_us)
-                except psycopg.errors.UniqueViolation as error:
-                    entries += violates(error, "directory_pkey")
-            new = self._choose_again(new)
-            if entries == ENTRY_ATTEMPTS:
-                break
+            with self._translator, self._borrow() as db:
+                transaction = PostgresTransaction(db, self._cluster)
+                with suppress(psycopg.errors.UniqueViolation):
+                    return transaction.insert_agent(new, drafts, now_us)
+            self._check_taken(new)
         raise StorageError(
             f"{self.url!r}: cannot create the agent {new.key or new.name!r}, because something "
             "that belongs to no agent is in its place, such as what is left of one that was "
@@ -210,18 +237,12 @@ class PostgresBackend(PostgresReader):
             remedy=Remedy("{} shows what it is; then restore a backup, or remove it", "verify"),
         )
 
-    def _choose_again(self, new: NewAgent) -> NewAgent:
-        """Return the agent to try again with, if only its number or its random id was taken. The
-        number is taken if another agent was created in this place in the meantime. Raises KeyTaken
-        or NameTaken."""
-        has_same_id = self.list_agents(AgentQuery(id_prefix=new.id, include_deleted=True))
-        if new.key is not None and has_same_id:
+    def _check_taken(self, new: NewAgent) -> None:
+        """Raise KeyTaken or NameTaken if an agent has the id or the name of `new`."""
+        if new.key is not None and find_agent_by_id(self, new.id, include_deleted=True):
             raise KeyTaken.of_agent(new.key)
         if self.list_agents(AgentQuery(session=new.session, name=new.name)):
             raise NameTaken.of(new.name)
-        if has_same_id:
-            return new._replace(id=new_id(new.session))
-        return new
 
     # --- the search index ---
 
@@ -236,7 +257,7 @@ class PostgresBackend(PostgresReader):
             return True
         if self.read_only:
             return False
-        with self._translator, self._pool.borrow() as db, db.transaction():
+        with self._translator, self._borrow() as db, db.transaction():
             db.execute(schema.LOCK_STORE)
             if db.execute(schema.HAS_SEARCH_INDEX).fetchone() == (True,):
                 return True  # another process created it while we waited
@@ -250,7 +271,7 @@ class PostgresBackend(PostgresReader):
     ) -> int:
         self._create_index()
         self._check_writable()
-        with self._translator, self._pool.borrow() as db:
+        with self._translator, self._borrow() as db:
             is_distributed = self._cluster.check(db)
             with db.transaction():
                 count = index.index_page(db, limit, agent, pieces, is_distributed=is_distributed)
@@ -278,13 +299,13 @@ class PostgresBackend(PostgresReader):
         if self._closed:
             raise server.build_closed_error(self.url)
         notify = None if self._check_cluster() else self._notify
-        watch = PostgresWatch(self._conninfo, notify, self._translator)
+        watch = PostgresWatch(self._connect_once, self._timeout, notify, self._translator)
         self._watches.add(watch)
         return watch
 
     def _notify(self) -> None:
         """Send a notification, so that a watch finds out whether it arrives."""
-        with self._translator, self._pool.borrow() as db:
+        with self._translator, self._borrow() as db:
             if not self._cluster.check(db):
                 db.execute(NOTIFY)
 

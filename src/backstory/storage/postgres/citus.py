@@ -12,7 +12,7 @@ modules call:
 | `backend` | `Cluster`, `distribute_store`, `count_servers`, `distribute_index` |
 | | `list_reachable_agents`, `STORE_SIZE` |
 | `schema` | `distribute_new_store`, `is_distributed` |
-| `transaction` | `Cluster.is_distributed`, `limit_waiting` |
+| `transaction` | `Cluster.is_distributed`, `prepare_transaction` |
 | `index` | `read_unindexed` |
 | `watch` | `DISTRIBUTED` |
 """
@@ -22,7 +22,7 @@ import random
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, LiteralString, NamedTuple
@@ -87,7 +87,7 @@ class Cluster:
             self.is_distributed = is_distributed(db)
         return self.is_distributed
 
-    def explains(self, error: psycopg.Error, db: Connection) -> bool:
+    def is_cause(self, error: psycopg.Error, db: Connection) -> bool:
         """Return True if a plain append failed with `error` because the store was distributed after
         it was opened."""
         return isinstance(error, REFUSALS) and self.check(db)
@@ -96,11 +96,21 @@ class Cluster:
 # --- transactions ---
 
 
-def limit_waiting(db: Connection) -> None:
+# It changes no row. But until the transaction ends, Citus moves this part of the store to no other
+# server. Otherwise the part could be moved between two statements, and the second, if it is a
+# function that was sent to the old server, would fail. Citus locks the agents of a part before its
+# other tables, and so do we: nobody waits in a circle.
+HOLD_PART = "UPDATE backstory.agents SET head = head WHERE place = %s::bigint AND no = 0"
+
+
+def prepare_transaction(db: server.PostgresConnection, places: Iterable[int]) -> None:
     """Within a transaction: limit the time of waiting for locks on the workers, which do not know
-    the settings of our connection."""
+    the settings of our connection, and keep the parts of the store with these places where they
+    are."""
     db.execute("SET LOCAL citus.propagate_set_commands TO 'local'")
-    db.execute(f"SET LOCAL lock_timeout TO '{server.LOCK_TIMEOUT}s'")
+    db.execute(f"SET LOCAL lock_timeout TO {server.limit_locks(db.timeout)}")
+    for place in sorted(set(places)):
+        db.execute(HOLD_PART, (place,))
 
 
 # --- distributing a store ---
@@ -132,6 +142,16 @@ TABLES = (
     DistributedTable(
         "sources", "create_distributed_table('backstory.sources', 'id', colocate_with => 'none')"
     ),
+    DistributedTable(
+        "places",
+        "create_distributed_table('backstory.places', 'place', "
+        "colocate_with => 'backstory.agents')",
+    ),
+    DistributedTable(
+        "removals",
+        "create_distributed_table('backstory.removals', 'place', "
+        "colocate_with => 'backstory.agents')",
+    ),
     DistributedTable("meta", "create_reference_table('backstory.meta')"),
 )
 INDEX_TABLES = (
@@ -152,31 +172,47 @@ HAS_INDEX = "SELECT pg_catalog.to_regclass('backstory.search_3') IS NOT NULL"
 NOBODY_LISTENS: LiteralString = """
     CREATE OR REPLACE FUNCTION backstory.announce() RETURNS boolean
     LANGUAGE sql AS 'SELECT false'"""
+# `HOLD_PART` for a function that is one call: it would read where the part was, and write where it
+# is.
+HOLD_IN_FUNCTIONS: LiteralString = """
+    CREATE OR REPLACE FUNCTION backstory.hold_part(_place bigint) RETURNS void
+    LANGUAGE plpgsql AS $body$
+    BEGIN
+        UPDATE backstory.agents SET head = head WHERE place = _place AND no = 0;
+    END
+    $body$"""
 # Insert events one by one: Citus would collect an INSERT … SELECT on the coordinator and send it
-# out again.
+# out again. And by a record: Citus copies all variables of an INSERT, which would be the arrays.
 ONE_BY_ONE: LiteralString = """
     CREATE OR REPLACE FUNCTION backstory.add_events(
-        _place bigint, _no int, _before int, _at bigint, _previous bytea,
-        _kind text[], _content text[], _data text[], _key text[], _base int[]
+        _place bigint, _no int, _before int, _at bigint, _previous bytea, _kind text[],
+        _content text[], _data text[], _key text[], _base int[], _salt bytea[], _tail bytea[]
     ) RETURNS bytea LANGUAGE plpgsql AS $body$
     DECLARE
         previous bytea := _previous;
+        event record;
     BEGIN
-        FOR i IN 1..pg_catalog.cardinality(_kind) LOOP
-            previous := backstory.digest(
-                previous, _before + i, _at, _base[i], _kind[i], _key[i], _content[i], _data[i]);
+        FOR event IN
+            SELECT _before + n.nth::int AS seq, n.* FROM ROWS FROM (
+                pg_catalog.unnest(_kind), pg_catalog.unnest(_content), pg_catalog.unnest(_data),
+                pg_catalog.unnest(_key), pg_catalog.unnest(_base), pg_catalog.unnest(_salt),
+                pg_catalog.unnest(_tail)
+            ) WITH ORDINALITY AS n (kind, content, data, key, base, salt, tail, nth)
+        LOOP
+            previous := backstory.link(previous, event.seq, _at, event.tail);
             INSERT INTO backstory.events (
-                place, created_at, agent, seq, base, kind, content, data, key, digest)
-            VALUES (_place, _at, _no, _before + i, _base[i], _kind[i], _content[i], _data[i],
-                _key[i], previous);
+                place, created_at, agent, seq, base, kind, content, data, key, digest, salt)
+            VALUES (_place, _at, _no, event.seq, event.base, event.kind, event.content,
+                event.data, event.key, previous, event.salt);
         END LOOP;
         RETURN previous;
     END
     $body$"""
+# The workers need all of our functions.
 DISTRIBUTE_FUNCTIONS: LiteralString = """
     SELECT create_distributed_function(p.oid::regprocedure)
     FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
-        AND p.proname IN ('digest', 'announce', 'add_events', 'place_of')"""
+        AND p.proname NOT IN ('append_many', 'create_agent')"""
 # Such a function runs on the server of the place that it is called with: one round trip. Without
 # force, it would run on the coordinator if it is called in a transaction.
 DELEGATE_FUNCTIONS: LiteralString = """
@@ -251,6 +287,7 @@ def distribute_tables(db: Connection) -> Iterator[int]:
     done."""
     db.execute("SET LOCAL citus.multi_shard_modify_mode TO 'sequential'")
     db.execute(NOBODY_LISTENS)
+    db.execute(HOLD_IN_FUNCTIONS)
     db.execute(ONE_BY_ONE)
     [(timeout,)] = db.execute("SHOW lock_timeout").fetchall()
     db.execute(sql.SQL(LIMIT_FUNCTIONS).format(sql.Literal(timeout)))

@@ -11,14 +11,15 @@ from backstory.storage.postgres.server import Params
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sql import SqlConditions
 
+# The columns are the fields of an AgentRecord, in the same order.
 AGENTS = """
     SELECT a.no, a.id::text, a.session::text, a.name, p.id::text, a.fork_seq, a.born_seq,
         a.spawned, a.created_at, a.head, a.updated_at, a.key, a.about, a.deleted
     FROM backstory.agents a LEFT JOIN backstory.agents p ON p.place = a.place AND p.no = a.parent
     WHERE {conditions}
     ORDER BY {order}"""
-# `touched` is `updated_at` in seconds. Only `touched` has an index, so at most one second is
-# sorted.
+# `touched` is `updated_at` in minutes. Only `touched` has an index, so at most one minute is
+# sorted, and an append changes no index as long as the minute lasts.
 LATEST_FIRST = "a.touched DESC, a.updated_at DESC, a.id DESC"
 OLDEST_FIRST = "a.created_at, a.id"
 
@@ -42,7 +43,7 @@ MENTIONS = """a.about IS NOT NULL AND (pg_catalog.strpos(
         OR pg_catalog.length(a.about) < pg_catalog.octet_length(a.about))"""
 # {place} is the place of the query if that is known: Citus does not infer it for a subquery after
 # an OR.
-IS_ROOT = """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
+IS_ROOT = """a.parent IS NULL AND (a.deleted IS NULL OR EXISTS (
         SELECT 1 FROM backstory.agents o
         WHERE o.place = {place} AND o.session = a.session AND o.deleted IS NULL))"""
 
@@ -93,9 +94,7 @@ def build_agent_conditions(query: AgentQuery, place: int | None = None) -> SqlCo
     if query.roots_only:
         place_sql = "a.place" if place is None else "%(place)s::bigint"
         conditions.add(IS_ROOT.format(place=place_sql))
-    elif query.include_deleted:
-        conditions.add("a.name <> '/'")
-    else:
+    elif not query.include_deleted:
         conditions.add("a.deleted IS NULL")
     return conditions
 
@@ -138,12 +137,12 @@ def add_time_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
     """Add the conditions on the time of the last write."""
     if query.since_us is not None:
         conditions.add(
-            "a.touched >= %(since_us)s / 1000000 AND a.updated_at >= %(since_us)s",
+            "a.touched >= %(since_us)s / 60000000 AND a.updated_at >= %(since_us)s",
             since_us=query.since_us,
         )
     if query.until_us is not None:
         conditions.add(
-            "a.touched <= %(until_us)s / 1000000 AND a.updated_at < %(until_us)s",
+            "a.touched <= %(until_us)s / 60000000 AND a.updated_at < %(until_us)s",
             until_us=query.until_us,
         )
 
@@ -154,7 +153,7 @@ def add_page(conditions: SqlConditions, query: AgentQuery) -> None:
         return
     if query.latest_first:
         conditions.add(
-            """a.touched <= %(after_us)s / 1000000
+            """a.touched <= %(after_us)s / 60000000
             AND (a.updated_at, a.id) < (%(after_us)s, %(after_id)s::uuid)""",
             after_us=query.after.updated_us,
             after_id=query.after.id,

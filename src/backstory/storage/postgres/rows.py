@@ -19,8 +19,9 @@ from typing import Any
 
 from backstory.log.events import Event, OutlineRow, StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN
+from backstory.storage.agent_errors import build_deletion_error, check_exists
 from backstory.storage.ids import find_place
-from backstory.storage.positions import WalkStep, build_lineage, build_walk
+from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
 from backstory.storage.postgres.listing import (
     INDEXED,
     OLDEST_FIRST,
@@ -40,17 +41,15 @@ from backstory.storage.protocol import (
     KeyPosition,
     Piece,
     Pieces,
+    RemovalRecord,
     SourceRecord,
     Walk,
 )
-from backstory.storage.refusals import build_deletion_error
 from backstory.storage.sql import RowShape, SqlConditions, make_records
 
-# An agent that was deleted and created again under its key has the same place and number, so the
-# times of creation are compared.
-IS_AGENT = """place = %(place)s::bigint AND no = %(no)s AND created_at = %(created)s
-            AND deleted IS NULL"""
+IS_AGENT = "place = %(place)s::bigint AND no = %(no)s AND deleted IS NULL"
 READ_HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
+# The fields of an Event, in the same order.
 EVENT_COLUMNS = "seq, kind, content, data, created_at, key"
 EVENT_SIZE = """coalesce(pg_catalog.octet_length(content), 0)
                 + coalesce(pg_catalog.octet_length(data), 0)"""
@@ -78,7 +77,7 @@ def run_statement(
 
 def identify(agent: AgentRecord) -> Params:
     """Return the parameters that identify an agent in a statement."""
-    return {"place": find_place(agent.session), "no": agent.pk, "created": agent.created_us}
+    return {"place": find_place(agent.session), "no": agent.pk}
 
 
 def select_pieces(agent: AgentRecord, pieces: Pieces) -> Params:
@@ -129,6 +128,14 @@ class PostgresReader(ABC):
         listing = build_listing(query, place)
         return [] if listing is None else self._run(*listing, AgentRecord)
 
+    # Not by our function of this name: `verify` works without it, too.
+    READ_CLOCK = """
+        SELECT (1000000 * pg_catalog.extract('epoch', pg_catalog.statement_timestamp()))::bigint"""
+
+    def read_clock(self) -> int:
+        [(now_us,)] = self._run(self.READ_CLOCK)
+        return int(now_us)
+
     def read_head(self, agent: AgentRecord) -> int:
         rows = self._run(READ_HEAD, identify(agent))
         if not rows:
@@ -174,36 +181,38 @@ class PostgresReader(ABC):
         return build_walk(agent, self._run(self.WALK, {**identify(agent), "at": at}, WalkStep))
 
     LINEAGE = f"""
-        WITH RECURSIVE line (no, low, high, parent, fork_seq, head) AS (
-            SELECT no, fork_seq + 1, head, parent, fork_seq, head FROM backstory.agents
+        WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
+            SELECT no, fork_seq + 1, head, parent, fork_seq FROM backstory.agents
             WHERE {IS_AGENT}
             UNION
-            SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq, line.head
+            SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
             FROM line
             CROSS JOIN LATERAL (
                 SELECT no, parent, fork_seq FROM backstory.agents
                 WHERE place = %(place)s::bigint AND no = line.parent OFFSET 0) a
             WHERE line.fork_seq > 0)
-        SELECT no, low, high, NULL::int, fork_seq, head FROM line"""
+        SELECT no, low, high, fork_seq FROM line"""
 
     def read_lineage(self, agent: AgentRecord) -> list[Piece]:
-        return build_lineage(agent, self._run(self.LINEAGE, identify(agent), WalkStep))
+        return build_lineage(agent, self._run(self.LINEAGE, identify(agent), LineageStep))
 
-    # Times never decrease in a lineage: find the agent that wrote at that time, then bisect.
+    # Find the agent that wrote at that time, then bisect. Read an agent whose times have dropped
+    # backwards, and continue in its parent if none of its events is old enough.
     FIND_POSITION = f"""
         WITH RECURSIVE
-        line (no, parent, fork_seq, high, created_at) AS (
-            SELECT no, parent, fork_seq, head, created_at FROM backstory.agents
+        line (no, parent, fork_seq, high, created_at, times_dropped) AS (
+            SELECT no, parent, fork_seq, head, created_at, times_dropped FROM backstory.agents
             WHERE {IS_AGENT}
             UNION
-            SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
+            SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at, a.times_dropped
             FROM line
             CROSS JOIN LATERAL (
-                SELECT no, parent, fork_seq, created_at FROM backstory.agents
+                SELECT no, parent, fork_seq, created_at, times_dropped FROM backstory.agents
                 WHERE place = %(place)s::bigint AND no = line.parent OFFSET 0) a
-            WHERE line.fork_seq > 0 AND line.created_at > %(moment)s),
+            WHERE line.fork_seq > 0 AND (line.created_at > %(moment)s OR line.times_dropped)),
         halves (no, low, high) AS (
-            SELECT no, fork_seq, high FROM line WHERE created_at <= %(moment)s
+            SELECT no, fork_seq, high FROM line
+            WHERE created_at <= %(moment)s AND NOT times_dropped
             UNION
             SELECT h.no,
                 CASE WHEN e.created_at <= %(moment)s THEN (h.low + h.high + 1) / 2 ELSE h.low END,
@@ -213,14 +222,26 @@ class PostgresReader(ABC):
             LEFT JOIN backstory.events e ON e.place = %(place)s::bigint AND e.agent = h.no
                 AND e.seq = (h.low + h.high + 1) / 2
             WHERE h.low < h.high)
-        SELECT low FROM halves WHERE low = high"""
+        SELECT pg_catalog.max(p.position) FROM (
+            SELECT low FROM halves WHERE low = high
+            UNION ALL
+            SELECT fork_seq FROM line WHERE times_dropped AND created_at <= %(moment)s
+            UNION ALL
+            SELECT (
+                SELECT e.seq FROM backstory.events e
+                WHERE e.place = %(place)s::bigint AND e.agent = line.no
+                    AND e.seq > line.fork_seq AND e.seq <= line.high
+                    AND e.created_at <= %(moment)s
+                ORDER BY e.seq DESC LIMIT 1)
+            FROM line WHERE times_dropped) p (position)"""
 
-    def find_position(self, agent: AgentRecord, moment_us: int) -> int:
-        rows = self._run(self.FIND_POSITION, {**identify(agent), "moment": moment_us})
-        if not rows:
-            self.read_head(agent)  # raises if the agent was deleted
+    def find_position_at_time(self, agent: AgentRecord, moment_us: int) -> int:
+        params = {**identify(agent), "moment": moment_us}
+        [(position,)] = self._run(self.FIND_POSITION, params)
+        if position is None:
+            check_exists(self, agent)
             return 0
-        return int(rows[0][0])
+        return int(position)
 
     # --- events of one lineage ---
 
@@ -273,7 +294,7 @@ class PostgresReader(ABC):
             return []
         rows = self._run(sql, {**select_pieces(agent, pieces), **params}, shape)
         if not rows:
-            self.read_head(agent)
+            check_exists(self, agent)
         return rows
 
     COUNT_IN_PIECES = f"""
@@ -332,7 +353,7 @@ class PostgresReader(ABC):
     # --- rows of any agents ---
 
     READ_ROWS = f"""
-        SELECT {EVENT_COLUMNS}, base, digest FROM backstory.events
+        SELECT {EVENT_COLUMNS}, base, digest, salt FROM backstory.events
         WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(after)s
         ORDER BY seq LIMIT %(limit)s"""
 
@@ -343,13 +364,13 @@ class PostgresReader(ABC):
     READ_OWNED = f"""
         SELECT a.id::text, e.* FROM backstory.agents a
         CROSS JOIN LATERAL (
-            SELECT {EVENT_COLUMNS}, base, digest FROM backstory.events
+            SELECT {EVENT_COLUMNS}, base, digest, salt FROM backstory.events
             WHERE place = a.place AND agent = a.no AND {{where}}) e
         WHERE {{agents}} ORDER BY {OLDEST_FIRST}, e.seq"""
     READ_NEWEST_OWNED = f"""
         SELECT a.id::text, e.* FROM backstory.agents a
         CROSS JOIN LATERAL (
-            SELECT {EVENT_COLUMNS}, base, digest FROM backstory.events
+            SELECT {EVENT_COLUMNS}, base, digest, salt FROM backstory.events
             WHERE place = a.place AND agent = a.no AND {{where}} ORDER BY seq DESC LIMIT 1) e
         WHERE {{agents}} ORDER BY {OLDEST_FIRST}"""
 
@@ -383,6 +404,16 @@ class PostgresReader(ABC):
             conditions.add("pg_catalog.starts_with(id, %(prefix)s::text)", prefix=prefix)
         sql = self.LIST_SOURCES.format(conditions=conditions.join())
         return self._run(sql, conditions.bindings, SourceRecord)
+
+    # --- removals ---
+
+    LIST_REMOVALS = """
+        SELECT id::text, removed_at, action, session::text, agent::text, positions, events, author,
+            reason
+        FROM backstory.removals r ORDER BY r.removed_at, r.id"""
+
+    def list_removals(self) -> list[RemovalRecord]:
+        return self._run(self.LIST_REMOVALS, None, RemovalRecord)
 
 
 # --- conditions on events ---

@@ -9,12 +9,13 @@ end with that group. Agents, events and the directory are keyed by the place, an
 by it. Two sessions may share a place, because agents are numbered within their place.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, LiteralString
 
 from backstory.errors import CannotOpen, NewerVersion, ReadOnly
 from backstory.storage.postgres import citus
-from backstory.storage.postgres.server import Connection
+from backstory.storage.postgres.server import Connection, PostgresConnection
 
 SCHEMA = "backstory"
 OLDEST_SERVER = 14
@@ -54,152 +55,20 @@ VERSION_1: LiteralString = """
     CREATE INDEX events_marks ON backstory.events (session, agent, seq) WHERE kind = 'mark';
     """
 
-# `digest` hashes the same bytes as `backstory.log.digests`: a NUL ends the kind and the key, and
-# NULL is 32 zero bytes. In stores that were created earlier, some parameters have other names, so
-# they are passed by position.
-FUNCTIONS: LiteralString = r"""
-CREATE FUNCTION backstory.digest(
-    previous bytea, seq bigint, at bigint, base bigint, kind text, key text, content text, data text
-) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
-    SELECT pg_catalog.substr(pg_catalog.sha256(
-        coalesce(previous, '\x00000000000000000000000000000000'::pg_catalog.bytea)
-        || pg_catalog.int8send(seq) || pg_catalog.int8send(at)
-        || pg_catalog.int8send(coalesce(base, -1))
-        || pg_catalog.convert_to(kind, 'UTF8') || '\x00'::pg_catalog.bytea
-        || coalesce(pg_catalog.convert_to(key, 'UTF8'), '') || '\x00'::pg_catalog.bytea
-        || coalesce(pg_catalog.sha256(pg_catalog.convert_to(content, 'UTF8')),
-            '\x0000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bytea)
-        || coalesce(pg_catalog.sha256(pg_catalog.convert_to(data, 'UTF8')),
-            '\x0000000000000000000000000000000000000000000000000000000000000000'::pg_catalog.bytea)
-    ), 1, 16)
-$body$;
-
--- Notify the followers of the store that something is about to be committed. A NOTIFY makes commits
--- wait for one another, so it is only sent while there are followers.
-CREATE FUNCTION backstory.announce() RETURNS boolean LANGUAGE plpgsql AS $body$
-BEGIN
-    IF EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp()) THEN
-        PERFORM pg_catalog.pg_notify('backstory', '');
-        RETURN true;
-    END IF;
-    RETURN false;
-END
-$body$;
-
+PURE_FUNCTIONS: LiteralString = r"""
 -- The number in the last group of an id.
 CREATE FUNCTION backstory.place_of(id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
     SELECT ('x' || pg_catalog.right(id::pg_catalog.text, 12))::bit(48)::pg_catalog.int8
 $body$;
-
--- Write events after a position, and return the digest of the last one. The caller has locked the
--- agent.
-CREATE FUNCTION backstory.add_events(
-    _place bigint, _no int, _before int, _at bigint, _previous bytea,
-    _kind text[], _content text[], _data text[], _key text[], _base int[]
-) RETURNS bytea LANGUAGE plpgsql AS $body$
-DECLARE
-    previous bytea := _previous;
-    digests bytea[];
-BEGIN
-    FOR i IN 1..pg_catalog.cardinality(_kind) LOOP
-        previous := backstory.digest(
-            previous, _before + i, _at, _base[i], _kind[i], _key[i], _content[i], _data[i]);
-        digests[i] := previous;
-    END LOOP;
-    INSERT INTO backstory.events (
-        place, created_at, agent, seq, base, kind, content, data, key, digest)
-    SELECT _place, _at, _no, _before + n.nth, n.base, n.kind, n.content, n.data, n.key, n.digest
-    FROM ROWS FROM (
-        pg_catalog.unnest(_kind), pg_catalog.unnest(_content), pg_catalog.unnest(_data),
-        pg_catalog.unnest(_key), pg_catalog.unnest(_base), pg_catalog.unnest(digests)
-    ) WITH ORDINALITY AS n (kind, content, data, key, base, digest, nth);
-    RETURN previous;
-END
-$body$;
-
-CREATE FUNCTION backstory.append_many(
-    _place bigint, _no int, _created bigint, _expected int, _now bigint,
-    _kind text[], _content text[], _data text[], _key text[], _base int[],
-    OUT before int, OUT at bigint
-) LANGUAGE plpgsql AS $body$
-DECLARE
-    previous bytea;
-BEGIN
-    SELECT a.head, greatest(a.updated_at, _now), a.digest INTO before, at, previous
-    FROM backstory.agents a
-    WHERE a.place = _place AND a.no = _no AND a.created_at = _created AND a.deleted IS NULL
-    FOR NO KEY UPDATE;
-    IF before <> _expected THEN
-        before := NULL;
-    END IF;
-    IF before IS NULL THEN
-        RETURN;
-    END IF;
-    previous := backstory.add_events(
-        _place, _no, before, at, previous, _kind, _content, _data, _key, _base);
-    UPDATE backstory.agents a
-    SET head = before + pg_catalog.cardinality(_kind), updated_at = at, touched = at / 1000000,
-        digest = previous
-    WHERE a.place = _place AND a.no = _no;
-    PERFORM backstory.announce();
-END
-$body$;
-
--- Write an agent and its first events. This also checks the foreign key: what the agent inherits
--- must exist, and a transaction that is deleting it is waited for.
-CREATE FUNCTION backstory.create_agent(
-    _place bigint, _id uuid, _session uuid, _name text,
-    _parent int, _fork_seq int, _born_seq int, _spawned boolean, _now bigint,
-    _key text, _about text, _deleted bigint,
-    _kind text[], _content text[], _data text[], _keys text[], _base int[],
-    OUT no int, OUT at bigint, OUT parent uuid
-) LANGUAGE plpgsql AS $body$
-DECLARE
-    previous bytea;
-BEGIN
-    at := _now;
-    IF _parent IS NOT NULL THEN
-        SELECT a.id INTO parent FROM backstory.agents a
-        WHERE a.place = _place AND a.no = _parent FOR KEY SHARE;
-        IF parent IS NULL THEN
-            RAISE foreign_key_violation;
-        END IF;
-    END IF;
-    IF _fork_seq > 0 THEN
-        SELECT greatest(_now, e.created_at), e.digest INTO at, previous FROM backstory.events e
-        WHERE e.place = _place AND e.agent = _parent AND e.seq = _fork_seq;
-        IF previous IS NULL THEN
-            RAISE foreign_key_violation;
-        END IF;
-    END IF;
-    IF _key IS NOT NULL AND backstory.place_of(_id) = _place THEN
-        INSERT INTO backstory.directory VALUES (_place, _id, _session);
-    END IF;
-    SELECT coalesce(pg_catalog.max(a.no), 0) + 1 INTO no
-    FROM backstory.agents a WHERE a.place = _place;
-    IF pg_catalog.cardinality(_kind) > 0 THEN
-        previous := backstory.add_events(
-            _place, no, _fork_seq, at, previous, _kind, _content, _data, _keys, _base);
-    END IF;
-    INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq, spawned,
-        created_at, head, updated_at, touched, deleted, digest, key, about)
-    VALUES (_place, no, _id, _session, _name, _parent, _fork_seq, _born_seq, _spawned, at,
-        _fork_seq + pg_catalog.cardinality(_kind), at, at / 1000000, _deleted, previous, _key,
-        _about);
-    PERFORM backstory.announce();
-END
-$body$;
 """
 
-# The rows of a version 1 store are written again, with new keys and a digest for each event.
+# The rows of a version 1 store are written again, with new keys. Version 4 computes the digests.
 #
 # Texts are compared by their bytes: in the order of a language, "User:1" lies between "user:" and
 # "user:2", and an index is damaged when a new version of the system's library changes that order. A
 # btree takes 2,700 bytes at most, so of keys and of the names of notes, which may be longer, it has
 # the first 500 characters.
-#
-# {partition} is empty except in the test that shows which statements stay within one partition.
 VERSION_2: LiteralString = (
     """
     ALTER TABLE backstory.agents RENAME TO agents_1;
@@ -223,7 +92,7 @@ VERSION_2: LiteralString = (
         name text COLLATE pg_catalog."C" NOT NULL,
         key text COLLATE pg_catalog."C",
         about text
-    ) {partition};
+    );
     CREATE TABLE backstory.events (
         place bigint NOT NULL,
         created_at bigint NOT NULL,
@@ -236,7 +105,7 @@ VERSION_2: LiteralString = (
         key text COLLATE pg_catalog."C",
         digest bytea NOT NULL,
         CONSTRAINT events_pkey PRIMARY KEY (place, agent, seq)
-    ) {partition};
+    );
     -- The sessions of the agents that have a key, or whose ids do not contain their place. Its
     -- primary key decides who created an agent first, also in a distributed store.
     CREATE TABLE backstory.directory (
@@ -246,35 +115,25 @@ VERSION_2: LiteralString = (
         id text COLLATE pg_catalog."C" NOT NULL, tool text COLLATE pg_catalog."C" NOT NULL,
         agent uuid, cursor text, PRIMARY KEY (id, tool));
     """
-    + FUNCTIONS
+    + PURE_FUNCTIONS
     + """
     DO $body$
     DECLARE
         one record;
-        event record;
-        previous bytea;
         here bigint;
     BEGIN
         -- In a session, a parent has a smaller number than its children.
         FOR one IN SELECT * FROM backstory.agents_1 ORDER BY session, no LOOP
             here := backstory.place_of(one.session);
-            previous := (SELECT digest FROM backstory.events
-                WHERE place = here AND agent = one.parent AND seq = one.fork_seq);
-            FOR event IN SELECT * FROM backstory.events_1
-                WHERE session = one.session AND agent = one.no ORDER BY seq
-            LOOP
-                previous := backstory.digest(previous, event.seq, event.created_at, event.base,
-                    event.kind, NULL, event.content, event.data);
-                INSERT INTO backstory.events (
-                    place, created_at, agent, seq, base, kind, content, data, digest)
-                VALUES (here, event.created_at, one.no, event.seq, event.base, event.kind,
-                    event.content, event.data, previous);
-            END LOOP;
+            INSERT INTO backstory.events (
+                place, created_at, agent, seq, base, kind, content, data, digest)
+            SELECT here, created_at, one.no, seq, base, kind, content, data, ''
+            FROM backstory.events_1 WHERE session = one.session AND agent = one.no;
             INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq,
                 spawned, created_at, head, updated_at, touched, digest)
             VALUES (here, one.no, one.id, one.session, one.name, one.parent, one.fork_seq,
                 one.born_seq, one.spawned, one.created_at, one.head, one.updated_at,
-                one.updated_at / 1000000, previous);
+                one.updated_at / 1000000, NULL);
             IF backstory.place_of(one.id) <> here THEN
                 INSERT INTO backstory.directory
                 VALUES (backstory.place_of(one.id), one.id, one.session);
@@ -307,7 +166,269 @@ VERSION_2: LiteralString = (
     """
 )
 
-MIGRATIONS: tuple[LiteralString, ...] = (VERSION_1, VERSION_2)  # from each version to the next
+WRITING_FUNCTIONS: LiteralString = r"""
+-- As in `backstory.log.digests`.
+CREATE FUNCTION backstory.link(previous bytea, seq bigint, at bigint, tail bytea) RETURNS bytea
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
+    SELECT pg_catalog.substr(pg_catalog.sha256(
+        coalesce(previous, '\x00000000000000000000000000000000'::bytea)
+        || pg_catalog.int8send(seq) || pg_catalog.int8send(at) || tail), 1, 16)
+$body$;
+
+-- Called before the first lock in a place. It does nothing on one server; a distributed store has
+-- another version.
+CREATE FUNCTION backstory.hold_part(_place bigint) RETURNS void LANGUAGE sql AS '';
+
+-- Notify the followers of the store that something is about to be committed. A NOTIFY makes commits
+-- wait for one another, so it is only sent while there are followers.
+CREATE FUNCTION backstory.announce() RETURNS boolean LANGUAGE plpgsql AS $body$
+BEGIN
+    IF EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp()) THEN
+        PERFORM pg_catalog.pg_notify('backstory', '');
+        RETURN true;
+    END IF;
+    RETURN false;
+END
+$body$;
+
+-- The server's time in microseconds, the same throughout a statement.
+-- A float is exact to less than a microsecond, and an append computes with it much faster than with
+-- the numeric value of `extract`.
+CREATE FUNCTION backstory.read_clock() RETURNS bigint LANGUAGE sql STABLE AS $body$
+    SELECT (1e6::float8 * pg_catalog.date_part('epoch', pg_catalog.statement_timestamp()))::bigint
+$body$;
+
+-- The function of this name in `backstory.log.digests`.
+CREATE FUNCTION backstory.next_time(_previous bigint, _wanted bigint, _clock bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
+    SELECT CASE WHEN _previous > _clock + 60000000 AND _wanted <= _clock THEN _wanted
+        ELSE greatest(_previous, _wanted) END
+$body$;
+
+-- Write events after a position, and return the digest of the last one. The caller has locked the
+-- agent.
+CREATE FUNCTION backstory.add_events(
+    _place bigint, _no int, _before int, _at bigint, _previous bytea, _kind text[],
+    _content text[], _data text[], _key text[], _base int[], _salt bytea[], _tail bytea[]
+) RETURNS bytea LANGUAGE plpgsql AS $body$
+DECLARE
+    previous bytea := _previous;
+    digests bytea[];
+BEGIN
+    FOR i IN 1..pg_catalog.cardinality(_kind) LOOP
+        previous := backstory.link(previous, _before + i, _at, _tail[i]);
+        digests[i] := previous;
+    END LOOP;
+    INSERT INTO backstory.events (
+        place, created_at, agent, seq, base, kind, content, data, key, digest, salt)
+    SELECT _place, _at, _no, _before + n.nth, n.base, n.kind, n.content, n.data, n.key, n.digest,
+        n.salt
+    FROM ROWS FROM (
+        pg_catalog.unnest(_kind), pg_catalog.unnest(_content), pg_catalog.unnest(_data),
+        pg_catalog.unnest(_key), pg_catalog.unnest(_base), pg_catalog.unnest(digests),
+        pg_catalog.unnest(_salt)
+    ) WITH ORDINALITY AS n (kind, content, data, key, base, digest, salt, nth);
+    RETURN previous;
+END
+$body$;
+
+CREATE FUNCTION backstory.append_many(
+    _place bigint, _no int, _expected int, _now bigint, _kind text[],
+    _content text[], _data text[], _key text[], _base int[], _salt bytea[], _tail bytea[],
+    OUT before int, OUT at bigint
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    previous bytea;
+    previous_at bigint;
+BEGIN
+    at := coalesce(_now, backstory.read_clock());
+    PERFORM backstory.hold_part(_place);
+    SELECT a.head, a.updated_at, a.digest INTO before, previous_at, previous
+    FROM backstory.agents a
+    WHERE a.place = _place AND a.no = _no AND a.deleted IS NULL
+    FOR NO KEY UPDATE;
+    IF before <> _expected THEN
+        before := NULL;
+    END IF;
+    IF before IS NULL THEN
+        RETURN;
+    END IF;
+    at := backstory.next_time(previous_at, at, at);
+    previous := backstory.add_events(
+        _place, _no, before, at, previous, _kind, _content, _data, _key, _base, _salt, _tail);
+    UPDATE backstory.agents a
+    SET head = before + pg_catalog.cardinality(_kind), updated_at = at, touched = at / 60000000,
+        digest = previous, times_dropped = a.times_dropped OR at < previous_at
+    WHERE a.place = _place AND a.no = _no;
+    PERFORM backstory.announce();
+END
+$body$;
+
+-- Write an agent and its first events. The row of its place is locked first, so a removal in its
+-- session is waited for. Then what the agent comes from and inherits must exist.
+CREATE FUNCTION backstory.create_agent(
+    _place bigint, _id uuid, _session uuid, _name text,
+    _parent int, _origin int, _fork_seq int, _born_seq int, _spawned boolean, _now bigint,
+    _key text, _about text, _deleted bigint,
+    _kind text[], _content text[], _data text[], _keys text[], _base int[], _salt bytea[],
+    _tail bytea[], OUT no int, OUT at bigint, OUT parent uuid
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    previous bytea;
+BEGIN
+    at := coalesce(_now, backstory.read_clock());
+    PERFORM backstory.hold_part(_place);
+    INSERT INTO backstory.places AS p VALUES (_place, 1)
+    ON CONFLICT (place) DO UPDATE SET last_no = p.last_no + 1
+    RETURNING last_no INTO no;
+    IF _origin IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM backstory.agents a
+        WHERE a.place = _place AND a.no = _origin AND a.session = _session AND a.deleted IS NULL)
+    THEN
+        RAISE foreign_key_violation;
+    END IF;
+    IF _parent IS NOT NULL THEN
+        SELECT a.id INTO parent FROM backstory.agents a WHERE a.place = _place AND a.no = _parent;
+        IF parent IS NULL THEN
+            RAISE foreign_key_violation;
+        END IF;
+    END IF;
+    IF _fork_seq > 0 THEN
+        SELECT backstory.next_time(e.created_at, at, backstory.read_clock()), e.digest
+        INTO at, previous FROM backstory.events e
+        WHERE e.place = _place AND e.agent = _parent AND e.seq = _fork_seq;
+        IF previous IS NULL THEN
+            RAISE foreign_key_violation;
+        END IF;
+    END IF;
+    IF _key IS NOT NULL AND backstory.place_of(_id) = _place THEN
+        INSERT INTO backstory.directory VALUES (_place, _id, _session);
+    END IF;
+    IF pg_catalog.cardinality(_kind) > 0 THEN
+        previous := backstory.add_events(
+            _place, no, _fork_seq, at, previous, _kind, _content, _data, _keys, _base, _salt,
+            _tail);
+    END IF;
+    INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq, spawned,
+        created_at, head, updated_at, touched, deleted, digest, key, about)
+    VALUES (_place, no, _id, _session, _name, _parent, _fork_seq, _born_seq, _spawned, at,
+        _fork_seq + pg_catalog.cardinality(_kind), at, at / 60000000, _deleted, previous, _key,
+        _about);
+    PERFORM backstory.announce();
+END
+$body$;
+"""
+
+# Every event gets a salt, so all digests are computed again. The digests of erased texts had no
+# salt: random bytes take their place, except for that of a text that was NULL.
+ADD_SALTS: LiteralString = r"""
+CREATE FUNCTION backstory.random_salt() RETURNS bytea LANGUAGE sql VOLATILE AS $body$
+    -- Of a random uuid, bytes 6 and 8 are not completely random.
+    SELECT pg_catalog.substr(u, 1, 6) || pg_catalog.substr(u, 10, 2)
+    FROM pg_catalog.uuid_send(pg_catalog.gen_random_uuid()) AS u
+$body$;
+CREATE FUNCTION backstory.salted_digest(salt bytea, value text) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $body$
+    SELECT coalesce(pg_catalog.sha256(salt || pg_catalog.convert_to(value, 'UTF8')),
+        pg_catalog.decode(pg_catalog.repeat('00', 32), 'hex'))
+$body$;
+CREATE FUNCTION backstory.erased_digest(data text, name text) RETURNS bytea
+LANGUAGE sql IMMUTABLE AS $body$
+    SELECT pg_catalog.decode(data::pg_catalog.json #>> ARRAY['erased', name], 'hex')
+$body$;
+CREATE FUNCTION backstory.replace_erased_digest(data text, name text) RETURNS text
+LANGUAGE sql VOLATILE AS $body$
+    SELECT CASE WHEN old ~ '^0*$' THEN data ELSE pg_catalog.replace(data, old,
+        pg_catalog.encode(pg_catalog.sha256(backstory.random_salt()), 'hex')) END
+    FROM pg_catalog.encode(backstory.erased_digest(data, name), 'hex') AS old
+$body$;
+DO $body$
+DECLARE
+    one record;
+    event record;
+    previous bytea;
+    new_salt bytea;
+    new_data text;
+    texts bytea;
+BEGIN
+    -- In a place, a parent has a smaller number than its children.
+    FOR one IN SELECT place, no, parent, fork_seq FROM backstory.agents ORDER BY place, no LOOP
+        previous := (SELECT digest FROM backstory.events
+            WHERE place = one.place AND agent = one.parent AND seq = one.fork_seq);
+        FOR event IN SELECT seq, kind, content, data, created_at, key, base FROM backstory.events
+            WHERE place = one.place AND agent = one.no ORDER BY seq
+        LOOP
+            new_data := event.data;
+            IF pg_catalog.starts_with(event.data, '{"erased":{') THEN
+                new_salt := NULL;
+                new_data := backstory.replace_erased_digest(new_data, 'content');
+                new_data := backstory.replace_erased_digest(new_data, 'data');
+                texts := backstory.erased_digest(new_data, 'content')
+                    || backstory.erased_digest(new_data, 'data');
+            ELSE
+                new_salt := backstory.random_salt();
+                texts := backstory.salted_digest(new_salt, event.content)
+                    || backstory.salted_digest(new_salt, pg_catalog.regexp_replace(
+                        event.data, '"sha256":"[0-9a-f]{64}"', '"sha256":""', 'g'));
+            END IF;
+            previous := backstory.link(previous, event.seq, event.created_at,
+                pg_catalog.int8send(coalesce(event.base, -1)::bigint)
+                || pg_catalog.convert_to(event.kind, 'UTF8') || '\x00'::bytea
+                || pg_catalog.convert_to(coalesce(event.key, ''), 'UTF8') || '\x00'::bytea
+                || texts);
+            UPDATE backstory.events SET salt = new_salt, data = new_data, digest = previous
+            WHERE place = one.place AND agent = one.no AND seq = event.seq;
+        END LOOP;
+        UPDATE backstory.agents SET digest = previous WHERE place = one.place AND no = one.no;
+    END LOOP;
+END
+$body$;
+DROP FUNCTION backstory.random_salt, backstory.salted_digest, backstory.erased_digest,
+    backstory.replace_erased_digest;
+"""
+
+# Numbers are never given twice: `places` has the last one of each place. Earlier, a row named '/'
+# kept the last number of a deleted agent from being given again. `touched` counts minutes instead
+# of seconds. Every table gets a primary key: without one, rows that change are refused by a
+# publication of all tables, and a cluster cannot move them. (Version 3 changed SQLite only.)
+VERSION_4: LiteralString = (
+    """
+    DROP FUNCTION IF EXISTS backstory.digest, backstory.announce, backstory.add_events,
+        backstory.append_many, backstory.create_agent;
+    ALTER TABLE backstory.meta ADD CONSTRAINT meta_pkey PRIMARY KEY (version);
+    CREATE TABLE backstory.places (place bigint PRIMARY KEY, last_no integer NOT NULL);
+    INSERT INTO backstory.places
+        SELECT place, pg_catalog.max(no) FROM backstory.agents GROUP BY place;
+    DELETE FROM backstory.agents a WHERE name = '/' AND NOT EXISTS (
+        SELECT 1 FROM backstory.agents o WHERE o.place = a.place AND o.parent = a.no);
+    UPDATE backstory.agents SET name = '/' || id WHERE name = '/';
+    UPDATE backstory.agents SET touched = touched / 60;
+    ALTER TABLE backstory.agents ADD COLUMN times_dropped boolean NOT NULL DEFAULT false;
+    ALTER TABLE backstory.events ADD COLUMN salt bytea;
+    CREATE TABLE backstory.removals (
+        place bigint NOT NULL,
+        id uuid NOT NULL,
+        removed_at bigint NOT NULL,
+        action text NOT NULL,
+        session uuid NOT NULL,
+        agent uuid NOT NULL,
+        positions text,
+        events integer NOT NULL,
+        author text,
+        reason text,
+        PRIMARY KEY (place, id)
+    );
+    """
+    + WRITING_FUNCTIONS
+    + ADD_SALTS
+)
+
+# From each version to the next.
+MIGRATIONS: tuple[LiteralString, ...] = (VERSION_1, VERSION_2, "", VERSION_4)
+# An append writes the agent's row again. If there is room for it on the same page, and no indexed
+# column changes, no index is written (HOT). A table that is partitioned, as in a test, has no such
+# setting.
+LEAVE_ROOM = "ALTER TABLE backstory.agents SET (fillfactor = 80)"
 META = """
     CREATE TABLE backstory.meta (version integer NOT NULL);
     INSERT INTO backstory.meta VALUES (0)"""
@@ -330,7 +451,7 @@ VALID_INDEXES = """
 INDEXES = """
     agents_pkey agents_session_name_key agents_id agents_name agents_key agents_touched
     agents_title agents_birth events_pkey events_jumps events_marks event_keys event_notes
-    directory_pkey followers_pkey sources_pkey"""
+    directory_pkey followers_pkey sources_pkey meta_pkey places_pkey removals_pkey"""
 # Indexes of a store that was searched: the first search creates them.
 SEARCH_INDEXES = "search_3_pkey search_3_words search_3_long search_3_null searched_3_pkey"
 # Not to_regclass, which may not see yet what another process has just created.
@@ -340,7 +461,8 @@ HAS_SEARCH_INDEX = """
 EXISTING_FUNCTIONS = """
     SELECT proname::text FROM pg_catalog.pg_proc
     WHERE pronamespace = 'backstory'::regnamespace"""
-FUNCTION_NAMES = "digest announce place_of add_events append_many create_agent"
+FUNCTION_NAMES = """
+    link announce place_of hold_part read_clock next_time add_events append_many create_agent"""
 # It refuses an agent whose parent does not exist.
 FOREIGN_KEY = """
     SELECT 1 FROM pg_catalog.pg_constraint
@@ -350,6 +472,10 @@ STRAY_EVENTS = """
     FROM backstory.events e
     WHERE NOT EXISTS (
         SELECT 1 FROM backstory.agents a WHERE a.place = e.place AND a.no = e.agent)"""
+WRONG_PLACES = """
+    SELECT pg_catalog.count(*), pg_catalog.min(a.place)
+    FROM backstory.agents a LEFT JOIN backstory.places p ON p.place = a.place
+    WHERE p.last_no IS NULL OR p.last_no < a.no"""
 # Only roots: they are in the place of their session, so Citus can join these tables.
 STRAY_ENTRIES = """
     SELECT d.id::text FROM backstory.directory d
@@ -357,7 +483,7 @@ STRAY_ENTRIES = """
         SELECT 1 FROM backstory.agents a WHERE a.place = d.place AND a.id = d.id)"""
 
 
-def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
+def migrate(db: PostgresConnection, url: str, *, read_only: bool = False) -> None:
     """Create the tables, or migrate older ones, in one transaction. If `read_only`, they must
     already exist."""
     check_server(db, url)
@@ -379,6 +505,7 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
             f"the store at {url!r} was distributed by an older backstory (store format {version})",
             remedy="export it with that version, and import it into a new database",
         )
+    db.deadline = math.inf  # migrating a large store takes its time
     with db.transaction():
         db.execute(LOCK_STORE)
         run_migrations(db, url)
@@ -392,7 +519,8 @@ def run_migrations(db: Connection, url: str) -> None:
     if version is None:
         db.execute(META)
     for step in MIGRATIONS[version or 0 :]:
-        db.execute(step.replace("{partition}", ""))
+        db.execute(step)
+    db.execute(LEAVE_ROOM)
     db.execute(SET_VERSION, (len(MIGRATIONS),))
     if version is None:
         citus.distribute_new_store(db)
@@ -448,6 +576,9 @@ def check_tables(run: Callable[[str], list[tuple[Any, ...]]]) -> list[str]:
     [(strays, first)] = run(STRAY_EVENTS)
     if strays:
         problems.append(f"{strays} events belong to agents that do not exist, first {first}")
+    [(agents, place)] = run(WRONG_PLACES)
+    if agents:
+        problems.append(f"{agents} agents have numbers that were not given, first place {place}")
     for (id,) in run(STRAY_ENTRIES):
         problems.append(f"the directory has the agent {id}, which does not exist")
     indexes = INDEXES.split()

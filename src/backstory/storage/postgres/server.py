@@ -1,10 +1,13 @@
 """Connections to a PostgreSQL server: address, settings, limits, and the meaning of its errors."""
 
+import math
 import select
+import time
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
@@ -18,21 +21,28 @@ from backstory.errors import (
     StorageError,
 )
 from backstory.storage.address import split_postgres
+from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.pool import ErrorTranslator, PoolClosed, PoolTimeout
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 Params = dict[str, Any]  # the parameters of a statement, by name
+T = TypeVar("T")
 
 MOST_CONNECTIONS = 32
-CONNECTION_TIMEOUT = 30.0  # seconds to wait for a free connection
-LOCK_TIMEOUT = 60  # seconds to wait for a row that an idle transaction has locked
+LONGEST_CONNECT = 10  # seconds for one attempt to open a connection
+# Seconds between the end of a wait for a lock and the deadline of the call. Within this time, the
+# server can say that it was only a lock.
+LOCK_MARGIN = 5.0
+# Seconds until the operating system asks whether a silent server is still there, the seconds
+# between two questions, and their number.
+KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 PREPARE_AFTER = 5  # executions of a statement
 
 # Our names are all qualified; the search path keeps a function in another schema from being taken
 # for a built-in one. The isolation level does not depend on the database's defaults, because an
 # append has to see what the writer before it committed.
-SETTINGS = {
+CONNECTION_SETTINGS = {
     "search_path": "pg_catalog, pg_temp",
     "default_transaction_isolation": "'read committed'",
 }
@@ -54,7 +64,30 @@ BATCH = 5_000  # events per call; a larger append is several calls in one transa
 
 
 class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection of a store's pool."""
+    """A connection of a store. It waits for the server until its deadline, in monotonic time."""
+
+    deadline = math.inf
+    timeout = DEFAULT_TIMEOUT  # seconds between the beginning of a call and its deadline
+
+    def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """Drive a generator of psycopg. All that psycopg waits for passes through here."""
+        return super().wait(self._wait_until_deadline(gen), *args, **options)
+
+    def _wait_until_deadline(self, gen: PQGen[T]) -> PQGen[T]:
+        """Pass on what `gen` waits for. If nothing has happened at the deadline, close the
+        connection: the answer may still come, and would be taken for that of the next statement."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > self.deadline:
+                    break
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        self.close()
+        raise psycopg.OperationalError(f"no answer within {self.timeout:g} seconds")
 
     @cached_property
     def write_cursor(self) -> Cursor:
@@ -74,26 +107,43 @@ def violates(error: psycopg.Error, index: str) -> bool:
     return index in name
 
 
-def build_conninfo(url: str, *, read_only: bool = False) -> str:
+def build_conninfo(url: str, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT) -> str:
     """Return the address with all the settings that our connections need."""
-    parameters = conninfo_to_dict(url)
-    options = f"{parameters.get('options') or ''} {build_options(read_only)}".strip()
-    parameters.setdefault("connect_timeout", 10)
-    parameters.setdefault("application_name", "backstory")
+    ours: Params = {
+        "application_name": "backstory",
+        "tcp_user_timeout": count_milliseconds(timeout),
+    }
+    parameters = ours | KEEPALIVES | conninfo_to_dict(url)
+    options = f"{parameters.get('options') or ''} {build_options(read_only, timeout)}".strip()
     parameters |= {"options": options, "client_encoding": "UTF8"}
     return make_conninfo("", **parameters)
+
+
+def count_milliseconds(seconds: float) -> int:
+    """Return a time in milliseconds, at least one. For PostgreSQL, 0 means no limit."""
+    return max(1, round(seconds * 1000))
+
+
+def limit_locks(timeout: float) -> int:
+    """Return how long the server waits for a lock, in milliseconds, if a call may take `timeout`
+    seconds."""
+    return count_milliseconds(timeout - min(LOCK_MARGIN, timeout / 2))
 
 
 def list_settings(read_only: bool) -> dict[str, str]:
     """Return the settings that a connection must have, as SQL literals."""
     if read_only:
-        return SETTINGS | {"default_transaction_read_only": "on"}
-    return SETTINGS
+        return CONNECTION_SETTINGS | {"default_transaction_read_only": "on"}
+    return CONNECTION_SETTINGS
 
 
-def build_options(read_only: bool) -> str:
-    """Return our settings as the `options` of a connection."""
-    settings = list_settings(read_only) | {"lock_timeout": f"{LOCK_TIMEOUT}s"}
+def build_options(read_only: bool, timeout: float) -> str:
+    """Return our settings as the `options` of a connection. If a client vanishes within a
+    transaction, the server ends the transaction while others still wait for its locks."""
+    settings = list_settings(read_only) | {
+        "lock_timeout": str(limit_locks(timeout)),
+        "idle_in_transaction_session_timeout": str(count_milliseconds(timeout / 2)),
+    }
     options = []
     for name, value in settings.items():
         escaped = value.strip("'").replace(" ", "\\ ")
@@ -116,10 +166,20 @@ def split_prepare(url: str) -> tuple[str, bool]:
     return address, "prepare=off" not in choices
 
 
-def connect(conninfo: str, *, prepares: bool) -> PostgresConnection:
-    """Open a connection. Without `prepares`, it never prepares a statement."""
+def connect(
+    conninfo: str, *, prepares: bool, timeout: float, deadline: float
+) -> PostgresConnection:
+    """Open a connection. Without `prepares`, it never prepares a statement. The time to connect is
+    limited to whole seconds, at least two."""
+    if "connect_timeout" not in conninfo_to_dict(conninfo):
+        remaining = math.ceil(deadline - time.monotonic())
+        seconds = max(1, min(LONGEST_CONNECT, remaining))
+        conninfo = make_conninfo(conninfo, connect_timeout=seconds)
     threshold = PREPARE_AFTER if prepares else None
-    return PostgresConnection.connect(conninfo, autocommit=True, prepare_threshold=threshold)
+    db = PostgresConnection.connect(conninfo, autocommit=True, prepare_threshold=threshold)
+    db.timeout = timeout
+    db.deadline = deadline
+    return db
 
 
 def is_idle(db: PostgresConnection) -> bool:
@@ -149,7 +209,7 @@ def cannot_write(db: Connection) -> bool:
     return db.execute(CANNOT_WRITE).fetchone() == (True,)
 
 
-def check_settings(db: Connection, url: str, *, read_only: bool = False) -> None:
+def check_settings(db: PostgresConnection, url: str, *, read_only: bool = False) -> None:
     """Raise CannotOpen if the connection lacks the settings that we asked for."""
     settings = list_settings(read_only)
     for name, value in db.execute(CURRENT_SETTINGS, (list(settings),)).fetchall():
@@ -160,7 +220,7 @@ def check_settings(db: Connection, url: str, *, read_only: bool = False) -> None
                 remedy="connect to the server itself, or have the pooler pass `options` on, or run "
                 f"ALTER ROLE … SET {name} = {settings[name]}",
             )
-    has_more = db.info.get_parameters().get("options") != build_options(read_only)
+    has_more = db.info.get_parameters().get("options") != build_options(read_only, db.timeout)
     if has_more and db.execute(HAS_OPTIONS).fetchone() != (True,):
         raise CannotOpen(
             f"{url!r}: the options of the address were dropped on the way",
@@ -198,13 +258,17 @@ def build_closed_error(url: str) -> StorageError:
 
 
 def make_translator(
-    url: str, *, read_only: bool = False, otherwise: type[StorageError] = StorageError
+    url: str,
+    *,
+    read_only: bool = False,
+    timeout: float = DEFAULT_TIMEOUT,
+    otherwise: type[StorageError] = StorageError,
 ) -> ErrorTranslator:
     """Return a `with` block that raises the errors of the server and of the pool as ours. One that
     we have no name for becomes `otherwise`."""
 
     def translate(error: Exception) -> StorageError:
-        translated = translate_error(error, url, otherwise)
+        translated = translate_error(error, url, timeout, otherwise)
         if read_only and isinstance(translated, ReadOnly):
             return build_read_only_error(url)
         return translated
@@ -217,7 +281,9 @@ def build_read_only_error(url: str) -> ReadOnly:
     return ReadOnly(f"{url!r} is open for reading only", remedy="open it without read_only=True")
 
 
-def translate_error(error: Exception, url: str, otherwise: type[StorageError]) -> StorageError:
+def translate_error(
+    error: Exception, url: str, timeout: float, otherwise: type[StorageError]
+) -> StorageError:
     """Return an error of the server or of the pool as one of our errors, with a remedy."""
     message = str(error).strip()
     match error:
@@ -225,12 +291,13 @@ def translate_error(error: Exception, url: str, otherwise: type[StorageError]) -
             return build_closed_error(url)
         case PoolTimeout():
             return Busy(
-                f"{url!r}: no connection within {CONNECTION_TIMEOUT:.0f} seconds ({message})",
+                f"{url!r}: no connection within {timeout:g} seconds ({message})",
                 remedy="check that the server is up, and try again",
             )
         case psycopg.errors.LockNotAvailable():
             return Busy(
-                f"{url!r}: someone else has held a lock for {LOCK_TIMEOUT} seconds ({message})",
+                f"{url!r}: someone else has held a lock for {limit_locks(timeout) / 1000:g} "
+                f"seconds ({message})",
                 remedy="try again, or end their transaction",
             )
         case psycopg.errors.UniqueViolation():

@@ -1,20 +1,27 @@
 """Every write to a PostgreSQL store, with its statement above it.
 
-There are two ways to append. `append_one` is a plain statement and a transaction of its own; it
-takes two thirds of the time of a function. `append` calls the function `append_many` of the
-database: for batches, within a transaction that has locked the agent, and for a distributed store,
-where the function runs on the server that has the session.
+There are two ways to append. The statement APPEND_ONE takes two thirds of the time of a function.
+The function `append_many` of the database takes batches and, if the store is distributed, runs on
+the server that has the session.
+
+- `PostgresBackend.append` calls `append_one` for one event, and otherwise `append`. No transaction
+  was begun, so each statement is one, and `append` begins one if it needs several.
+- `storage.write` and `storage.compact` call `append` in the transaction of `begin`, which has
+  locked the agent.
+- `append` calls `append_one` for an event that is too large for an array.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import psycopg
 
 from backstory.errors import Conflict, NameTaken
-from backstory.log.digests import digest_tail
+from backstory.log.digests import digest_tail, do_times_drop
 from backstory.log.events import Draft, Event, StoredRow
-from backstory.storage.ids import PLACEHOLDER, find_place, name_deleted_agent, new_id
+from backstory.storage.agent_errors import build_deletion_error, build_key_error, build_parent_error
+from backstory.storage.ids import find_place, name_deleted_agent, new_salts
 from backstory.storage.postgres import citus, index, schema, server
 from backstory.storage.postgres.rows import (
     IS_AGENT,
@@ -29,8 +36,14 @@ from backstory.storage.postgres.server import (
     measure_event,
     violates,
 )
-from backstory.storage.protocol import AgentChange, AgentRecord, Drafts, NewAgent, SourceRecord
-from backstory.storage.refusals import build_deletion_error, build_key_error, build_parent_error
+from backstory.storage.protocol import (
+    AgentChange,
+    AgentRecord,
+    Drafts,
+    NewAgent,
+    RemovalRecord,
+    SourceRecord,
+)
 from backstory.storage.sql import RowShape
 
 # The agent's row is the lock: writers wait for it, and each sees the head that the previous one
@@ -57,25 +70,40 @@ class PostgresTransaction(PostgresReader):
 
     # --- locks ---
 
-    LOCK_SESSION = """
-        SELECT 1 FROM backstory.agents WHERE place = %(place)s::bigint ORDER BY no FOR UPDATE"""
+    LOCK_PLACE = """
+        INSERT INTO backstory.places AS p VALUES (%(place)s::bigint, 0)
+        ON CONFLICT (place) DO UPDATE SET last_no = p.last_no"""
+    LOCK_ALL_AGENTS = """
+        SELECT 1 FROM backstory.agents
+        WHERE place = %(place)s::bigint AND session = %(session)s::uuid
+        ORDER BY id FOR UPDATE"""
     LOCK_AGENT = f"{READ_HEAD} FOR NO KEY UPDATE"
     LOCK_IN_TURN = f"""
         {READ_HEAD} AND pg_catalog.pg_advisory_xact_lock({TURN}) IS NOT NULL FOR NO KEY UPDATE"""
 
-    def lock(self, sessions: Sequence[str], agents: Sequence[AgentRecord]) -> None:
-        """Lock sessions, then agents, in the order of their ids, so that nobody waits in a circle.
-        Raises AgentNotFound if an agent was deleted."""
+    def _prepare(self, ids: Iterable[str]) -> None:
+        """Within a transaction that writes in the places of `ids`: call it before the first lock,
+        for a distributed store."""
         if self._cluster.is_distributed:
-            citus.limit_waiting(self._db)
+            citus.prepare_transaction(self._db, map(find_place, ids))
+
+    def lock(self, sessions: Sequence[str], agents: Sequence[AgentRecord]) -> None:
+        """Lock sessions, all their agents, then `agents`, in the order that `protocol` says. Raises
+        AgentNotFound if one of `agents` was deleted."""
+        self._prepare([*sessions, *(agent.session for agent in agents)])
+        places = {find_place(session) for session in sessions}
+        for place in sorted(places):
+            self._run(self.LOCK_PLACE, {"place": place})
+        # No agent can be created any more, so this sees and locks all of them.
         for session in sorted(sessions):
-            self._run(self.LOCK_SESSION, {"place": find_place(session)})
+            params = {"place": find_place(session), "session": session}
+            self._run(self.LOCK_ALL_AGENTS, params)
         lock_agent = self.LOCK_AGENT
         # The server has room for a few thousand locks of the second kind, and a batch may be for
         # more agents. A distributed store has no plain appends that could overtake.
         if len(agents) == 1 and not self._cluster.is_distributed:
             lock_agent = self.LOCK_IN_TURN
-        for agent in sorted(agents, key=lambda agent: agent.id):
+        for agent in sorted(agents, key=attrgetter("session", "id")):
             if not self._run(lock_agent, identify(agent)):
                 raise build_deletion_error(agent)
 
@@ -91,35 +119,37 @@ class PostgresTransaction(PostgresReader):
     # The server hashes only what the client cannot know in advance: `tail` is `digest_tail`. A
     # NOTIFY makes commits wait for one another, so it is only sent while there are followers
     # (`watch`).
+    NOW = "coalesce(%(now)s::bigint, backstory.read_clock())"
+    NEXT_TIME = f"backstory.next_time(a.updated_at, {NOW}, {NOW})"
     APPEND_ONE = f"""
         WITH moved AS (
             UPDATE backstory.agents a
-            SET head = a.head + 1, updated_at = greatest(a.updated_at, %(now)s::bigint),
-                touched = greatest(a.updated_at, %(now)s::bigint) / 1000000,
+            SET head = a.head + 1, updated_at = {NEXT_TIME}, touched = {NEXT_TIME} / 60000000,
+                times_dropped = a.times_dropped OR {NEXT_TIME} < a.updated_at,
                 digest = pg_catalog.substr(pg_catalog.sha256(
                     coalesce(a.digest, '\\x00000000000000000000000000000000'::bytea)
                     || pg_catalog.int8send(a.head + 1::bigint)
-                    || pg_catalog.int8send(greatest(a.updated_at, %(now)s::bigint))
+                    || pg_catalog.int8send({NEXT_TIME})
                     || %(tail)b::bytea), 1, 16)
-            WHERE a.place = %(place)s::bigint AND a.no = %(no)s::int
-                AND a.created_at = %(created)s::bigint AND a.deleted IS NULL
+            WHERE a.place = %(place)s::bigint AND a.no = %(no)s::int AND a.deleted IS NULL
                 AND pg_catalog.pg_advisory_xact_lock_shared({TURN}) IS NOT NULL
                 AND (%(expected)s::int IS NULL OR a.head = %(expected)s::int)
             RETURNING a.head, a.updated_at, a.digest)
         INSERT INTO backstory.events (
-            place, created_at, agent, seq, base, kind, content, data, key, digest)
+            place, created_at, agent, seq, base, kind, content, data, key, digest, salt)
         SELECT %(place)s::bigint, m.updated_at, %(no)s::int, m.head, %(base)s::int, %(kind)s::text,
-            %(content)s::text, %(data)s::text, %(key)s::text, m.digest
+            %(content)s::text, %(data)s::text, %(key)s::text, m.digest, %(salt)b::bytea
         FROM moved m
         RETURNING seq, created_at, CASE WHEN EXISTS (
             SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())
             THEN pg_catalog.pg_notify('backstory', '') IS NULL END"""
 
     def append_one(
-        self, agent: AgentRecord, draft: Draft, expected: int | None, now_us: int
+        self, agent: AgentRecord, draft: Draft, expected: int | None, now_us: int | None
     ) -> list[Event]:
-        """Append one event to a store on one server. Raises like `append`."""
+        """Append one event to a store on one server, by one statement. Raises like `append`."""
         measure_event(draft.content, draft.data_json)
+        [salt] = new_salts(1)
         params = {
             **identify(agent),
             "expected": expected,
@@ -129,7 +159,8 @@ class PostgresTransaction(PostgresReader):
             "data": draft.data_json,
             "key": draft.key,
             "base": draft.base,
-            "tail": digest_tail(draft),
+            "salt": salt,
+            "tail": digest_tail(draft, salt),
         }
         rows = self._run_append(self.APPEND_ONE, params, agent)
         if not rows:  # read_head raises if the agent was deleted
@@ -138,13 +169,22 @@ class PostgresTransaction(PostgresReader):
         return [draft.at(seq, created_us)]
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
     ) -> list[Event]:
+        """As in the protocol, also without a transaction. Calls the function once for each batch,
+        within one transaction, which is a savepoint if the backend began one."""
         batches = split_batches(drafts)
         if len(batches) == 1:
             return self._append_batch(agent, drafts, expected, now_us)
         events: list[Event] = []
+        if now_us is None:
+            now_us = self.read_clock()  # one time for all batches
         with self._db.transaction():
+            self._prepare([agent.session])
             for batch in batches:
                 events += self._append_batch(agent, batch, expected, now_us)
                 expected = events[-1].seq
@@ -152,12 +192,14 @@ class PostgresTransaction(PostgresReader):
 
     APPEND_MANY = """
         SELECT before, at FROM backstory.append_many(
-            %(place)s::bigint, %(no)s, %(created)s, %(expected)s, %(now)s, %(kind)s::text[],
-            %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
+            %(place)s::bigint, %(no)s, %(expected)s, %(now)s, %(kind)s::text[],
+            %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[],
+            %(salt)b::bytea[], %(tail)b::bytea[])"""
 
     def _append_batch(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None
     ) -> list[Event]:
+        """Append events that fit into one call."""
         if is_too_large(drafts) and not self._cluster.is_distributed:
             [draft] = drafts  # `split_batches` leaves so large an event alone
             return self.append_one(agent, draft, expected, now_us)
@@ -178,12 +220,13 @@ class PostgresTransaction(PostgresReader):
 
     INSERT_EVENTS = """
         COPY backstory.events (
-            place, agent, seq, kind, content, data, created_at, key, base, digest)
+            place, agent, seq, kind, content, data, created_at, key, base, digest, salt)
         FROM STDIN"""
     MOVE_HEAD = """
         UPDATE backstory.agents
-        SET head = %(head)s, updated_at = greatest(updated_at, %(updated_us)s),
-            touched = greatest(updated_at, %(updated_us)s) / 1000000, digest = %(digest)s
+        SET head = %(head)s, updated_at = %(updated_us)s, touched = %(updated_us)s / 60000000,
+            digest = %(digest)s, times_dropped =
+                times_dropped OR %(has_dropped)s OR updated_at > %(first_us)s
         WHERE place = %(place)s::bigint AND no = %(no)s"""
     # Not in RETURNING: Citus does not allow a function that may write there.
     ANNOUNCE = "SELECT backstory.announce()"
@@ -195,7 +238,13 @@ class PostgresTransaction(PostgresReader):
                 measure_event(row.content, row.data_json)  # raises if it is too large
                 copy.write_row((place, agent.pk, *row))
         last = rows[-1]
-        params = {"head": last.seq, "updated_us": last.created_us, "digest": last.digest}
+        params = {
+            "head": last.seq,
+            "first_us": rows[0].created_us,
+            "updated_us": last.created_us,
+            "has_dropped": do_times_drop(rows[0].created_us, rows),
+            "digest": last.digest,
+        }
         self._run(self.MOVE_HEAD, {**identify(agent), **params})
         self._run(self.ANNOUNCE)
 
@@ -207,12 +256,13 @@ class PostgresTransaction(PostgresReader):
     CREATE = """
         SELECT no, at, parent::text FROM backstory.create_agent(
             %(place)s::bigint, %(id)s::uuid, %(session)s::uuid, %(name)s,
-            %(parent_pk)s, %(fork_seq)s, %(born_seq)s, %(spawned)s, %(now)s,
+            %(parent_pk)s, %(origin_pk)s, %(fork_seq)s, %(born_seq)s, %(spawned)s, %(now)s,
             %(agent_key)s, %(about)s, %(deleted_us)s, %(kind)s::text[], %(content)s::text[],
-            %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
+            %(data)s::text[], %(key)s::text[], %(base)s::int[], %(salt)b::bytea[],
+            %(tail)b::bytea[])"""
 
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
-        """Also raises Conflict if someone else is creating agents of the session."""
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
+        """Also raises Conflict if someone else has just created an agent with the same id."""
         try:
             return self.insert_agent(new, drafts, now_us)
         except psycopg.errors.UniqueViolation as error:
@@ -221,13 +271,14 @@ class PostgresTransaction(PostgresReader):
             message = f"someone else is writing agents of session {new.session}"
             raise Conflict(message, remedy="import again") from error
 
-    def insert_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+    def insert_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None) -> AgentRecord:
         """Write an agent and its first events, by one call if its id contains the place of its
-        session. Raises UniqueViolation if its name, number or id is taken."""
+        session. Raises UniqueViolation if its name or id is taken."""
         is_in_directory = find_place(new.id) != find_place(new.session)
         if not is_in_directory and not is_too_large(drafts):
             return self._call_create(new, drafts, now_us)
         with self._db.transaction():
+            self._prepare([new.id, new.session])
             if is_in_directory:
                 entry = {"place": find_place(new.id), "id": new.id, "session": new.session}
                 self._run(self.INSERT_ENTRY, entry)
@@ -236,7 +287,7 @@ class PostgresTransaction(PostgresReader):
                 self.append(record, drafts, None, now_us)
         return record._replace(head=record.head + len(drafts))
 
-    def _call_create(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+    def _call_create(self, new: NewAgent, drafts: Drafts, now_us: int | None) -> AgentRecord:
         params = {**new._asdict(), **build_columns(drafts)}
         params |= {"agent_key": new.key, "place": find_place(new.session), "now": now_us}
         try:
@@ -275,7 +326,7 @@ class PostgresTransaction(PostgresReader):
     # --- removals; the server frees the space when it vacuums ---
 
     ERASE = """
-        UPDATE backstory.events SET content = %(content)s, data = %(data)s
+        UPDATE backstory.events SET content = %(content)s, data = %(data)s, salt = NULL
         WHERE place = %(place)s::bigint AND agent = %(no)s AND seq = %(seq)s"""
 
     def erase_event(
@@ -286,6 +337,13 @@ class PostgresTransaction(PostgresReader):
             self._run(index.FORGET_EVENT, params)
         self._run(self.ERASE, {**params, "content": content, "data": data_json})
 
+    REWRITE_DATA = """
+        UPDATE backstory.events SET data = %(data)s
+        WHERE place = %(place)s::bigint AND agent = %(no)s AND seq = %(seq)s"""
+
+    def rewrite_data(self, agent: AgentRecord, seq: int, data_json: str) -> None:
+        self._run(self.REWRITE_DATA, {**identify(agent), "seq": seq, "data": data_json})
+
     DELETE_EVENTS = """
         DELETE FROM backstory.events
         WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(keep)s"""
@@ -295,9 +353,12 @@ class PostgresTransaction(PostgresReader):
             WHERE e.place = %(place)s::bigint AND e.agent = %(no)s AND e.seq = %(keep)s)
         WHERE a.place = %(place)s::bigint AND a.no = %(no)s"""
     DELETE_SOURCES = "DELETE FROM backstory.sources WHERE agent = %(id)s::uuid"
+    DELETE_AGENT = "DELETE FROM backstory.agents WHERE place = %(place)s::bigint AND no = %(no)s"
+    DELETE_ENTRY = """
+        DELETE FROM backstory.directory WHERE place = %(place)s::bigint AND id = %(id)s::uuid"""
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
-        last = agent.fork_seq if keep is None else keep
+        last = 0 if keep is None else keep  # by the agent's number, whatever head was read
         params = {**identify(agent), "id": agent.id, "keep": last, "now": now_us}
         if self._lock_index():
             self._run(index.FORGET_AFTER, params)
@@ -305,7 +366,8 @@ class PostgresTransaction(PostgresReader):
         self._run(self.DELETE_EVENTS, params)
         self._run(self.DELETE_SOURCES, params)
         if keep is None:
-            self._delete_row(agent, params)
+            self._run(self.DELETE_AGENT, params)
+            self._run(self.DELETE_ENTRY, {"place": find_place(agent.id), "id": agent.id})
         else:
             if last < agent.head:
                 self._run(self.MOVE_HEAD_BACK, params)
@@ -325,33 +387,17 @@ class PostgresTransaction(PostgresReader):
         name = name_deleted_agent(agent.id)
         self._run(self.LEAVE_TOMBSTONE, {**params, "name": name, "inherits": inherits})
 
-    LAST_NUMBER = "SELECT pg_catalog.max(no) FROM backstory.agents WHERE place = %(place)s::bigint"
-    DELETE_AGENT = "DELETE FROM backstory.agents WHERE place = %(place)s::bigint AND no = %(no)s"
-    DELETE_ENTRY = """
-        DELETE FROM backstory.directory
-        WHERE place = %(entry_place)s::bigint AND id = %(id)s::uuid"""
-    DELETE_PLACEHOLDERS = f"""
-        DELETE FROM backstory.agents WHERE place = %(place)s::bigint AND name = '{PLACEHOLDER}'
-            AND (no < %(last_no)s OR NOT EXISTS (
-                SELECT 1 FROM backstory.agents o
-                WHERE o.place = %(place)s::bigint AND o.name <> '{PLACEHOLDER}'))"""
-    INSERT_PLACEHOLDER = f"""
-        INSERT INTO backstory.agents (place, session, no, id, name, fork_seq, born_seq, spawned,
-            created_at, head, updated_at, touched, deleted)
-        VALUES (%(place)s::bigint, %(session)s::uuid, %(last_no)s, %(new_id)s::uuid,
-            '{PLACEHOLDER}', 0, 0, false, %(now)s, 0, %(now)s, 0, %(now)s)"""
+    RECORD_REMOVAL = """
+        INSERT INTO backstory.removals (
+            place, id, removed_at, action, session, agent, positions, events, author, reason)
+        VALUES (
+            %(place)s::bigint, %(id)s::uuid, %(removed_us)s, %(action)s, %(session)s::uuid,
+            %(agent)s::uuid, %(positions)s, %(events)s, %(by)s, %(reason)s)"""
 
-    def _delete_row(self, agent: AgentRecord, params: Params) -> None:
-        """Delete the row of an agent. Handles of the agent still have its number, so the next agent
-        of the session must not get it: a placeholder keeps the number."""
-        params = {**params, "entry_place": find_place(agent.id), "session": agent.session}
-        [(params["last_no"],)] = self._run(self.LAST_NUMBER, params)
-        self._run(self.DELETE_AGENT, params)
-        self._run(self.DELETE_ENTRY, params)
-        self._run(self.DELETE_PLACEHOLDERS, params)
-        [(last_no,)] = self._run(self.LAST_NUMBER, params)
-        if last_no is not None and last_no != params["last_no"]:
-            self._run(self.INSERT_PLACEHOLDER, {**params, "new_id": new_id()})
+    def record_removals(self, records: Sequence[RemovalRecord]) -> None:
+        for record in records:
+            place = find_place(record.session)
+            self._run(self.RECORD_REMOVAL, {**record._asdict(), "place": place})
 
 
 # --- batches ---
@@ -381,10 +427,13 @@ def split_batches(drafts: Drafts) -> list[Drafts]:
 
 def build_columns(drafts: Drafts) -> Params:
     """Return events as the parameters of a function: one array for each column."""
+    salts = new_salts(len(drafts))
     return {
         "kind": [draft.kind for draft in drafts],
         "content": [draft.content for draft in drafts],
         "data": [draft.data_json for draft in drafts],
         "key": [draft.key for draft in drafts],
         "base": [draft.base for draft in drafts],
+        "salt": salts,
+        "tail": [digest_tail(draft, salt) for draft, salt in zip(drafts, salts, strict=True)],
     }

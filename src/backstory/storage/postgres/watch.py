@@ -13,16 +13,16 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 
 import psycopg
 
-from backstory.storage.locks import limit_wait
 from backstory.storage.pool import ErrorTranslator
 from backstory.storage.postgres.citus import DISTRIBUTED
-from backstory.storage.postgres.server import Connection
+from backstory.storage.postgres.server import Cursor, PostgresConnection
+from backstory.storage.signals import limit_wait
 
 POLL = 0.25  # seconds between two reads while notifications are not reliable
 KEEP_ALIVE = 30.0  # seconds between two statements while nothing happens
@@ -62,17 +62,20 @@ class WatchState(Enum):
 
 
 class PostgresWatch:
-    """A StoreWatch of one database. `notify` sends a notification over another connection; if it
-    is None, the store is polled. `translator` raises errors of the server as ours."""
+    """A StoreWatch of one database. `connect` opens a connection by a deadline; `timeout` limits
+    each statement. `notify` sends a notification over another connection; if it is None, the store
+    is polled. `translator` raises errors of the server as ours."""
 
     def __init__(
         self,
-        conninfo: str,
+        connect: Callable[[float], PostgresConnection],
+        timeout: float,
         notify: Callable[[], None] | None,
         translator: ErrorTranslator,
     ) -> None:
         self.closed = False
-        self._conninfo = conninfo
+        self._connect = connect
+        self._timeout = timeout
         self._notify = notify
         self._translator = translator
         self._id = uuid.uuid4()
@@ -81,7 +84,7 @@ class PostgresWatch:
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
         self._waiting = threading.Lock()
-        self._db: Connection | None = None
+        self._db: PostgresConnection | None = None
         self._pid = os.getpid()
         self._state = WatchState.POLLING
         self._unaware: set[str] = set()  # transactions that may not have seen our row
@@ -101,7 +104,7 @@ class PostgresWatch:
                 self._drop_connection()
                 raise
 
-    def _wait_for_commit(self, db: Connection, deadline: float) -> None:
+    def _wait_for_commit(self, db: PostgresConnection, deadline: float) -> None:
         """Wait for a notification, or until the next poll."""
         end = min(deadline, self._refresh_at)
         if self._state is not WatchState.NOTIFIED:
@@ -114,7 +117,7 @@ class PostgresWatch:
                 self._refresh(db)
                 return
 
-    def _take_notifications(self, db: Connection) -> bool:
+    def _take_notifications(self, db: PostgresConnection) -> bool:
         """Return True if there was a notification, perhaps along with the result of a
         statement."""
         payloads = [notification.payload for notification in db.notifies(timeout=0)]
@@ -130,25 +133,35 @@ class PostgresWatch:
         self._pid = os.getpid()
         self._state = WatchState.POLLING
         self._refresh_at = math.inf
-        self._db = db = psycopg.connect(self._conninfo, autocommit=True)
+        self._db = db = self._connect(time.monotonic() + self._timeout)
+        db.deadline = math.inf  # it may wait for notifications for ever
         if self._notify is None:
             return
         try:
-            db.execute(LISTEN)
+            self._execute(db, LISTEN)
             self._register(db)
             self._unaware = self._read_writers(db)
             self._notify()
         except UNAVAILABLE:
             self._refresh_at = math.inf
 
-    def _register(self, db: Connection) -> None:
-        db.execute(REGISTER, (self._id,))
+    def _register(self, db: PostgresConnection) -> None:
+        self._execute(db, REGISTER, (self._id,))
         self._refresh_at = time.monotonic() + KEEP_ALIVE
 
-    def _read_writers(self, db: Connection) -> set[str]:
-        return {writer for (writer,) in db.execute(WRITERS).fetchall()}
+    def _read_writers(self, db: PostgresConnection) -> set[str]:
+        return {writer for (writer,) in self._execute(db, WRITERS).fetchall()}
 
-    def _refresh(self, db: Connection) -> None:
+    def _execute(
+        self, db: PostgresConnection, sql: str, params: Sequence[uuid.UUID] = ()
+    ) -> Cursor:
+        db.deadline = time.monotonic() + self._timeout
+        try:
+            return db.execute(sql, params)
+        finally:
+            db.deadline = math.inf
+
+    def _refresh(self, db: PostgresConnection) -> None:
         """Find out whether all writers know of the watch, and renew its row if that is due."""
         if self._state is WatchState.WAITING_FOR_WRITERS:
             self._unaware &= self._read_writers(db)
@@ -157,7 +170,7 @@ class PostgresWatch:
         if time.monotonic() >= self._refresh_at:
             self._register(db)
 
-    def _has_input(self, db: Connection, seconds: float) -> bool:
+    def _has_input(self, db: PostgresConnection, seconds: float) -> bool:
         """Wait until the server sends something, but at most this long. `wake` ends the wait,
         too. Return True if the server sent something."""
         with selectors.DefaultSelector() as selector:
@@ -190,7 +203,7 @@ class PostgresWatch:
         with self._waiting:
             if self._db is not None and self._pid == os.getpid():
                 with suppress(psycopg.Error):  # then the row expires
-                    self._db.execute(UNREGISTER, (self._id,))
+                    self._execute(self._db, UNREGISTER, (self._id,))
             self._drop_connection()
             self._wakeup_receiver.close()
             self._wakeup_sender.close()

@@ -4,37 +4,49 @@ The reads are in `rows`, the writes in `transaction`.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 import apsw
 
-from backstory.errors import Busy, ReadOnly
+from backstory.errors import Busy, ConnectionLost, Corrupt, ReadOnly, Remedy, StorageError
 from backstory.log.events import Event
-from backstory.storage.locks import ForkGate, ForkSafeLock, get_commit_signal
+from backstory.storage.agent_errors import check_exists
+from backstory.storage.locks import DEFAULT_TIMEOUT, ForkGate, ForkSafeLock
 from backstory.storage.pool import ConnectionPool
 from backstory.storage.protocol import AgentRecord, Drafts, NewAgent, Pieces
+from backstory.storage.signals import get_commit_signal
 from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,
+    FileState,
     OpenMode,
+    SqliteConnection,
     StoreFile,
     build_closed_error,
-    create_private_file,
     empty_log,
     make_translator,
     open_connection,
     open_readable,
     open_writable,
+    read_state,
 )
 from backstory.storage.sqlite.index import WORTH_MERGING, SqliteIndexReader
+from backstory.storage.sqlite.replacement import copy_pages, mark_as_copy
 from backstory.storage.sqlite.rows import Bindings
+from backstory.storage.sqlite.stamp import StampWriter
 from backstory.storage.sqlite.transaction import SqliteTransaction
 from backstory.storage.sqlite.watch import SqliteWatch
+
+T = TypeVar("T")
+
+EMPTYING_TIMEOUT = 5.0  # seconds to try to empty the write-ahead log after text was removed
+EMPTYING_PAUSE = 0.05  # seconds between two attempts
 
 
 class SqliteBackend(SqliteIndexReader):
@@ -44,39 +56,97 @@ class SqliteBackend(SqliteIndexReader):
     several processes wait for SQLite's own.
     """
 
-    def __init__(self, path: str, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT
+    ) -> None:
         self.url = os.path.abspath(path)  # the program may change its working directory
         self.read_only = read_only
+        self._timeout = timeout
         self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
-        with make_translator(self.url):
+        self._file_state: FileState | None = None  # of a file that is read without locks
+        with make_translator(self.url, timeout):
             first = self._open_first()
-        self._file = StoreFile(self.url)
+        self._file = StoreFile(self.url, timeout)
         self._pool = ConnectionPool(
-            partial(open_connection, self._mode, self.url),
+            self._connect,
             self._file.close_connection,
             first=first,
             is_idle=is_out_of_transaction,
+            is_alive=self._is_current,
         )
+        self._stamp = StampWriter(self.url)
         self._write_lock = ForkSafeLock()
         self._fork_gate = ForkGate()
         self._signal = get_commit_signal(self._file.identity or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
         self._unmerged = 0  # events that were indexed since segments were merged
 
-    def _open_first(self) -> apsw.Connection:
+    def _compute_deadline(self) -> float:
+        """Return the monotonic time at which a call that begins now ends at the latest."""
+        return time.monotonic() + self._timeout
+
+    def _open_first(self) -> SqliteConnection:
         """Open the first connection. If the file or its folder cannot be written, only read."""
+        deadline = self._compute_deadline()
         if not self.read_only:
             try:
-                return open_writable(self.url)
+                return open_writable(self.url, deadline)
             except (ReadOnly, apsw.ReadOnlyError, apsw.CantOpenError):
                 if not os.path.isfile(self.url):
                     raise
         self.read_only = True
-        db, self._mode = open_readable(self.url)
+        return self._open_readable(deadline)
+
+    def _open_readable(self, deadline: float) -> SqliteConnection:
+        """Open a connection that only reads, and remember how more of them are opened."""
+        state = read_state(self.url)
+        db, self._mode = open_readable(self.url, deadline)
+        self._file_state = db.file_state = state if self._mode.is_immutable else None
         return db
 
+    def _connect(self, deadline: float) -> SqliteConnection:
+        """Open a connection for the pool."""
+        state = self._file_state
+        db = open_connection(self._mode, self.url, deadline)
+        db.file_state = state
+        return db
+
+    def _is_current(self, db: SqliteConnection) -> bool:
+        """Return False if an immutable file has changed since the connection was opened."""
+        return db.file_state == self._file_state
+
     def _run(self, sql: str, bindings: Bindings = (), shape: RowShape = tuple) -> list[Any]:
-        with self._fork_gate, self._file.translator, self._pool.borrow() as db:
+        if self._file_state is None:
+            return self._run_once(sql, bindings, shape)
+        return self._read_file(partial(self._run_once, sql, bindings, shape))
+
+    def _read_file(self, read: Callable[[], T]) -> T:
+        """Read the file. If others may write to it and there are no locks, read it again, once, if
+        it has changed meanwhile: what was read may be wrong, or look damaged."""
+        if self._file_state is None:
+            return read()
+        for _ in range(2):
+            with self._file.translator:
+                if self._file_state != read_state(self.url):
+                    self._open_readable(self._compute_deadline()).close()
+            state = self._file_state
+            try:
+                found = read()
+            except Corrupt:
+                if state in (None, read_state(self.url)):
+                    raise
+            else:
+                if state in (None, read_state(self.url)):
+                    return found
+        raise ReadOnly(
+            f"{self.url!r} is being written, and cannot be read at the same time in a directory "
+            "that you cannot write to",
+            remedy="get permission to write there, or copy the store and open the copy",
+        )
+
+    def _run_once(self, sql: str, bindings: Bindings, shape: RowShape) -> list[Any]:
+        deadline = self._compute_deadline()
+        with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
             return make_records(shape, db.execute(sql, bindings))
 
     # --- writing ---
@@ -87,60 +157,99 @@ class SqliteBackend(SqliteIndexReader):
     ) -> Iterator[SqliteTransaction]:
         """As in the protocol. One lock protects the complete store, so sessions need none."""
         self._check_writable()
-        # No fork gate as in `_run`: a fork waits for the write lock, too.
-        with self._write_lock, self._file.translator, self._pool.borrow() as db:
-            transaction = SqliteTransaction(db)
+        deadline = self._compute_deadline()
+        with self._file.translator:
+            # No fork gate as in `_run`: a fork waits for the write lock, too.
+            self._write_lock.take(deadline)
             try:
-                self._start(db)
-                for agent in agents:
-                    transaction.read_head(agent)  # raises if it was deleted
-                yield transaction
-                self._commit(db)
+                with self._pool.borrow(deadline) as db:
+                    transaction = SqliteTransaction(db)
+                    try:
+                        self._start(db)
+                        for agent in agents:
+                            check_exists(transaction, agent)
+                        yield transaction
+                        self._commit(db)
+                    finally:
+                        roll_back(db)
             finally:
-                roll_back(db)
+                self._write_lock.release()
         if transaction.has_removed_text:
             self._empty_log()
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
     ) -> list[Event]:
         # Not through `begin`: Ctrl-C inside of contextlib could leave the lock taken as long as the
         # traceback exists, and most writes are appends.
         self._check_writable()
-        with self._write_lock, self._file.translator, self._pool.borrow() as db:
+        deadline = self._compute_deadline()
+        with self._file.translator:
+            self._write_lock.take(deadline)
             try:
-                self._start(db)
-                events = SqliteTransaction(db).append(agent, drafts, expected, now_us)
-                self._commit(db)
-                return events
+                with self._pool.borrow(deadline) as db:
+                    try:
+                        self._start(db)
+                        events = SqliteTransaction(db).append(agent, drafts, expected, now_us)
+                        self._commit(db)
+                        return events
+                    finally:
+                        roll_back(db)
             finally:
-                roll_back(db)
+                self._write_lock.release()
 
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
 
     def _start(self, db: apsw.Connection) -> None:
-        self._file.check_exists()
+        self._file.check_file()
         db.execute("BEGIN IMMEDIATE")
+        self._stamp.renew(db)
 
     def _commit(self, db: apsw.Connection) -> None:
-        db.execute("COMMIT")
+        try:
+            db.execute("COMMIT")
+        except apsw.IOError as error:
+            # If the log was written but not synced, the event is there after a crash.
+            raise ConnectionLost(
+                f"{self.url!r}: {error}: what was under way may or may not have been written",
+                remedy=Remedy("{} shows whether it was", "events"),
+            ) from error
         self._file.check_side_files()
         self._signal.send()
 
     def _empty_log(self) -> None:
-        """Write the write-ahead log into the file, so that it contains no removed text."""
-        with self._write_lock, self._file.translator, self._pool.borrow() as db:
-            is_empty = empty_log(db)
-        if not is_empty:
-            raise Busy(
-                f"{self.url!r}: the text was removed, but it stays in the write-ahead log while "
-                "others are still reading",
-                remedy="end the other programs; the last one that closes the store empties the log",
-            )
+        """Write the write-ahead log into the file, so that it contains no removed text. Others may
+        write between two attempts."""
+        deadline = time.monotonic() + min(self._timeout, EMPTYING_TIMEOUT)
+        while not self._try_to_empty_log():
+            if time.monotonic() > deadline:
+                raise Busy(
+                    f"{self.url!r}: the text was removed, but it stays in the write-ahead log "
+                    "while others are still reading",
+                    remedy="end the other programs; the last one that closes the store empties "
+                    "the log",
+                )
+            time.sleep(EMPTYING_PAUSE)
 
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int) -> AgentRecord:
+    def _try_to_empty_log(self) -> bool:
+        try:
+            with self._fork_gate, self._file.translator, self._pool.borrow() as db:
+                return empty_log(db)
+        except StorageError as error:
+            # Not tried again: a sync that succeeds after one that failed proves nothing.
+            raise StorageError(
+                f"{self.url!r}: the text was removed, but it may stay in the write-ahead log "
+                f"({error.message})",
+                remedy="check the disk, then close the store, and open and close it again",
+            ) from error
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         with self.begin() as transaction:
             return transaction.create_agent(new, drafts, now_us)
 
@@ -178,8 +287,11 @@ class SqliteBackend(SqliteIndexReader):
 
     def check_tables(self) -> list[str]:
         self._check_open()
+        return self._read_file(self._check_tables_once)
+
+    def _check_tables_once(self) -> list[str]:
         with self._fork_gate, self._file.translator:
-            with closing(open_connection(self._mode, self.url)) as db:
+            with closing(open_connection(self._mode, self.url, self._compute_deadline())) as db:
                 return schema.check_tables(db)
 
     def measure_size(self) -> int:
@@ -189,11 +301,13 @@ class SqliteBackend(SqliteIndexReader):
 
     def copy_to(self, path: str) -> bool:
         """Copy all pages in one read transaction, so that writers are not blocked."""
-        create_private_file(path)
-        with self._fork_gate, self._file.translator, self._pool.borrow() as db:
-            with closing(apsw.Connection(path)) as copy:
-                with copy.backup("main", db, "main") as backup:
-                    backup.step(-1)
+        return self._read_file(partial(self._copy_once, path))
+
+    def _copy_once(self, path: str) -> bool:
+        deadline = self._compute_deadline()
+        with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
+            copy_pages(db, path)
+            mark_as_copy(path)
         return True
 
     def is_replaced(self) -> bool:
@@ -214,7 +328,9 @@ class SqliteBackend(SqliteIndexReader):
     def close(self) -> None:
         for watch in list(self._watches):
             watch.close()
-        self._pool.close()
+        with self._file.translator:
+            self._pool.close()
+        self._stamp.close()
 
 
 def roll_back(db: apsw.Connection) -> None:

@@ -7,8 +7,9 @@ import errno
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
+from weakref import ref
 
 import apsw
 
@@ -25,17 +26,22 @@ from backstory.errors import (
     ReadOnly,
     StorageError,
 )
+from backstory.storage.locks import LockTimeout
 from backstory.storage.pool import ErrorTranslator, PoolClosed
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.frames import FrameReader
+from backstory.storage.sqlite.stamp import check_log
+from backstory.storage.work_folder import remove_abandoned_folders
 
 # Pages in the write-ahead log before a checkpoint. Overwriting the log is a third faster than
 # growing it. So it stays at 1 MB, which is reached after a hundred turns instead of eight hundred.
 CHECKPOINT_PAGES = 128
-LOCK_TIMEOUT = 60.0  # seconds to wait for other writers
+# Bytes that the log keeps after it has grown, such as by a large import.
+LARGEST_LOG = 4 * CHECKPOINT_PAGES * schema.PAGE_SIZE
 FIRST_PAUSE, LATER_PAUSE = 0.001, 0.02  # seconds between two attempts to get a lock
 FIRST_ATTEMPTS = 500  # attempts with the first pause
 ATTEMPTS_BEFORE_CHECK = 100  # then check whether the file system supports locks at all
+EMPTYING_WAIT = 0.02  # seconds to wait for readers before the log is emptied
 
 GET_PERMISSION = "get permission to write it, or copy it and open the copy"
 
@@ -46,18 +52,64 @@ class OpenMode(NamedTuple):
     name: str
     flags: int
 
+    @property
+    def is_immutable(self) -> bool:
+        """True if SQLite takes no locks, and does not notice that the file changes."""
+        return self.name.endswith(IMMUTABLE)
+
+
+IMMUTABLE = "?immutable=1"
+
+
+class FileState(NamedTuple):
+    """Differs after a write to the store. Only the names of the files are needed for it: closing a
+    descriptor of the file would release the locks that SQLite has on it."""
+
+    inode: int
+    size: int
+    changed_ns: int
+    log_size: int
+
+
+def read_state(path: str) -> FileState:
+    """Return the state of the store at `path`. Raises CannotOpen if it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise CannotOpen(f"no store at {path!r} ({error.strerror})", remedy="check the path") from (
+            error
+        )
+    return FileState(found.st_ino, found.st_size, found.st_mtime_ns, measure_log(path))
+
+
+def measure_log(path: str) -> int:
+    """Return the bytes in the write-ahead log of the store at `path`."""
+    try:
+        return os.path.getsize(f"{path}-wal")
+    except OSError:
+        return 0
+
 
 # --- opening ---
 
 
-def open_connection(mode: OpenMode, path: str) -> apsw.Connection:
+class SqliteConnection(apsw.Connection):
+    """A connection that waits for the locks of others until its deadline, in monotonic time."""
+
+    deadline = 0.0
+    file_state: FileState | None = None  # of an immutable file, when it was opened
+
+
+def open_connection(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
     """Return a connection that waits for other writers and syncs to disk."""
-    db = apsw.Connection(mode.name, flags=mode.flags)
-    db.set_busy_handler(make_busy_handler(path))
+    db = SqliteConnection(mode.name, flags=mode.flags)
+    db.deadline = deadline
+    db.set_busy_handler(make_busy_handler(db, path))
     db.execute(
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; "
         f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"
     )
+    db.execute(f"PRAGMA journal_size_limit = {LARGEST_LOG}").fetchall()
     # Without statistics, a plan does not depend on the values that are bound. Otherwise SQLite
     # would compile a statement again for another agent's number, which took longer than running it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -73,29 +125,29 @@ def compute_share(row: apsw.FTS5ExtensionApi, /, *_: Any) -> float:
     return row.inst_count / (row.column_size() + 20)
 
 
-def make_busy_handler(path: str) -> Callable[[int], bool]:
-    """Return a busy handler, which tries again a thousand times a second at first.
+def make_busy_handler(db: SqliteConnection, path: str) -> Callable[[int], bool]:
+    """Return the busy handler of a connection, which tries again a thousand times a second at
+    first.
 
     SQLite's own handler waits up to a tenth of a second at a time, so one of eight writers could
     wait for 0.8 seconds while the others wrote. And Python does not notice Ctrl-C during such a
     wait.
     """
-    deadline = 0.0
+    connection = ref(db)  # otherwise only the garbage collector would close a forgotten connection
 
     def wait(attempts: int) -> bool:
-        nonlocal deadline
-        now = time.monotonic()
-        if attempts == 0:
-            deadline = now + LOCK_TIMEOUT
+        waiting = connection()
+        if waiting is None or time.monotonic() >= waiting.deadline:
+            return False
         if attempts == ATTEMPTS_BEFORE_CHECK and refuses_locks(path):
             return False  # waiting would not help
         time.sleep(FIRST_PAUSE if attempts < FIRST_ATTEMPTS else LATER_PAUSE)
-        return now < deadline
+        return True
 
     return wait
 
 
-def open_writable(path: str) -> apsw.Connection:
+def open_writable(path: str, deadline: float) -> SqliteConnection:
     """Return a connection to a store of this version in WAL mode. Creates or migrates it first, if
     that is needed."""
     if os.path.isdir(path):
@@ -109,12 +161,17 @@ def open_writable(path: str) -> apsw.Connection:
             f"cannot create {path!r}: the directory {folder!r} does not exist",
             remedy="create it first",
         )
+    remove_abandoned_folders(folder)
     create_private_file(path)
+    identity = identify_file(path)
     mode = OpenMode(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-    db = open_connection(mode, path)
+    db = open_connection(mode, path, deadline)
     try:
         if db.readonly("main"):
             raise ReadOnly(f"{path!r} cannot be written", remedy=GET_PERMISSION)
+        check_log(db, path)
+        if identify_file(path) != identity:  # from here on, a restore finds the store in use
+            raise Busy(f"{path!r} was replaced while it was being opened", remedy="try again")
         migrate_when_free(db, path)
     except BaseException:
         db.close()
@@ -122,15 +179,14 @@ def open_writable(path: str) -> apsw.Connection:
     return db
 
 
-def migrate_when_free(db: apsw.Connection, path: str) -> None:
+def migrate_when_free(db: SqliteConnection, path: str) -> None:
     """Create or migrate the tables. Switching a new file to WAL mode fails at once if the file is
     busy, without calling the busy handler, so this waits here."""
-    deadline = time.monotonic() + LOCK_TIMEOUT
     while True:
         try:
             return schema.migrate(db, path)
         except apsw.BusyError:
-            if time.monotonic() > deadline:
+            if time.monotonic() > db.deadline:
                 raise
             time.sleep(0.01)
 
@@ -142,7 +198,7 @@ def create_private_file(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
-def open_readable(path: str) -> tuple[apsw.Connection, OpenMode]:
+def open_readable(path: str, deadline: float) -> tuple[SqliteConnection, OpenMode]:
     """Return a read-only connection, and how to open more of them. If nothing can be written and
     there is no write-ahead log, the file is opened as immutable, without locks or shared memory."""
     from urllib.parse import quote  # here, because few stores are read-only
@@ -150,10 +206,10 @@ def open_readable(path: str) -> tuple[apsw.Connection, OpenMode]:
     if not os.path.isfile(path):
         raise CannotOpen(f"no store at {path!r}", remedy=schema.ANOTHER_PATH)
     log = f"{path}-wal"
-    has_log = os.path.exists(log) and os.path.getsize(log) > 0
+    has_log = measure_log(path) > 0
     shared = OpenMode(path, apsw.SQLITE_OPEN_READONLY)
     try:
-        return open_current_version(shared, path), shared
+        return open_current_version(shared, path, deadline), shared
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
         if has_log:
             raise ReadOnly(
@@ -162,15 +218,16 @@ def open_readable(path: str) -> tuple[apsw.Connection, OpenMode]:
                 remedy="copy both files to a directory that can be written, and open the copy",
             ) from error
     immutable = OpenMode(
-        f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        f"file:{quote(path)}{IMMUTABLE}", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     )
-    return open_current_version(immutable, path), immutable
+    return open_current_version(immutable, path, deadline), immutable
 
 
-def open_current_version(mode: OpenMode, path: str) -> apsw.Connection:
+def open_current_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
     """Return a connection to a store of this version. Raises CannotOpen or ReadOnly."""
-    db = open_connection(mode, path)
+    db = open_connection(mode, path, deadline)
     try:
+        check_log(db, path)
         version = schema.read_version(db, path)
         if version == 0:
             raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=schema.ANOTHER_PATH)
@@ -186,19 +243,12 @@ def open_current_version(mode: OpenMode, path: str) -> apsw.Connection:
     return db
 
 
-def empty_log(db: apsw.Connection) -> bool:
-    """Write the write-ahead log into the file and truncate it. Return False if others still need
-    it."""
-    deadline = time.monotonic() + LOCK_TIMEOUT
-    while True:
-        [(is_unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        if not is_unfinished:
-            return True
-        if time.monotonic() > deadline:
-            return False
-        # SQLite waits for readers, but not for another checkpoint, which any other commit may
-        # start.
-        time.sleep(0.005)
+def empty_log(db: SqliteConnection) -> bool:
+    """Write the write-ahead log into the file and truncate it. Return False if others still use
+    it. SQLite has the write lock while it waits for readers, so it does not wait for long."""
+    db.deadline = time.monotonic() + EMPTYING_WAIT
+    [(is_unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return not is_unfinished
 
 
 # --- replaced files ---
@@ -213,33 +263,48 @@ class FileIdentity(NamedTuple):
 
 def identify_file(path: str) -> FileIdentity | None:
     """Return the identity of the file at `path`, or None if there is none."""
+    found = find_file(path)
+    return None if found is None else FileIdentity(found.st_dev, found.st_ino)
+
+
+def find_file(path: str) -> os.stat_result | None:
+    """Return what the file system says about the file at `path`, or None if there is none."""
     try:
-        found = os.stat(path)
+        return os.stat(path)
     except OSError:
         return None
-    return FileIdentity(found.st_dev, found.st_ino)
 
 
 class StoreFile:
     """The file of an open store, and those that SQLite has beside it. Notices that one of them was
     removed or replaced: what is written then would be lost."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, timeout: float) -> None:
         self.path = path
-        self.translator = make_translator(path)
+        self.translator = make_translator(path, timeout)
         self.identity = identify_file(path)
+        self._size = 0  # when it was last written to
         self._side_files = SideFiles(path)
 
     def is_replaced(self) -> bool:
         """Return True if another file is now at the path."""
         return identify_file(self.path) not in (self.identity, None)
 
-    def check_exists(self) -> None:
-        """Raise StorageError if the file is no longer at its path."""
-        if identify_file(self.path) != self.identity:
+    def check_file(self) -> None:
+        """Raise StorageError if the file is no longer at its path, and Corrupt if it was
+        truncated."""
+        found = find_file(self.path)
+        if found is None or (found.st_dev, found.st_ino) != self.identity:
             raise StorageError(
                 f"{self.path!r} was moved or deleted while it was open", remedy="open it again"
             )
+        # A VACUUM by another program makes it smaller, too, and leaves it sound.
+        if found.st_size < self._size and not is_sound(self.path):
+            raise Corrupt(
+                f"{self.path!r} was truncated while it was open; nothing was written",
+                remedy="restore a backup",
+            )
+        self._size = found.st_size
 
     def check_side_files(self) -> None:
         """Raise ConnectionLost if a file beside the store was removed or replaced: no other process
@@ -256,6 +321,16 @@ class StoreFile:
         """Close a connection. SQLite removes the files beside the store with the last one."""
         db.close()
         self._side_files.forget_missing()
+
+
+def is_sound(path: str) -> bool:
+    """Return True if the pages of a store are all there. Reads the complete file."""
+    try:
+        with closing(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)) as db:
+            is_empty = db.pragma("page_count") == 0
+            return not is_empty and db.pragma("quick_check", 1) == "ok"
+    except apsw.Error:
+        return False
 
 
 class SideFiles:
@@ -286,18 +361,22 @@ class SideFiles:
 # --- errors ---
 
 
-def make_translator(path: str) -> ErrorTranslator:
+def make_translator(path: str, timeout: float) -> ErrorTranslator:
     """Return a `with` block that raises SQLite's errors as ours."""
-    return ErrorTranslator((apsw.Error, PoolClosed), lambda error: translate_error(error, path))
+
+    def translate(error: Exception) -> StorageError | Corrupt:
+        return translate_error(error, path, timeout)
+
+    return ErrorTranslator((apsw.Error, LockTimeout, PoolClosed), translate)
 
 
-def translate_error(error: apsw.Error | PoolClosed, path: str) -> StorageError | Corrupt:
+def translate_error(error: Exception, path: str, timeout: float) -> StorageError | Corrupt:
     """Return an error of SQLite as one of our errors, with a remedy."""
     match error:
         case PoolClosed():
             return build_closed_error(path)
-        case apsw.BusyError() | apsw.LockedError():
-            return busy_store(error, path)
+        case apsw.BusyError() | apsw.LockedError() | LockTimeout():
+            return build_busy_error(error, path, timeout)
         case apsw.NotADBError():
             return CannotOpen(
                 f"{path!r} is not an SQLite database ({error})", remedy=schema.ANOTHER_PATH
@@ -324,7 +403,7 @@ def build_closed_error(path: str) -> StorageError:
     return StorageError(f"the store {path!r} is closed", remedy="open it again")
 
 
-def busy_store(error: apsw.Error, path: str) -> StorageError:
+def build_busy_error(error: Exception, path: str, timeout: float) -> StorageError:
     """Return the error for a lock that was not given."""
     if isinstance(error, apsw.BusyError) and refuses_locks(path):
         return CannotOpen(
@@ -333,7 +412,7 @@ def busy_store(error: apsw.Error, path: str) -> StorageError:
             "system",
         )
     return Busy(
-        f"{path!r}: {error}: someone else has been writing for {LOCK_TIMEOUT:.0f} seconds",
+        f"{path!r}: {error}: someone else has been writing for {timeout:g} seconds",
         remedy="try again",
     )
 

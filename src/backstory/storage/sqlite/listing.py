@@ -3,17 +3,17 @@
 import json
 from typing import Any
 
-from backstory.storage.ids import PLACEHOLDER
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sql import SqlConditions
 from backstory.storage.sqlite.schema import IS_OWN, write_seq
 
-SECOND = 1_000_000  # microseconds
+MINUTE = 60_000_000  # microseconds
 
 HEAD = f"""max(a.fork_seq, coalesce(
     (SELECT {write_seq("max(e.id)")} FROM events e WHERE {IS_OWN}), 0))"""
 UPDATED = f"""coalesce(
     (SELECT e.created_at FROM events e WHERE {IS_OWN} ORDER BY e.id DESC LIMIT 1), a.created_at)"""
+# The columns are the fields of an AgentRecord, in the same order.
 AGENTS = f"""
     SELECT a.no, a.id, s.id, a.name, p.id, a.fork_seq, a.born_seq, a.spawned, a.created_at, {HEAD},
         {UPDATED} AS updated, a.key, a.about, a.deleted
@@ -27,9 +27,8 @@ AFTER_PREFIX = ":key_prefix || printf('%.1000c', char(1114111))"
 KEY_PREFIX = f"a.key >= :key_prefix AND a.key < {AFTER_PREFIX}"
 # A unary plus keeps SQLite from using the index of keys.
 KEY_PREFIX_WITHOUT_INDEX = f"+a.key >= :key_prefix AND +a.key < {AFTER_PREFIX}"
-IS_NO_PLACEHOLDER = f"a.name <> '{PLACEHOLDER}'"
-IS_ROOT_IN_USE = f"""
-    a.parent IS NULL AND {IS_NO_PLACEHOLDER} AND (a.deleted IS NULL OR EXISTS (
+IS_ROOT_IN_USE = """
+    a.parent IS NULL AND (a.deleted IS NULL OR EXISTS (
         SELECT 1 FROM agents o WHERE o.session = a.no AND o.deleted IS NULL))"""
 COMMON = 1_000  # agents with the same key prefix; from there on, a page is read in order instead
 COUNT_PREFIX = f"""
@@ -63,7 +62,7 @@ def build_listing(
     sql = AGENTS.format(
         index="INDEXED BY agents_touched" if use_times else "",
         conditions=conditions.join(),
-        # `touched` is `updated` in seconds. Only `touched` has an index, so at most one second is
+        # `touched` is `updated` in minutes. Only `touched` has an index, so at most one minute is
         # sorted.
         order="a.touched DESC, updated DESC, a.no DESC" if query.latest_first else "a.no",
         limit="" if query.limit is None else f"LIMIT {query.limit:d}",
@@ -133,9 +132,7 @@ def add_visibility(conditions: SqlConditions, query: AgentQuery) -> None:
     """Add the conditions that leave out deleted agents, and agents that are not roots."""
     if query.roots_only:
         conditions.add(IS_ROOT_IN_USE)
-    elif query.include_deleted:
-        conditions.add(IS_NO_PLACEHOLDER)
-    else:
+    elif not query.include_deleted:
         conditions.add("a.deleted IS NULL")
 
 
@@ -143,11 +140,11 @@ def add_time_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
     """Add the conditions on the time of the last write."""
     if query.since_us is not None:
         conditions.add(
-            f"a.touched >= :since_us / {SECOND} AND updated >= :since_us", since_us=query.since_us
+            f"a.touched >= :since_us / {MINUTE} AND updated >= :since_us", since_us=query.since_us
         )
     if query.until_us is not None:
         conditions.add(
-            f"a.touched <= :until_us / {SECOND} AND updated < :until_us", until_us=query.until_us
+            f"a.touched <= :until_us / {MINUTE} AND updated < :until_us", until_us=query.until_us
         )
 
 
@@ -157,7 +154,7 @@ def add_page(conditions: SqlConditions, query: AgentQuery) -> None:
         return
     if query.latest_first:
         conditions.add(
-            f"a.touched <= :after_us / {SECOND} AND (updated, a.no) < (:after_us, :after_no)",
+            f"a.touched <= :after_us / {MINUTE} AND (updated, a.no) < (:after_us, :after_no)",
             after_us=query.after.updated_us,
             after_no=query.after.pk,
         )

@@ -4,6 +4,7 @@ The events of one agent are stored together, in the order of their ids (`schema.
 """
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -11,7 +12,8 @@ from typing import Any
 
 from backstory.log.events import Event, OutlineRow, StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN
-from backstory.storage.positions import WalkStep, build_lineage, build_walk
+from backstory.storage.agent_errors import build_deletion_error, check_exists
+from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
 from backstory.storage.protocol import (
     EVERY_AGENT,
     EVERY_EVENT,
@@ -22,10 +24,10 @@ from backstory.storage.protocol import (
     KeyPosition,
     Piece,
     Pieces,
+    RemovalRecord,
     SourceRecord,
     Walk,
 )
-from backstory.storage.refusals import build_deletion_error
 from backstory.storage.sql import RowShape, SqlConditions
 from backstory.storage.sqlite.frames import CONTENT, CONTENT_OR_NULL, DATA, DATA_OR_NULL, SIZE
 from backstory.storage.sqlite.listing import (
@@ -49,10 +51,11 @@ from backstory.storage.sqlite.schema import (
 
 Bindings = Sequence[Any] | Mapping[str, Any]
 
+# The fields of an Event, in the same order.
 EVENT_COLUMNS = f"e.seq, e.kind, {CONTENT}, {DATA}, e.created_at, e.key"
 # All columns, of damaged events, too.
 ROW_COLUMNS = f"""e.seq, e.kind, {CONTENT_OR_NULL}, {DATA_OR_NULL}, e.created_at, e.key,
-    e.base, e.digest"""
+    e.base, e.digest, e.salt"""
 
 # The ranges of event ids are one JSON object, {"first id": last id, …}, because json_each's own
 # columns cost a third of what json_extract would. CROSS JOIN keeps the order of the ranges.
@@ -90,6 +93,9 @@ class SqliteReader(ABC):
         bindings = {"key_prefix": query.key_prefix, "limit": COMMON}
         [(count,)] = self._run(COUNT_PREFIX, bindings)
         return bool(count == COMMON)
+
+    def read_clock(self) -> int:
+        return time.time_ns() // 1000
 
     READ_HEAD = f"SELECT {HEAD} FROM agents a WHERE a.no = ? AND a.deleted IS NULL"
 
@@ -133,37 +139,50 @@ class SqliteReader(ABC):
             UNION
             SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
             FROM line JOIN agents a ON a.no = line.parent WHERE line.fork_seq > 0)
-        SELECT no, low, high, NULL, fork_seq, high FROM line"""
+        SELECT no, low, high, fork_seq FROM line"""
 
     def read_lineage(self, agent: AgentRecord) -> list[Piece]:
-        return build_lineage(agent, self._run(self.LINEAGE, {"no": agent.pk}, WalkStep))
+        return build_lineage(agent, self._run(self.LINEAGE, {"no": agent.pk}, LineageStep))
 
-    # Times never decrease in a lineage: find the agent that wrote at that time, then bisect.
+    # Find the agent that wrote at that time, then bisect. Read an agent whose times have dropped
+    # backwards, and continue in its parent if none of its events is old enough.
     MIDDLE = "(h.low + h.high + 1) / 2"
     FIND_POSITION = f"""
         WITH RECURSIVE
-        line (no, parent, fork_seq, high, created_at) AS (
-            SELECT a.no, a.parent, a.fork_seq, {HEAD}, a.created_at
+        line (no, parent, fork_seq, high, created_at, times_dropped) AS (
+            SELECT a.no, a.parent, a.fork_seq, {HEAD}, a.created_at, a.times_dropped
             FROM agents a WHERE a.no = :no AND a.deleted IS NULL
             UNION
-            SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
+            SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at, a.times_dropped
             FROM line JOIN agents a ON a.no = line.parent
-            WHERE line.fork_seq > 0 AND line.created_at > :moment),
+            WHERE line.fork_seq > 0 AND (line.created_at > :moment OR line.times_dropped)),
         halves (no, low, high) AS (
-            SELECT no, fork_seq, high FROM line WHERE created_at <= :moment
+            SELECT no, fork_seq, high FROM line WHERE created_at <= :moment AND NOT times_dropped
             UNION
             SELECT h.no,
                 iif(e.created_at <= :moment, {MIDDLE}, h.low),
                 iif(e.created_at <= :moment, h.high, {MIDDLE} - 1)
             FROM halves h LEFT JOIN events e ON e.id = {write_event_id("h.no", MIDDLE)}
             WHERE h.low < h.high)
-        SELECT low FROM halves WHERE low = high"""
+        SELECT max(position) FROM (
+            SELECT low AS position FROM halves WHERE low = high
+            UNION ALL
+            SELECT fork_seq FROM line WHERE times_dropped AND created_at <= :moment
+            UNION ALL
+            SELECT (
+                SELECT e.seq FROM events e
+                WHERE e.id BETWEEN {write_event_id("line.no", "line.fork_seq + 1")}
+                    AND {write_event_id("line.no", "line.high")} AND e.created_at <= :moment
+                ORDER BY e.id DESC LIMIT 1)
+            FROM line WHERE times_dropped)"""
 
-    def find_position(self, agent: AgentRecord, moment_us: int) -> int:
-        for (position,) in self._run(self.FIND_POSITION, {"no": agent.pk, "moment": moment_us}):
-            return int(position)
-        self.read_head(agent)  # raises if it was deleted
-        return 0
+    def find_position_at_time(self, agent: AgentRecord, moment_us: int) -> int:
+        bindings = {"no": agent.pk, "moment": moment_us}
+        [(position,)] = self._run(self.FIND_POSITION, bindings)
+        if position is None:
+            check_exists(self, agent)
+            return 0
+        return int(position)
 
     READ_EVENTS = f"""
         SELECT {EVENT_COLUMNS} FROM {RANGES} {{index}} WHERE {IN_RANGE} AND {{where}} {{order}}"""
@@ -202,7 +221,7 @@ class SqliteReader(ABC):
         named = {**bindings, "ranges": write_ranges(pieces), "no": agent.pk}
         rows = self._run(sql, named, shape)
         if not rows and pieces:
-            self.read_head(agent)
+            check_exists(self, agent)
         return rows
 
     OUTLINE = f"""
@@ -293,6 +312,13 @@ class SqliteReader(ABC):
             conditions.add("id >= :prefix AND id < :prefix || char(1114111)", prefix=prefix)
         sql = self.LIST_SOURCES.format(where=conditions.join())
         return self._run(sql, conditions.bindings, SourceRecord)
+
+    LIST_REMOVALS = """
+        SELECT id, removed_at, action, session, agent, positions, events, author, reason
+        FROM removals ORDER BY removed_at, id"""
+
+    def list_removals(self) -> list[RemovalRecord]:
+        return self._run(self.LIST_REMOVALS, (), RemovalRecord)
 
 
 def build_event_conditions(where: EventFilter) -> SqlConditions:

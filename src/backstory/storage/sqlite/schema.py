@@ -1,13 +1,17 @@
 """The tables of an SQLite store: versions, migrations, and the checks of `verify`."""
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
 
 from backstory.errors import CannotOpen, NewerVersion
-from backstory.log.digests import START, digest_row
+from backstory.log.digests import START, digest_row, is_erased
+from backstory.log.erasure import replace_erased_digests
 from backstory.log.events import StoredRow
-from backstory.storage.sqlite.frames import DAMAGED_FRAMES
+from backstory.storage.ids import new_salts
+from backstory.storage.sqlite.frames import CONTENT_OR_NULL, DAMAGED_FRAMES, DATA_OR_NULL
 
 APPLICATION_ID = 0x42535459  # "BSTY": tells our files from other SQLite databases
 PAGE_SIZE = 8192
@@ -72,7 +76,7 @@ MIGRATIONS = (
     CREATE INDEX jumps ON events (id, base) WHERE base IS NOT NULL;
     CREATE INDEX marks ON events (id) WHERE kind = 'mark';
     """,
-    # Version 2: keys, notes, details of agents, and the chain of digests, which `add_digests`
+    # Version 2: keys, notes, details of agents, and the chain of digests, which `add_salts`
     # computes.
     """
     ALTER TABLE agents ADD COLUMN key TEXT;
@@ -103,8 +107,34 @@ MIGRATIONS = (
     WHEN new.packed IS NOT NULL AND (new.content IS NOT NULL OR new.data IS NOT NULL)
     BEGIN UPDATE events SET packed = NULL, size = NULL WHERE id = new.id; END;
     """,
+    # Version 4: numbers that are never given twice. Earlier, a row named '/' kept the last number
+    # of a deleted agent from being given again. If a damaged store has a child of such a row, the
+    # row becomes that of a deleted agent, which `verify` reports. `touched` counts minutes instead
+    # of seconds. Events get salts, so all digests are computed again.
+    """
+    CREATE TABLE numbers (last_no INTEGER NOT NULL) STRICT;
+    INSERT INTO numbers SELECT coalesce(max(no), 0) FROM agents;
+    DELETE FROM agents WHERE name = '/' AND no NOT IN (
+        SELECT parent FROM agents WHERE parent IS NOT NULL);
+    UPDATE agents SET name = '/' || id WHERE name = '/';
+    UPDATE agents SET touched = touched / 60;
+    ALTER TABLE agents ADD COLUMN times_dropped INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE events ADD COLUMN salt BLOB;
+    CREATE TABLE stamp (own BLOB NOT NULL, previous BLOB) STRICT;
+    CREATE TABLE removals (
+        id TEXT PRIMARY KEY,
+        removed_at INTEGER NOT NULL,
+        action TEXT NOT NULL,
+        session TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        positions TEXT,
+        events INTEGER NOT NULL,
+        author TEXT,
+        reason TEXT
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
-FIRST_VERSION_WITH_DIGESTS = 2
+FIRST_VERSION_WITH_SALTS = 4
 
 VERSION = """
     SELECT (SELECT application_id FROM pragma_application_id),
@@ -146,35 +176,55 @@ def change_tables(db: apsw.Connection, version: int) -> None:
     """Run the migrations from `version` on."""
     for migration in MIGRATIONS[version:]:
         db.execute(migration)
-    if 0 < version < FIRST_VERSION_WITH_DIGESTS:
-        add_digests(db)
+    if 0 < version < FIRST_VERSION_WITH_SALTS:
+        add_salts(db)
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
-AGENTS_WITHOUT_DIGESTS = "SELECT no, parent, fork_seq FROM agents ORDER BY no"
+MIGRATED_AT_ONCE = 10_000  # events
+AGENTS_WITH_ORIGINS = "SELECT no, parent, fork_seq FROM agents ORDER BY no"
 INHERITED_DIGEST = f"SELECT digest FROM events WHERE id = {write_event_id('?', '?')}"
-EVENTS_WITHOUT_DIGESTS = """
-    SELECT seq, kind, content, data, created_at, NULL, base, x'' FROM events
-    WHERE id BETWEEN ? AND ? ORDER BY id"""
-SET_DIGEST = "UPDATE events SET digest = ? WHERE id = ?"
+EVENTS_WITHOUT_SALTS = f"""
+    SELECT e.seq, e.kind, {CONTENT_OR_NULL}, {DATA_OR_NULL}, e.created_at, e.key, e.base, e.digest,
+        NULL
+    FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT {MIGRATED_AT_ONCE}"""
+SET_SALT = "UPDATE events SET digest = ?, salt = ? WHERE id = ?"
+SET_DATA = "UPDATE events SET data = ? WHERE id = ?"
 
 
-def add_digests(db: apsw.Connection) -> None:
-    """Add digests to the events of a store of version 1. A parent has a smaller number than its
-    children, so its digests are there before theirs."""
-    agents: list[Any] = db.execute(AGENTS_WITHOUT_DIGESTS).fetchall()
+def add_salts(db: apsw.Connection) -> None:
+    """Add salts to the events of an older store, and compute the digests with them. A parent has a
+    smaller number than its children, so its digests are there before theirs."""
+    agents: list[Any] = db.execute(AGENTS_WITH_ORIGINS).fetchall()
     for no, parent, fork_seq in agents:
         digest = START
         for (inherited,) in db.execute(INHERITED_DIGEST, (parent, fork_seq)):
             digest = inherited
-        digests = []
-        own_ids = build_event_id(no, 0), build_event_id(no, LAST_SEQ)
-        for columns in db.execute(EVENTS_WITHOUT_DIGESTS, own_ids):
-            row = StoredRow._make(columns)
-            digest = digest_row(digest, row, None)
-            digests.append((digest, build_event_id(no, row.seq)))
-        db.executemany(SET_DIGEST, digests)
+        first, last = build_event_id(no, 0), build_event_id(no, LAST_SEQ)
+        while True:
+            rows = [StoredRow._make(row) for row in db.execute(EVENTS_WITHOUT_SALTS, (first, last))]
+            if not rows:
+                break
+            digest = salt_rows(db, no, rows, digest)
+            first = build_event_id(no, rows[-1].seq + 1)
+
+
+def salt_rows(db: apsw.Connection, no: int, rows: Sequence[StoredRow], digest: bytes) -> bytes:
+    """Add salts to some rows of one agent, which follow `digest`. Return the last digest."""
+    salted = []
+    for row, salt in zip(rows, new_salts(len(rows)), strict=True):
+        id = build_event_id(no, row.seq)
+        if is_erased(row.data_json):
+            data_json = replace_erased_digests(row.data_json or "", os.urandom(32))
+            db.execute(SET_DATA, (data_json, id))
+            row = row._replace(data_json=data_json)
+        else:
+            row = row._replace(salt=salt)
+        digest = digest_row(digest, row, row.event.data)
+        salted.append((digest, row.salt, id))
+    db.executemany(SET_SALT, salted)
+    return digest
 
 
 # The indexes and triggers that a store must have, and their types.
@@ -192,6 +242,9 @@ NEEDED_OBJECTS = {
 OBJECTS = "SELECT name FROM sqlite_master WHERE type IN ('index', 'trigger')"
 EVENTS_WITHOUT_AGENTS = """
     SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"""
+ARE_NUMBERS_RIGHT = """
+    SELECT count(*) = 1 AND max(last_no) >= (SELECT coalesce(max(no), 0) FROM agents)
+    FROM numbers"""
 
 
 def check_tables(db: apsw.Connection) -> list[str]:
@@ -209,6 +262,8 @@ def check_tables(db: apsw.Connection) -> list[str]:
     [(count, number)] = db.execute(EVENTS_WITHOUT_AGENTS).fetchall()
     if count:
         problems.append(f"{count} events belong to agents that do not exist, first number {number}")
+    if db.execute(ARE_NUMBERS_RIGHT).fetchall() != [(1,)]:
+        problems.append("the table numbers does not have the last number of an agent")
     for name, id, seq in db.execute(DAMAGED_FRAMES):
         problems.append(f"event {seq} of agent {name!r} ({id}) is packed, and the frame is damaged")
     return problems

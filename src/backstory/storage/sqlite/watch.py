@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import apsw
 
-from backstory.storage.locks import CommitSignal, SignalWatch, limit_wait
-from backstory.storage.sqlite.file import OpenMode
+from backstory.storage.signals import CommitSignal, SignalWatch, limit_wait
+from backstory.storage.sqlite.file import FileState, OpenMode, read_state
 
 LOG_CHECK_INTERVAL = 0.05  # seconds between two checks of the write-ahead log
 VERSION_INTERVAL = 0.25  # seconds between two statements while nothing happens
@@ -34,7 +34,7 @@ class SqliteWatch(SignalWatch):
     def __init__(self, signal: CommitSignal, path: str, mode: OpenMode) -> None:
         super().__init__(signal)
         self._path = path
-        self._name = mode.name
+        self._mode = mode
         # One thread uses the connection, and another may close it.
         self._connection_lock = threading.Lock()
         self._connect()
@@ -42,7 +42,7 @@ class SqliteWatch(SignalWatch):
     def _connect(self) -> None:
         self._pid = os.getpid()
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        self._db = apsw.Connection(self._name, flags=flags)
+        self._db = apsw.Connection(self._mode.name, flags=flags)
         self._db.set_busy_timeout(RECOVERY_TIMEOUT)
         self._stamp = self._read_stamp()
         self._version = self._read_version()
@@ -76,8 +76,10 @@ class SqliteWatch(SignalWatch):
             self._version = self._read_version()
         return before != self._version
 
-    def _read_version(self) -> int:
+    def _read_version(self) -> int | FileState:
         self._version_read_at = time.monotonic()
+        if self._mode.is_immutable:  # SQLite would not look at the file again
+            return read_state(self._path)
         return int(self._db.pragma("data_version"))
 
     def _read_stamp(self) -> LogStamp | None:

@@ -1,10 +1,11 @@
-"""Finds the agents that own positions, and reads the rows that they own."""
+"""The agents of a session as a tree: who owns a position, who inherits it, and the rows that an
+agent owns."""
 
 from collections.abc import Iterable, Iterator
 
 from backstory.log.events import StoredRow
+from backstory.storage.agent_errors import build_deletion_error, build_lineage_error
 from backstory.storage.protocol import AgentQuery, AgentRecord, Reader
-from backstory.storage.refusals import build_deletion_error, build_lineage_error
 
 PAGE = 2_000  # rows read at a time
 
@@ -31,7 +32,7 @@ class AgentTree:
         current = self.agents.get(agent.id)
         if current is None or current.deleted_us is not None:
             raise build_deletion_error(agent)
-        if current.created_us != agent.created_us:  # another agent that was made with the same key
+        if current.pk != agent.pk:  # another agent that was created with the same key
             raise build_deletion_error(agent)
         return current
 

@@ -1,7 +1,7 @@
-"""Errors that all backends raise in the same words."""
+"""Errors about agents and their positions, which all backends raise in the same words."""
 
 from backstory.errors import AgentNotFound, Corrupt, KeyTaken, PositionNotFound, Remedy
-from backstory.storage.protocol import AgentRecord, NewAgent
+from backstory.storage.protocol import AgentRecord, NewAgent, Reader
 
 
 def build_lineage_error(agent: AgentRecord, at: int) -> Corrupt:
@@ -19,6 +19,11 @@ def build_deletion_error(agent: AgentRecord) -> AgentNotFound:
         f"agent {agent.name!r} ({agent.id}) was deleted",
         remedy=Remedy("{} lists those that exist", "agents"),
     )
+
+
+def check_exists(reader: Reader, agent: AgentRecord) -> None:
+    """Raise AgentNotFound if the agent was deleted."""
+    reader.read_head(agent)
 
 
 def build_key_error(agent: AgentRecord) -> KeyTaken:

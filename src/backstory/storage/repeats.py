@@ -1,0 +1,145 @@
+"""Finds events that a repeated call wrote before, by their keys or after the expected head.
+
+A key is unique in a lineage. So the events of a batch that shares a key have numbers, and so has an
+event that is written again because the one with its key is no longer in the context.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from backstory.errors import Invalid, KeyTaken
+from backstory.log.checks import check_key, is_same_event
+from backstory.log.events import Draft, Event, RepeatedEvent
+from backstory.storage.positions import clip, contains, find_parts
+from backstory.storage.protocol import AgentRecord, Drafts, Piece, Pieces, Reader
+
+# Where an event with a key is written only once. In the context: it is written again if it is no
+# longer in the context.
+Once = Literal["lineage", "context"]
+
+
+def check_distinct_keys(drafts: Drafts) -> None:
+    """Raise Invalid if two drafts have the same key."""
+    keys = [draft.key for draft in drafts if draft.key is not None]
+    if len(set(keys)) < len(keys):
+        raise Invalid("two events of one batch have the same key", remedy="give each its own")
+
+
+def find_by_key(
+    reader: Reader, agent: AgentRecord, lineage: Pieces, drafts: Drafts
+) -> dict[str, Event]:
+    """Return the events of the lineage that have the keys of `drafts`. Raises KeyTaken if one of
+    them differs from its draft."""
+    if lineage[-1].high == 0:  # an empty log
+        return {}
+    by_key = {draft.key: draft for draft in drafts if draft.key is not None}
+    found = reader.find_keys(list(by_key), agent, lineage)
+    if not found:
+        return {}
+    existing: dict[str, Event] = {}
+    parts = find_parts(lineage, [position.seq for position in found])
+    events = reader.read_events(agent, parts)
+    for event in flag_repeats(reader, agent, events):
+        key = event.key or ""
+        if not is_same_event(by_key[key], event):
+            raise KeyTaken.of_event(key, event.seq)
+        existing[key] = event
+    return existing
+
+
+def find_repeated(
+    reader: Reader, agent: AgentRecord, drafts: Drafts, expected: int | None
+) -> list[Event] | None:
+    """Return the events of an append that was written before, or None if it was not."""
+    if expected is None or not drafts:  # an empty batch of several is no repeat
+        return None
+    last = expected + len(drafts)
+    if last > reader.read_head(agent):
+        return None
+    events = reader.read_events(agent, [Piece(agent.pk, expected + 1, last)])
+    if len(events) != len(drafts):
+        return None
+    for draft, event in zip(drafts, events, strict=True):
+        if not is_same_event(draft, event):
+            return None
+    return flag_repeats(reader, agent, events)
+
+
+def find_batch(reader: Reader, agent: AgentRecord, lineage: Pieces, key: str) -> list[Event]:
+    """Return the events that were written together and share a key; none if the lineage does not
+    have the key."""
+    found = reader.find_keys([key], agent, lineage)
+    if not found:
+        return []
+    first = found[0].seq
+    size = 16
+    while True:
+        events = reader.read_events(agent, clip(lineage, first, first + size - 1))
+        batch = []
+        for number, event in enumerate(events, 1):
+            if event.key != number_key(key, number):
+                break
+            batch.append(event)
+        if len(batch) < size:
+            return flag_repeats(reader, agent, batch)
+        size *= 8
+
+
+def flag_repeats(reader: Reader, agent: AgentRecord, events: Sequence[Event]) -> list[Event]:
+    """Return events that were found as RepeatedEvents, which know whether they are live."""
+    live = reader.walk(agent).pieces
+    repeats: list[Event] = []
+    for event in events:
+        repeats.append(RepeatedEvent.build(event, contains(live, event.seq)))
+    return repeats
+
+
+def number_drafts(drafts: Drafts, key: str | None) -> list[Draft]:
+    """Return the drafts of a batch with the keys that they get if `key` is that of the batch."""
+    if key is None:
+        return list(drafts)
+    numbered = []
+    for number, draft in enumerate(drafts, 1):
+        numbered.append(draft._replace(key=check_key(number_key(key, number))))
+    return numbered
+
+
+def number_key(key: str, number: int) -> str:
+    """Return the key of an event of a batch. The first one has the key of the batch itself."""
+    return key if number == 1 else f"{key} (part {number})"
+
+
+def renew_keys(reader: Reader, agent: AgentRecord, lineage: Pieces, drafts: Drafts) -> list[Draft]:
+    """Return the drafts with keys that no event outside of the context has."""
+    live = reader.walk(agent).pieces
+    renewed = []
+    for draft in drafts:
+        if draft.key is not None:
+            key = renew_key(reader, agent, lineage, live, draft.key)
+            draft = draft._replace(key=key)
+        renewed.append(draft)
+    return renewed
+
+
+def renew_key(reader: Reader, agent: AgentRecord, lineage: Pieces, live: Pieces, key: str) -> str:
+    """Return the key of the newest event that was written for `key`, or, if that event is not in
+    the context, the key for the next one. Keys are unique in a lineage, so each event after the
+    first gets a number."""
+    size = 8
+    while True:
+        keys = [repeat_key(key, number) for number in range(1, size + 1)]
+        found = reader.find_keys(keys, agent, lineage)
+        if len(found) < size:
+            break
+        size *= 8
+    if not found:
+        return key
+    newest = max(found, key=lambda position: position.seq)
+    if contains(live, newest.seq):
+        return newest.key
+    return check_key(repeat_key(key, len(found) + 1))
+
+
+def repeat_key(key: str, number: int) -> str:
+    """Return the key of an event that is written for the nth time. The first has the key itself."""
+    return key if number == 1 else f"{key} (again {number})"

@@ -1,0 +1,112 @@
+"""Puts a file in the place of a store that nobody uses."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+
+import apsw
+
+from backstory.errors import Busy, CannotOpen, Error
+from backstory.storage.locks import DEFAULT_TIMEOUT
+from backstory.storage.sqlite.file import (
+    OpenMode,
+    create_private_file,
+    make_translator,
+    open_connection,
+)
+from backstory.storage.sqlite.schema import ANOTHER_PATH, read_version
+from backstory.storage.sqlite.stamp import check_log, replace_stamp
+from backstory.storage.work_folder import move_file, sync_folder
+
+
+def copy_store(path: str, copy: str) -> None:
+    """Copy the store at `path`, which may have any version, with its log to a new file."""
+    with make_translator(path, DEFAULT_TIMEOUT), closing(open_backup(path)) as db:
+        copy_pages(db, copy)
+
+
+def open_backup(path: str) -> apsw.Connection:
+    """Return a read-only connection to a store of any version. Without a log, nobody has it open.
+    Then it is read without locks, because otherwise SQLite would leave an empty log beside it."""
+    from urllib.parse import quote  # here, because `backend` imports this module
+
+    if not os.path.isfile(path):
+        raise CannotOpen(f"no store at {path!r}", remedy=ANOTHER_PATH)
+    name = f"file:{quote(path)}?mode=ro"
+    if not os.path.exists(f"{path}-wal"):
+        name += "&immutable=1"
+    mode = OpenMode(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    db = open_connection(mode, path, time.monotonic() + DEFAULT_TIMEOUT)
+    try:
+        check_log(db, path)
+        if read_version(db, path) == 0:
+            raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=ANOTHER_PATH)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def copy_pages(db: apsw.Connection, copy: str) -> None:
+    """Copy all pages to a new file in one read transaction, so that writers are not blocked."""
+    create_private_file(copy)
+    with closing(apsw.Connection(copy)) as new, new.backup("main", db, "main") as backup:
+        backup.step(-1)
+
+
+def mark_as_copy(path: str) -> None:
+    """Give a copy of a store a stamp of its own: it is refused beside a log of the original."""
+    with closing(apsw.Connection(path)) as db:
+        replace_stamp(db)
+
+
+def replace_store(file: str, path: str) -> None:
+    """Move `file` to `path`, and remove the log of the store that was there. Raises Busy if that
+    store is in use. If the process is killed, the old store is there, or the new one."""
+    with make_translator(path, DEFAULT_TIMEOUT):
+        if os.path.exists(path):
+            write_back_log(path)
+            with lock_file(path):
+                remove_log(path)
+                os.chmod(file, os.stat(path).st_mode)
+                os.replace(file, path)
+        else:
+            remove_log(path)
+            move_file(file, path)
+    sync_folder(os.path.dirname(path))
+
+
+def write_back_log(path: str) -> None:
+    """Write the log of a store into its file, so that a kill after the log is removed leaves a
+    complete store. Does nothing if the store is damaged, in use, or the log belongs to another
+    file."""
+    with suppress(Error, apsw.Error), closing(apsw.Connection(path)) as db:
+        check_log(db, path)
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+@contextmanager
+def lock_file(path: str) -> Iterator[None]:
+    """Lock a store exclusively, whatever is in its file. Every open connection to a store has a
+    shared lock, so this raises Busy if there is one."""
+    flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
+    file = apsw.VFSFile("", path, [flags, 0])
+    try:
+        file.xLock(apsw.SQLITE_LOCK_SHARED)
+        file.xLock(apsw.SQLITE_LOCK_EXCLUSIVE)
+        yield
+    except apsw.BusyError as error:
+        raise Busy(
+            f"{path!r} is in use", remedy="end the programs that have it open, and try again"
+        ) from error
+    finally:
+        file.xUnlock(apsw.SQLITE_LOCK_NONE)
+        file.xClose()
+
+
+def remove_log(path: str) -> None:
+    """Remove the write-ahead log of a store, and the index of the log."""
+    for end in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(path + end)
