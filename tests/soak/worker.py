@@ -20,6 +20,16 @@ import psutil
 import backstory
 
 ROOTS = 6  # sessions that there should be
+FAMILY = "family"  # how the names of agents begin that everybody deletes
+# The server is away, or somebody took away what an action was about. Any other error is a defect.
+MAY_HAPPEN = (
+    backstory.Busy,
+    backstory.CannotOpen,
+    backstory.ConnectionLost,
+    backstory.Conflict,
+    backstory.NameTaken,
+    backstory.NotFound,
+)
 
 
 class Worker:
@@ -36,6 +46,8 @@ class Worker:
             self.extend: 15,
             self.keyed: 8,
             self.fork: 3,
+            self.spawn: 3,
+            self.family: 15,
             self.mark: 6,
             self.rewind: 5,
             self.jump: 5,
@@ -48,7 +60,7 @@ class Worker:
             self.follow: 3,
             self.search: 5,
             self.erase: 3,
-            self.delete: 1,
+            self.delete: 2,
             self.start: 1,
             self.backup: 1,
             self.verify: 1,
@@ -62,16 +74,12 @@ class Worker:
             action = self.choose.choices(names, list(self.actions.values()))[0]
             try:
                 action(self.agent())
-            except (
-                backstory.StorageError,
-                backstory.NotFound,
-                backstory.Conflict,
-                backstory.NameTaken,
-            ):
-                continue  # the server is away, or somebody took away what this was about
+            except MAY_HAPPEN:
+                continue
 
     def agent(self) -> backstory.Agent:
-        agents = self.store.agents(order="updated", limit=20)
+        latest = self.store.agents(order="updated", limit=40)
+        agents = [agent for agent in latest if not agent.name.startswith(FAMILY)]
         if len(agents) < ROOTS:
             return self.store.start(f"root {self.token()}")
         return self.choose.choice(agents)
@@ -109,6 +117,25 @@ class Worker:
     def fork(self, agent: backstory.Agent) -> None:
         child = agent.fork(self.token(), at=self.choose.randint(0, agent.head))
         self.append(child)
+
+    def spawn(self, agent: backstory.Agent) -> None:
+        self.append(agent.spawn(self.token()))
+
+    def family(self, agent: backstory.Agent) -> None:
+        """Spawn, write and delete with the same few keys as all others do. Nobody can know which of
+        these events are left; `verify` says whether the store is sound."""
+        root = self.store.ensure(f"{FAMILY} {self.choose.randrange(2)}")
+        newest = self.store.agents(session=root.id)[-1]
+        try:
+            child = newest.spawn(
+                f"{FAMILY} {self.token()}", key=f"child {self.choose.randrange(3)}"
+            )
+        except backstory.KeyTaken:
+            child = newest.fork(f"{FAMILY} {self.token()}")
+        child.user("what a child says")
+        if self.choose.random() < 0.5:
+            gone = self.choose.choice((root, newest, child))
+            self.store.delete(gone, below=self.choose.random() < 0.5)
 
     def start(self, agent: backstory.Agent) -> None:
         self.append(self.store.ensure(f"key {self.choose.randrange(40)}"))
