@@ -39,7 +39,7 @@ from backstory.errors import (
     Remedy,
     StorageError,
 )
-from backstory.log.events import Event, RepeatedEvent
+from backstory.log.events import ErasedEvent, Event, RepeatedEvent
 from backstory.log.explanation import Explanation
 from backstory.log.replay import Context, replay
 
@@ -87,6 +87,7 @@ __all__ = [
     "Conversation",
     "Corrupt",
     "Distribution",
+    "ErasedEvent",
     "Error",
     "Event",
     "Explanation",

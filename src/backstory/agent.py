@@ -19,7 +19,7 @@ from backstory.log.checks import (
     describe_author,
     describe_call,
 )
-from backstory.log.events import Event
+from backstory.log.events import ErasedEvent, Event
 from backstory.log.moves import LABEL
 from backstory.log.settings import SETTINGS
 from backstory.reading import AgentReader
@@ -324,12 +324,13 @@ class Agent(AgentReader):
 
     def erase(
         self, positions: Iterable[int], *, why: str, dry_run: bool = False, by: str | None = None
-    ) -> list[Event]:
+    ) -> list[ErasedEvent]:
         """Remove for good the text of the events at these positions, with all copies that a
         compaction made, and with the other events of the same item if a framework wrote it. The
         events themselves stay, empty, for every agent that has them in its lineage. Return what is
-        left of them; with `dry_run`, change nothing, and return all events that would be erased.
-        `store.removals()` lists what was erased, why, and `by` whom."""
+        left of them, each with the `owner_id` of its agent; with `dry_run`, change nothing, and
+        return all events that would be erased. `store.removals()` lists what was erased, why, and
+        `by` whom."""
         return erase_events(self._backend, self._record, positions, why, dry_run=dry_run, by=by)
 
     # --- details ---

@@ -82,6 +82,16 @@ def test_the_question_shows_what_would_go_along(sqlite_shell):
     assert "main@1 assistant I will look." in refused.err
 
 
+def test_erase_names_the_agent_of_a_copy(sqlite_shell):
+    sqlite_shell("new", "main")
+    sqlite_shell("append", "main", "secret")
+    with backstory.open(sqlite_shell.env["BACKSTORY_STORE"]) as store:
+        store.agent("main").fork("fork").compact("a summary", keep=1)
+    lines = sqlite_shell("erase", "main@1", "--why", "asked", "--yes").lines
+    assert lines[0] == "main@1"
+    assert [line.split("@")[0] for line in lines[1:]] == ["fork"]
+
+
 def test_erase_asks_on_a_terminal(sqlite_shell):
     fill(sqlite_shell)
     sqlite_shell.on_terminal("erase", "main@2", "--why", "x", keys=b"n\n")

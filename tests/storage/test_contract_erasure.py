@@ -417,3 +417,14 @@ def test_the_digests_of_requests_before_an_erased_event_stay(store, agent):
     agent.erase([3], why="asked")
     assert agent.event(2) == event
     assert store.verify(requests=True) == []
+
+
+def test_erased_events_say_whose_they_are(store, agent):
+    agent.user("secret")
+    fork = agent.fork("fork")
+    fork.compact("a summary", keep=1)
+    would_be = agent.erase([1], why="asked", dry_run=True)
+    erased = agent.erase([1], why="asked")
+    owners = [(event.owner_id, event.seq) for event in erased]
+    assert owners == [(one.owner_id, one.seq) for one in would_be]
+    assert {owner for owner, _ in owners} == {agent.id, fork.id}

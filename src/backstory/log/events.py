@@ -82,6 +82,19 @@ class RepeatedEvent(Event):
         return repeated
 
 
+class ErasedEvent(Event):
+    """An event whose text was erased, or would be. Its copies may belong to other agents."""
+
+    owner_id = ""  # the id of the agent that wrote it
+
+    @classmethod
+    def build(cls, event: Event, owner_id: str) -> "ErasedEvent":
+        """Return `event` as one of an agent."""
+        erased = cls._make(event)
+        erased.owner_id = owner_id
+        return erased
+
+
 class Draft(NamedTuple):
     """An event that was checked and has no position yet."""
 

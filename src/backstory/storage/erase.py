@@ -13,7 +13,7 @@ from backstory.log.checks import check_author, check_reason
 from backstory.log.data_keys import ANSWER, COPY, ITEM, NATIVE
 from backstory.log.digests import empty_request_digests, is_erased
 from backstory.log.erasure import erase_row
-from backstory.log.events import Event, StoredRow, to_datetime
+from backstory.log.events import ErasedEvent, StoredRow, to_datetime
 from backstory.storage.agent_errors import build_lineage_error
 from backstory.storage.agent_trees import AgentTree, find_row, list_session, read_own_rows
 from backstory.storage.ids import new_id
@@ -48,7 +48,7 @@ def erase_events(
     *,
     dry_run: bool = False,
     by: str | None = None,
-) -> list[Event]:
+) -> list[ErasedEvent]:
     """Erase the text of the events at some positions of a lineage, and all events that contain it.
     Return the erased events, or with `dry_run` the events as they are."""
     reason = check_reason(why)
@@ -68,7 +68,7 @@ def erase_events(
             row = session.read_row(owned)
             if not dry_run:
                 row = erase_one(transaction, owned.owner, row, reason)
-            erased.append(row.event)
+            erased.append(ErasedEvent.build(row.event, owned.owner.id))
         if not dry_run:
             empty_later_requests(transaction, session.tree, found)
             record_erasure(transaction, "erase", new, author, reason)

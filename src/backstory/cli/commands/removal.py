@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -10,7 +11,8 @@ from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
 from backstory.cli.times import moment
-from backstory.errors import Invalid
+from backstory.errors import Invalid, NotFound
+from backstory.log.events import ErasedEvent
 from backstory.maintenance.removal import Removed
 from backstory.present.event_text import gist
 from backstory.present.measures import count
@@ -69,9 +71,10 @@ def erase_command(
             for agent, positions in wanted.items():
                 for event in agent.erase(positions, why=why, dry_run=True):
                     if dry_run and as_json:
-                        screen.answer_json(event_json(event))
+                        screen.answer_json(_erased_json(event))
                     else:
-                        screen.say(f"{agent.name}@{event.seq} {event.kind} {gist(event)[:LONGEST]}")
+                        ref = _erased_ref(store, event)
+                        screen.say(f"{ref} {event.kind} {gist(event)[:LONGEST]}")
         if dry_run:
             screen.say("nothing was changed")
             return
@@ -80,9 +83,22 @@ def erase_command(
         for agent, positions in wanted.items():
             for event in agent.erase(positions, why=why):
                 if as_json:
-                    screen.answer_json(event_json(event))
+                    screen.answer_json(_erased_json(event))
                 else:
-                    screen.answer(f"{agent.name}@{event.seq}")
+                    screen.answer(_erased_ref(store, event))
+
+
+def _erased_json(event: ErasedEvent) -> dict[str, Any]:
+    return event_json(event) | {"agent": event.owner_id}
+
+
+def _erased_ref(store: Store, event: ErasedEvent) -> str:
+    """Return a reference to an event that may be a copy in another agent."""
+    try:
+        name = store.agent(event.owner_id).name
+    except NotFound:  # the agent was deleted, and others inherit the event
+        name = event.owner_id
+    return f"{name}@{event.seq}"
 
 
 def _positions(store: Store, refs: tuple[str, ...]) -> dict[Agent, list[int]]:
