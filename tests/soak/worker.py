@@ -125,7 +125,10 @@ class Worker:
         """Spawn, write and delete with the same few keys as all others do. Nobody can know which of
         these events are left; `verify` says whether the store is sound."""
         root = self.store.ensure(f"{FAMILY} {self.choose.randrange(2)}")
-        newest = self.store.agents(session=root.id)[-1]
+        members = self.store.agents(session=root.id)
+        if not members:  # another worker has deleted the family since
+            return
+        newest = members[-1]
         try:
             child = newest.spawn(
                 f"{FAMILY} {self.token()}", key=f"child {self.choose.randrange(3)}"
