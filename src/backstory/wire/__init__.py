@@ -15,8 +15,8 @@ from backstory.errors import Invalid
 from backstory.log.json_text import copy_exactly, encode_exactly
 from backstory.wire.cache import AUTO, marked, thinned
 from backstory.wire.encoder import encoded, parse
-from backstory.wire.format import Format
 from backstory.wire.formats.anthropic import ANTHROPIC
+from backstory.wire.formats.base import Format
 from backstory.wire.formats.bedrock import BEDROCK
 from backstory.wire.formats.gemini import GEMINI
 from backstory.wire.formats.openai import OPENAI

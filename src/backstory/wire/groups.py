@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from backstory.log.messages import read_call, read_result
-from backstory.wire.format import arguments_of
+from backstory.wire.formats.base import arguments_of
 from backstory.wire.leftovers import TEXT_FIRST
 from backstory.wire.native import settle_message
 from backstory.wire.origin import REFERRED, Native, native_of, told_of

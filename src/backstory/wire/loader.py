@@ -5,10 +5,9 @@ be written as exactly the same form again, the form is kept with them as native 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
-from backstory.wire.format import Format
+from backstory.wire.formats.base import Format
 from backstory.wire.media import padded_part
 from backstory.wire.origin import LAST_WORD, REPLACED, SAME_IDS, UNNAMED, UNPADDED
 from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
@@ -42,7 +41,7 @@ def _events(format: Format, units: list[Unit], model: str | None) -> Iterator[Lo
 def answer_events(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
     """The events of a provider's answer; the first has its model and usage."""
     form, its_model, usage = format.answered(response)
-    units = list(Ids().named(_storable(partial(_answer_units, format), format.pack(form))))
+    units = list(Ids().named(_storable(format.answer_units, format.pack(form))))
     about: dict[str, Any] = {} if (its_model or model) is None else {"model": its_model or model}
     about |= {} if usage is None else {"usage": usage}
     # Keep the name that was asked for, such as "claude-x-latest": the answer often gives another one.
@@ -62,12 +61,6 @@ def _storable(units_of: Callable[[Any], Iterable[Unit]], source: Any) -> list[Un
         unit if unit == other else unit._replace(took=(*unit.took, REPLACED))
         for unit, other in zip(units, others, strict=True)
     ]
-
-
-def _answer_units(format: Format, form: Any) -> Iterable[Unit]:
-    if format.answer_units is not None:
-        return format.answer_units(form)
-    return [Unit("step", form, format.read("step", form, "response"), "response")]
 
 
 def _placed(units: list[Unit], format: Format) -> list[Unit]:

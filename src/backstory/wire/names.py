@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from backstory.wire.format import Format
+from backstory.wire.formats.base import Format
 from backstory.wire.rows import Report
 from backstory.wire.turns import StepCall, is_blank
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from backstory.wire.format import Form
+from backstory.wire.formats.base import Form
 
 # What one service accepted in a request, and others refuse.
 SAME_IDS = "same ids"  # calls with the ids of earlier calls

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from backstory.log.events import Event
 from backstory.wire.columns import Columns, columns_of
 from backstory.wire.encoder import orjson
-from backstory.wire.format import Format
+from backstory.wire.formats.base import Format
 from backstory.wire.groups import INTERRUPTED
 from backstory.wire.repair import CONTINUE, NO_LAST_WORD, no_flag
 from backstory.wire.rows import DEEPEST, Gathered
@@ -82,10 +82,7 @@ def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
     lead = len(letters) - len(letters.lstrip("S")) if format.system_on_top else 0
     if any(map(is_blank, texts[:lead])):
         raise Unusual
-    top = [
-        format.said("system", text, None) if format.top is None else format.top(text)
-        for text in texts[:lead]
-    ]
+    top = [format.top(text) or format.said("system", text, None) for text in texts[:lead]]
     letters, texts, data = letters[lead:], texts[lead:], data[lead:]
     _check_order(letters, format)
     asked, answered = _places(letters, "C"), _places(letters, "R")

@@ -10,7 +10,7 @@ back unchanged (`native`).
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from backstory.wire.format import Format
+from backstory.wire.formats.base import Format
 from backstory.wire.groups import INTERRUPTED, bound, close_open_calls, grouped
 from backstory.wire.names import Names
 from backstory.wire.native import settle_result, settle_step

@@ -215,7 +215,7 @@ def finished_block(block: dict[str, Any]) -> dict[str, Any]:
 
 def parsed_input(text: str) -> Any:
     """The input of a call, from text; what is not JSON becomes an object that says so."""
-    from backstory.wire.format import arguments_of
+    from backstory.wire.formats.base import arguments_of
 
     return arguments_of(text).value
 

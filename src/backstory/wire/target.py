@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from backstory.wire.format import Format
+from backstory.wire.formats.base import Format
 from backstory.wire.models import is_same_model
 from backstory.wire.origin import Native
 from backstory.wire.rows import Report

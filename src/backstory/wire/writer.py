@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from backstory.wire.format import Form, Format
+from backstory.wire.formats.base import Form, Format
 from backstory.wire.repair import Repaired
 from backstory.wire.turns import MessageTurn, Step, StepCall
 
@@ -71,9 +71,8 @@ def _marks(message: Any) -> list[tuple[int, ...]]:
 
 
 def _top(message: MessageTurn, format: Format) -> Form:
-    if message.wire is None and format.top is not None:
-        return format.top(message.text)
-    return _said(message, format)
+    top = format.top(message.text) if message.wire is None else None
+    return _said(message, format) if top is None else top
 
 
 def _said(message: MessageTurn, format: Format) -> Form:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from backstory.wire.body import check_keys, field, items, name_in, objects, one_of, optional
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
+from backstory.wire.formats.base import Answered, Form, Format, merged
 from backstory.wire.formats.blocks import (
     cited,
     is_said,
@@ -40,33 +40,6 @@ WIRE_ROLES = {"user": "user", "model": "assistant", "system": "system"}
 NAME = "anthropic"
 
 
-def said(_role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
-    """The blocks of a system or user message."""
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
-def words(text: str) -> dict[str, Any]:
-    """A block of words."""
-    return {"type": "text", "text": text}
-
-
-def write_media(found: Media, _in_result: bool) -> dict[str, Any] | None:
-    """An image or a document; there are no others."""
-    url = web_url(found)
-    if found.kind == "image":
-        source = _source(found, url) if found.url is not None or found.type in IMAGES else None
-        return source and {"type": "image", "source": source}
-    if found.kind != "document":
-        return None
-    title = {"title": found.name} if found.name else {}
-    text = words_of(found)
-    if text is not None:
-        source = {"type": "text", "media_type": "text/plain", "data": text}
-    else:
-        source = _source(found, url) if type_of(found) in (PDF, None) else None
-    return source and {"type": "document", "source": source} | title
-
-
 def _source(found: Media, url: str | None) -> dict[str, Any] | None:
     if url is not None:
         return {"type": "url", "url": url}
@@ -75,67 +48,12 @@ def _source(found: Media, url: str | None) -> dict[str, Any] | None:
     return {"type": "base64", "media_type": found.type, "data": standard(found)}
 
 
-def call(id: str, name: str, arguments: dict[str, Any], _text: str | None) -> dict[str, Any]:
-    """A tool_use block."""
-    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
-
-
-def step(texts: Sequence[str], calls: list[Any], _name: str | None) -> list[dict[str, Any]]:
-    """Texts, then calls. Anything behind a tool_use block is refused: "tool_use ids were found without
-    tool_result blocks immediately after" (recorded by opencode, haiku-4.5, 2026-05-05)."""
-    return [*({"type": "text", "text": text} for text in texts), *calls]
-
-
-def result(id: str, _name: str, content: Any, error: bool, _kind: str) -> list[dict[str, Any]]:
-    """A tool_result block."""
-    block = {"type": "tool_result", "tool_use_id": id, "content": content}
-    return [block | {"is_error": True} if error else block]
-
-
 def as_blocks(form: Form) -> list[Any]:
     """A content as a list of blocks."""
     return [{"type": "text", "text": form}] if isinstance(form, str) else form
 
 
-def body(
-    system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]
-) -> dict[str, Any]:
-    """The request's system text and messages."""
-    messages = [
-        {"role": WIRE_ROLES[role], "content": content}
-        for role, content in merged(roles, forms, as_blocks)
-    ]
-    if not system:
-        return {"messages": messages}
-    top = system[0] if len(system) == 1 else [block for form in system for block in as_blocks(form)]
-    return {"system": top, "messages": messages}
-
-
 # --- reading ---
-
-
-def units(body: Mapping[str, Any]) -> Iterator[Unit]:
-    """System blocks one by one, then the messages, each user message as its results and the rest."""
-    yield from system_units(body, read)
-    for path, message in items(dict(body), "messages"):
-        is_plain = all(key in MESSAGE or value is None for key, value in message.items())
-        if not is_plain and not takes_unsigned(body.get("model")):
-            # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429). Other servers
-            # that speak this language take what they do not know.
-            check_keys(message, MESSAGE, path)
-        for unit in _message_units(message, path):
-            yield unit if is_plain else unit._replace(took=(FIELDS,))
-
-
-def _message_units(message: dict[str, Any], path: str) -> Iterator[Unit]:
-    role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
-    content, inside = message.get("content"), f"{path}.content"
-    if role == "assistant":
-        yield Unit("step", content, read("step", content, inside), inside)
-    elif isinstance(content, str) or role == "system":
-        yield Unit(role, content, read(role, content, inside), inside)
-    else:
-        yield from _user_units(content, inside)
 
 
 def system_units(body: Mapping[str, Any], read: Any) -> Iterator[Unit]:
@@ -146,65 +64,6 @@ def system_units(body: Mapping[str, Any], read: Any) -> Iterator[Unit]:
     elif system is not None:
         for path, block in objects(system, "system"):
             yield Unit("system", [block], read("system", [block], path), path)
-
-
-def _user_units(content: Any, path: str) -> Iterator[Unit]:
-    rest = []
-    for where, block in objects(content, path):
-        if block.get("type") == "tool_result":
-            yield Unit("result", [block], _read_block(block, where), where)
-        else:
-            rest.append(block)
-    if rest or not content:  # an empty message is logged, and its dump tells that it is left out
-        yield Unit("user", rest, read("user", rest, path), path)
-
-
-def read(_role: str, form: Form, path: str) -> list[Part]:
-    """The parts of a content."""
-    if isinstance(form, str):
-        return [Text(form)]
-    return [part for where, block in objects(form, path) for part in _read_block(block, where)]
-
-
-def _read_block(block: dict[str, Any], path: str) -> list[Part]:
-    match field(block, "type", str, path):
-        case "text":
-            return cited(field(block, "text", str, path), block)
-        case "image" | "document" as kind:
-            return [*_read_media(kind, block), *_refused_type(block), *unread(block, MEDIA)]
-        case "search_result":
-            return [_read_search(block), *unread(block, SEARCH)]
-        case "tool_use":
-            arguments = field(block, "input", dict, path)
-            more = unread_keys(block, USE)
-            return [
-                Call(name_in(block, "id", path), name_in(block, "name", path), arguments, more=more)
-            ]
-        case "tool_result":
-            content = block.get("content")
-            found = [] if content in (None, "") else read("result", content, f"{path}.content")
-            is_error = optional(block, "is_error", bool, path)
-            return [
-                Result(name_in(block, "tool_use_id", path), found + unread(block, RESULT), is_error)
-            ]
-        case "thinking":
-            is_text, is_signed = (
-                isinstance(block.get("thinking"), str),
-                is_said(block.get("signature")),
-            )
-            return [Other("thinking", complete=is_text, signed=is_signed)]
-        case "redacted_thinking":
-            return [Other("redacted_thinking", complete=is_said(block.get("data")))]
-        case "compaction":  # a summary instead of all that came before
-            return [ran("compaction", "compaction", block.get("content"))]
-        case "server_tool_use" | "mcp_tool_use" as other:
-            return [ran(other, block.get("name"), block.get("input"))]
-        case "container_upload" as other:
-            return [Other(other, media="document")]
-        case other if other.endswith("_tool_result"):
-            return [ran(other, other.replace("_tool_result", "_result"), block.get("content"))]
-        case other:
-            return [Other(other, complete=other not in FOREIGN)]
 
 
 # What is read of a message and of its blocks.
@@ -306,26 +165,6 @@ def _texts(content: Any) -> str:
     return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
-def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
-    """Without empty text: "text content blocks must be non-empty" (claude-code#59812). Blank text beside
-    something else is taken: [" ", "real"] was accepted (LibreChat agents PR#124)."""
-    return without_empty_text(
-        form, lambda block: block.get("type") == "text" and block.get("text") == ""
-    )
-
-
-def refuses(role: str, parts: list[Part]) -> bool:
-    """Nothing but blank text: "text content blocks must contain non-whitespace text"
-    (home-assistant#175637). And anything behind a call, see `step`."""
-    return is_without_words(parts) or (role == "step" and has_more_behind_a_call(parts))
-
-
-def takes_unsigned(model: Any) -> bool:
-    """Whether a model takes its thinking back without a signature. Claude answers "Invalid `signature` in
-    `thinking` block"; DeepSeek, Kimi, GLM, MiniMax and Qwen, which speak this language too, sign nothing."""
-    return isinstance(model, str) and not is_claude(model)
-
-
 def has_more_behind_a_call(parts: list[Part]) -> bool:
     """Whether something other than calls follows a call. Of tools that the service runs itself the results
     come with its next answer."""
@@ -333,14 +172,6 @@ def has_more_behind_a_call(parts: list[Part]) -> bool:
     return not all(
         isinstance(part, Call) or (isinstance(part, Other) and part.what == "server_tool_use")
         for part in parts[first:]
-    )
-
-
-def answered(response: Mapping[str, Any]) -> Answered:
-    """An answer's content, model and usage."""
-    usage = response.get("usage")
-    return Answered(
-        field(dict(response), "content", list, "response"), response.get("model"), counts(usage)
     )
 
 
@@ -352,26 +183,199 @@ def counts(usage: Any) -> dict[str, int] | None:
     return summed(usage, names, "output_tokens")
 
 
-ANTHROPIC = Format(
-    name=NAME,
-    ids=re.compile(r"[A-Za-z0-9_-]{1,64}"),
-    names=PLAIN_NAME,
-    units=units,
-    read=read,
-    answered=answered,
-    assembled=anthropic_message,
-    said=said,
-    words=words,
-    media=write_media,
-    call=call,
-    step=step,
-    result=result,
-    body=body,
-    thinks=lambda block: (
-        isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
-    ),
-    mended=mended,
-    refuses=refuses,
-    takes_unsigned=takes_unsigned,
-    renamed=lambda form, key: renamed_block(form, "tool_use_id", key),
-)
+class AnthropicFormat(Format):
+    """Anthropic's Messages API."""
+
+    name = NAME
+    ids = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+    def thinks(self, block: Any) -> bool:
+        """Return True if a block is thinking, which must be the first of an answer."""
+        return isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
+
+    def renamed(self, form: Form, id: str) -> Form:
+        """Return a result for the same call under another id."""
+        return renamed_block(form, "tool_use_id", id)
+
+    def said(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
+        """The blocks of a system or user message."""
+        return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+    def words(self, text: str) -> dict[str, Any]:
+        """A block of words."""
+        return {"type": "text", "text": text}
+
+    def media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
+        """An image or a document; there are no others."""
+        url = web_url(found)
+        if found.kind == "image":
+            source = _source(found, url) if found.url is not None or found.type in IMAGES else None
+            return source and {"type": "image", "source": source}
+        if found.kind != "document":
+            return None
+        title = {"title": found.name} if found.name else {}
+        text = words_of(found)
+        if text is not None:
+            source = {"type": "text", "media_type": "text/plain", "data": text}
+        else:
+            source = _source(found, url) if type_of(found) in (PDF, None) else None
+        return source and {"type": "document", "source": source} | title
+
+    def call(
+        self, id: str, name: str, arguments: dict[str, Any], text: str | None
+    ) -> dict[str, Any]:
+        """A tool_use block."""
+        return {"type": "tool_use", "id": id, "name": name, "input": arguments}
+
+    def step(
+        self, texts: Sequence[str], calls: list[Any], name: str | None
+    ) -> list[dict[str, Any]]:
+        """Texts, then calls. Anything behind a tool_use block is refused: "tool_use ids were found without
+        tool_result blocks immediately after" (recorded by opencode, haiku-4.5, 2026-05-05)."""
+        return [*({"type": "text", "text": text} for text in texts), *calls]
+
+    def result(
+        self, id: str, name: str, content: Any, error: bool, kind: str
+    ) -> list[dict[str, Any]]:
+        """A tool_result block."""
+        block = {"type": "tool_result", "tool_use_id": id, "content": content}
+        return [block | {"is_error": True} if error else block]
+
+    def body(
+        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
+    ) -> dict[str, Any]:
+        """The request's system text and messages."""
+        messages = [
+            {"role": WIRE_ROLES[role], "content": content}
+            for role, content in merged(roles, forms, as_blocks)
+        ]
+        if not system:
+            return {"messages": messages}
+        top = (
+            system[0]
+            if len(system) == 1
+            else [block for form in system for block in as_blocks(form)]
+        )
+        return {"system": top, "messages": messages}
+
+    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+        """System blocks one by one, then the messages, each user message as its results and the rest."""
+        yield from system_units(body, self.read)
+        for path, message in items(dict(body), "messages"):
+            is_plain = all(key in MESSAGE or value is None for key, value in message.items())
+            if not is_plain and not self.takes_unsigned(body.get("model")):
+                # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429). Other servers
+                # that speak this language take what they do not know.
+                check_keys(message, MESSAGE, path)
+            for unit in self._message_units(message, path):
+                yield unit if is_plain else unit._replace(took=(FIELDS,))
+
+    def _message_units(self, message: dict[str, Any], path: str) -> Iterator[Unit]:
+        role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
+        content, inside = message.get("content"), f"{path}.content"
+        if role == "assistant":
+            yield Unit("step", content, self.read("step", content, inside), inside)
+        elif isinstance(content, str) or role == "system":
+            yield Unit(role, content, self.read(role, content, inside), inside)
+        else:
+            yield from self._user_units(content, inside)
+
+    def _user_units(self, content: Any, path: str) -> Iterator[Unit]:
+        rest = []
+        for where, block in objects(content, path):
+            if block.get("type") == "tool_result":
+                yield Unit("result", [block], self._read_block(block, where), where)
+            else:
+                rest.append(block)
+        if (
+            rest or not content
+        ):  # an empty message is logged, and its dump tells that it is left out
+            yield Unit("user", rest, self.read("user", rest, path), path)
+
+    def read(self, role: str, form: Form, path: str) -> list[Part]:
+        """The parts of a content."""
+        if isinstance(form, str):
+            return [Text(form)]
+        return [
+            part for where, block in objects(form, path) for part in self._read_block(block, where)
+        ]
+
+    def _read_block(self, block: dict[str, Any], path: str) -> list[Part]:
+        match field(block, "type", str, path):
+            case "text":
+                return cited(field(block, "text", str, path), block)
+            case "image" | "document" as kind:
+                return [*_read_media(kind, block), *_refused_type(block), *unread(block, MEDIA)]
+            case "search_result":
+                return [_read_search(block), *unread(block, SEARCH)]
+            case "tool_use":
+                arguments = field(block, "input", dict, path)
+                more = unread_keys(block, USE)
+                return [
+                    Call(
+                        name_in(block, "id", path),
+                        name_in(block, "name", path),
+                        arguments,
+                        more=more,
+                    )
+                ]
+            case "tool_result":
+                content = block.get("content")
+                found = (
+                    [] if content in (None, "") else self.read("result", content, f"{path}.content")
+                )
+                is_error = optional(block, "is_error", bool, path)
+                return [
+                    Result(
+                        name_in(block, "tool_use_id", path), found + unread(block, RESULT), is_error
+                    )
+                ]
+            case "thinking":
+                is_text, is_signed = (
+                    isinstance(block.get("thinking"), str),
+                    is_said(block.get("signature")),
+                )
+                return [Other("thinking", complete=is_text, signed=is_signed)]
+            case "redacted_thinking":
+                return [Other("redacted_thinking", complete=is_said(block.get("data")))]
+            case "compaction":  # a summary instead of all that came before
+                return [ran("compaction", "compaction", block.get("content"))]
+            case "server_tool_use" | "mcp_tool_use" as other:
+                return [ran(other, block.get("name"), block.get("input"))]
+            case "container_upload" as other:
+                return [Other(other, media="document")]
+            case other if other.endswith("_tool_result"):
+                return [ran(other, other.replace("_tool_result", "_result"), block.get("content"))]
+            case other:
+                return [Other(other, complete=other not in FOREIGN)]
+
+    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+        """Without empty text: "text content blocks must be non-empty" (claude-code#59812). Blank text beside
+        something else is taken: [" ", "real"] was accepted (LibreChat agents PR#124)."""
+        return without_empty_text(
+            form, lambda block: block.get("type") == "text" and block.get("text") == ""
+        )
+
+    def refuses(self, role: str, parts: list[Part]) -> bool:
+        """Nothing but blank text: "text content blocks must contain non-whitespace text"
+        (home-assistant#175637). And anything behind a call, see `step`."""
+        return is_without_words(parts) or (role == "step" and has_more_behind_a_call(parts))
+
+    def takes_unsigned(self, model: Any) -> bool:
+        """Whether a model takes its thinking back without a signature. Claude answers "Invalid `signature` in
+        `thinking` block"; DeepSeek, Kimi, GLM, MiniMax and Qwen, which speak this language too, sign nothing."""
+        return isinstance(model, str) and not is_claude(model)
+
+    def answered(self, response: Mapping[str, Any]) -> Answered:
+        """An answer's content, model and usage."""
+        usage = response.get("usage")
+        return Answered(
+            field(dict(response), "content", list, "response"), response.get("model"), counts(usage)
+        )
+
+    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the events of a stream as one answer."""
+        return anthropic_message(events)
+
+
+ANTHROPIC = AnthropicFormat()

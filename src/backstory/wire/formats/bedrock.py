@@ -10,8 +10,8 @@ from typing import Any
 
 from backstory.wire.body import check_keys, expect, field, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
 from backstory.wire.formats.anthropic import MESSAGE, has_more_behind_a_call, system_units
+from backstory.wire.formats.base import Answered, Form, Format, merged
 from backstory.wire.formats.blobs import pack, read_media, unpack, write_media
 from backstory.wire.formats.blocks import (
     is_said,
@@ -31,112 +31,11 @@ BESIDE_DOCUMENT = "(a document)"
 WIRE_ROLES = {"user": "user", "model": "assistant"}
 
 
-def said(_role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
-    """The blocks of a system or user message."""
-    return [{"text": content}] if isinstance(content, str) else content
-
-
-def words(text: str) -> dict[str, Any]:
-    """A block of words."""
-    return {"text": text}
-
-
-def call(id: str, name: str, arguments: dict[str, Any], _text: str | None) -> dict[str, Any]:
-    """A toolUse block."""
-    return {"toolUse": {"toolUseId": id, "name": name, "input": arguments}}
-
-
-def step(texts: Sequence[str], calls: list[Any], _name: str | None) -> list[dict[str, Any]]:
-    """Texts, then calls: anything behind a toolUse block is refused."""
-    return [*({"text": text} for text in texts), *calls]
-
-
-def result(id: str, _name: str, content: Any, error: bool, _kind: str) -> list[dict[str, Any]]:
-    """A toolResult block."""
-    blocks = [{"text": content}] if isinstance(content, str) else content
-    found: dict[str, Any] = {"toolUseId": id, "content": blocks}
-    return [{"toolResult": found | {"status": "error"} if error else found}]
-
-
-def body(
-    system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-) -> dict[str, Any]:
-    """The request's system text, messages, and stubs for the tools in them."""
-    messages = [
-        {"role": WIRE_ROLES[role], "content": content}
-        for role, content in merged(roles, forms, list)
-    ]
-    stubs = [_stub(name) for name in names]
-    # "The toolConfig field must be defined when using toolUse and toolResult content blocks."
-    tools = {"toolConfig": {"tools": stubs}} if stubs else {}
-    top = {"system": [block for form in system for block in form]} if system else {}
-    return top | {"messages": messages} | tools
-
-
 def _stub(name: str) -> dict[str, Any]:
     return {"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}}
 
 
 # --- reading ---
-
-
-def units(body: Mapping[str, Any]) -> Iterator[Unit]:
-    """System blocks one by one, then the messages, each user message as its results and the rest."""
-    expect(body.get("system") or [], list, "system")
-    yield from system_units(body, read)
-    for path, message in items(dict(body), "messages"):
-        role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
-        check_keys(message, MESSAGE, path)  # botocore: "Unknown parameter in messages[0]"
-        content, inside = field(message, "content", list, path), f"{path}.content"
-        if role == "user":
-            yield from _user_units(content, inside)
-        else:
-            role = "step" if role == "assistant" else role
-            yield Unit(role, content, read(role, content, inside), inside)
-
-
-def _user_units(content: list[Any], path: str) -> Iterator[Unit]:
-    rest = []
-    for where, block in objects(content, path):
-        if "toolResult" in block:
-            yield Unit("result", [block], read("result", [block], path), where)
-        else:
-            rest.append(block)
-    if rest or not content:
-        yield Unit("user", rest, read("user", rest, path), path)
-
-
-def read(role: str, form: Form, path: str) -> list[Part]:
-    """The parts of a content."""
-    return [
-        part for where, block in objects(form, path) for part in _read_block(role, block, where)
-    ]
-
-
-def _read_block(role: str, block: dict[str, Any], path: str) -> list[Part]:
-    given = {key: value for key, value in block.items() if value is not None}
-    if len(given) != 1:
-        raise wrong(path, f"expected an object with one key, found {len(given)}")
-    [(key, value)] = given.items()
-    match key:
-        case "text":
-            return [Text(expect(value, str, f"{path}.text"))]
-        case "json":
-            return [Text(_as_text(value, path))]
-        case "image" | "document" | "video" | "audio":
-            return [read_media(key, value), *unread(expect(value, dict, f"{path}.{key}"), MEDIA)]
-        case "searchResult" | "guardContent" | "citationsContent":
-            return _read_inside(key, value)
-        case "toolUse":
-            return [_read_call(expect(value, dict, f"{path}.toolUse"), f"{path}.toolUse")]
-        case "toolResult":
-            return [
-                _read_result(role, expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult")
-            ]
-        case "reasoningContent":
-            return [_read_reasoning(value)]
-        case _:
-            return [Other(key, complete=key not in FOREIGN)]
 
 
 MEDIA = frozenset({"format", "source", "name", "error"})
@@ -159,12 +58,6 @@ def _read_reasoning(reasoning: Any) -> Other:
             return Other("reasoningContent", complete=bool(sealed))
         case _:
             return Other("reasoningContent", complete=False)
-
-
-def takes_unsigned(model: Any) -> bool:
-    """Whether a model takes its reasoning back without a signature. Claude does not, and neither does
-    DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
-    return isinstance(model, str) and not is_claude(model) and "deepseek.r1" not in model
 
 
 def _read_inside(key: str, value: Any) -> list[Part]:
@@ -204,40 +97,6 @@ def _read_call(use: dict[str, Any], path: str) -> Part:
     return found
 
 
-def _read_result(role: str, found: dict[str, Any], path: str) -> Part:
-    parts = read("result", field(found, "content", list, path), f"{path}.content")
-    parts.extend(unread(found, RESULT))
-    if role == "step":
-        return ran("the result of a tool run by the service", found.get("type"), found["content"])
-    if found.get("status") is not None:
-        one_of(found["status"], ("success", "error"), f"{path}.status")
-    return Result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
-
-
-def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
-    """Without empty text: "The text field in the ContentBlock object … is blank" (agentcore PR#185).
-    A line break beside a document was accepted."""
-    return without_empty_text(form, lambda block: block.get("text") == "")
-
-
-def refuses(role: str, parts: list[Part]) -> bool:
-    """Nothing but blank text (hermes-agent PR#63983), and anything behind a call but a mark for the cache."""
-    said = [part for part in parts if part != Other("cachePoint")]
-    return is_without_words(parts) or (role == "step" and has_more_behind_a_call(said))
-
-
-def finished(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Documents have names of their own, and words beside them: "Messages can't contain duplicate document
-    names" (bifrost#7003), "A text block must be included when using documents" (litellm PR#36499)."""
-    taken: set[str] = set()
-    whys: list[str] = []
-    messages = [
-        message | {"content": _finished(message["content"], taken, whys)}
-        for message in body["messages"]
-    ]
-    return (body | {"messages": messages} if whys else body), list(dict.fromkeys(whys))
-
-
 def _finished(content: list[Any], taken: set[str], whys: list[str]) -> list[Any]:
     found = [_renamed_document(block, taken, whys) for block in content]
     has_words = any(
@@ -272,24 +131,6 @@ def _renamed_document(block: dict[str, Any], taken: set[str], whys: list[str]) -
     return {"document": document | {"name": unique}}
 
 
-def renamed(form: Form, id: str) -> Form:
-    """A result for the same call under another id."""
-    [block] = form
-    return [{"toolResult": block["toolResult"] | {"toolUseId": id}}]
-
-
-def answered(response: Mapping[str, Any]) -> Answered:
-    """An answer's content and usage. The service does not say which model it was."""
-    output = field(dict(response), "output", dict, "response")
-    content = field(
-        field(output, "message", dict, "response.output"),
-        "content",
-        list,
-        "response.output.message",
-    )
-    return Answered(list(map(_as_request, content)), None, _counts(response.get("usage")))
-
-
 def _as_request(block: Any) -> Any:
     """A block as requests have it: answers say that a call is a call, for which requests have no word."""
     match block:
@@ -306,26 +147,184 @@ def _counts(usage: Any) -> dict[str, int] | None:
     )
 
 
-BEDROCK = Format(
-    name="bedrock",
-    ids=re.compile(r"[A-Za-z0-9_.:-]{1,64}"),
-    names=PLAIN_NAME,
-    units=units,
-    read=read,
-    answered=answered,
-    assembled=bedrock_response,
-    said=said,
-    words=words,
-    media=write_media,
-    call=call,
-    step=step,
-    result=result,
-    body=body,
-    mended=mended,
-    refuses=refuses,
-    takes_unsigned=takes_unsigned,
-    renamed=renamed,
-    finished=finished,
-    pack=pack,
-    unpack=unpack,
-)
+class BedrockFormat(Format):
+    """Amazon Bedrock's Converse API."""
+
+    name = "bedrock"
+    ids = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+    def media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
+        """Write a block of media by its data."""
+        return write_media(found, in_result)
+
+    def pack(self, form: Form) -> Form:
+        """Return a form with its blobs as base64, for the log."""
+        return pack(form)
+
+    def unpack(self, form: Form) -> Form:
+        """Return a form with its blobs as bytes, for the SDK."""
+        return unpack(form)
+
+    def said(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
+        """The blocks of a system or user message."""
+        return [{"text": content}] if isinstance(content, str) else content
+
+    def words(self, text: str) -> dict[str, Any]:
+        """A block of words."""
+        return {"text": text}
+
+    def call(
+        self, id: str, name: str, arguments: dict[str, Any], text: str | None
+    ) -> dict[str, Any]:
+        """A toolUse block."""
+        return {"toolUse": {"toolUseId": id, "name": name, "input": arguments}}
+
+    def step(
+        self, texts: Sequence[str], calls: list[Any], name: str | None
+    ) -> list[dict[str, Any]]:
+        """Texts, then calls: anything behind a toolUse block is refused."""
+        return [*({"text": text} for text in texts), *calls]
+
+    def result(
+        self, id: str, name: str, content: Any, error: bool, kind: str
+    ) -> list[dict[str, Any]]:
+        """A toolResult block."""
+        blocks = [{"text": content}] if isinstance(content, str) else content
+        found: dict[str, Any] = {"toolUseId": id, "content": blocks}
+        return [{"toolResult": found | {"status": "error"} if error else found}]
+
+    def body(
+        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
+    ) -> dict[str, Any]:
+        """The request's system text, messages, and stubs for the tools in them."""
+        messages = [
+            {"role": WIRE_ROLES[role], "content": content}
+            for role, content in merged(roles, forms, list)
+        ]
+        stubs = [_stub(name) for name in names]
+        # "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+        tools = {"toolConfig": {"tools": stubs}} if stubs else {}
+        top = {"system": [block for form in system for block in form]} if system else {}
+        return top | {"messages": messages} | tools
+
+    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+        """System blocks one by one, then the messages, each user message as its results and the rest."""
+        expect(body.get("system") or [], list, "system")
+        yield from system_units(body, self.read)
+        for path, message in items(dict(body), "messages"):
+            role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
+            check_keys(message, MESSAGE, path)  # botocore: "Unknown parameter in messages[0]"
+            content, inside = field(message, "content", list, path), f"{path}.content"
+            if role == "user":
+                yield from self._user_units(content, inside)
+            else:
+                role = "step" if role == "assistant" else role
+                yield Unit(role, content, self.read(role, content, inside), inside)
+
+    def _user_units(self, content: list[Any], path: str) -> Iterator[Unit]:
+        rest = []
+        for where, block in objects(content, path):
+            if "toolResult" in block:
+                yield Unit("result", [block], self.read("result", [block], path), where)
+            else:
+                rest.append(block)
+        if rest or not content:
+            yield Unit("user", rest, self.read("user", rest, path), path)
+
+    def read(self, role: str, form: Form, path: str) -> list[Part]:
+        """The parts of a content."""
+        return [
+            part
+            for where, block in objects(form, path)
+            for part in self._read_block(role, block, where)
+        ]
+
+    def _read_block(self, role: str, block: dict[str, Any], path: str) -> list[Part]:
+        given = {key: value for key, value in block.items() if value is not None}
+        if len(given) != 1:
+            raise wrong(path, f"expected an object with one key, found {len(given)}")
+        [(key, value)] = given.items()
+        match key:
+            case "text":
+                return [Text(expect(value, str, f"{path}.text"))]
+            case "json":
+                return [Text(_as_text(value, path))]
+            case "image" | "document" | "video" | "audio":
+                return [
+                    read_media(key, value),
+                    *unread(expect(value, dict, f"{path}.{key}"), MEDIA),
+                ]
+            case "searchResult" | "guardContent" | "citationsContent":
+                return _read_inside(key, value)
+            case "toolUse":
+                return [_read_call(expect(value, dict, f"{path}.toolUse"), f"{path}.toolUse")]
+            case "toolResult":
+                return [
+                    self._read_result(
+                        role, expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult"
+                    )
+                ]
+            case "reasoningContent":
+                return [_read_reasoning(value)]
+            case _:
+                return [Other(key, complete=key not in FOREIGN)]
+
+    def takes_unsigned(self, model: Any) -> bool:
+        """Whether a model takes its reasoning back without a signature. Claude does not, and neither does
+        DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
+        return isinstance(model, str) and not is_claude(model) and "deepseek.r1" not in model
+
+    def _read_result(self, role: str, found: dict[str, Any], path: str) -> Part:
+        parts = self.read("result", field(found, "content", list, path), f"{path}.content")
+        parts.extend(unread(found, RESULT))
+        if role == "step":
+            return ran(
+                "the result of a tool run by the service", found.get("type"), found["content"]
+            )
+        if found.get("status") is not None:
+            one_of(found["status"], ("success", "error"), f"{path}.status")
+        return Result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
+
+    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+        """Without empty text: "The text field in the ContentBlock object … is blank" (agentcore PR#185).
+        A line break beside a document was accepted."""
+        return without_empty_text(form, lambda block: block.get("text") == "")
+
+    def refuses(self, role: str, parts: list[Part]) -> bool:
+        """Nothing but blank text (hermes-agent PR#63983), and anything behind a call but a mark for the cache."""
+        said = [part for part in parts if part != Other("cachePoint")]
+        return is_without_words(parts) or (role == "step" and has_more_behind_a_call(said))
+
+    def finished(self, body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Documents have names of their own, and words beside them: "Messages can't contain duplicate document
+        names" (bifrost#7003), "A text block must be included when using documents" (litellm PR#36499)."""
+        taken: set[str] = set()
+        whys: list[str] = []
+        messages = [
+            message | {"content": _finished(message["content"], taken, whys)}
+            for message in body["messages"]
+        ]
+        return (body | {"messages": messages} if whys else body), list(dict.fromkeys(whys))
+
+    def renamed(self, form: Form, id: str) -> Form:
+        """A result for the same call under another id."""
+        [block] = form
+        return [{"toolResult": block["toolResult"] | {"toolUseId": id}}]
+
+    def answered(self, response: Mapping[str, Any]) -> Answered:
+        """An answer's content and usage. The service does not say which model it was."""
+        output = field(dict(response), "output", dict, "response")
+        content = field(
+            field(output, "message", dict, "response.output"),
+            "content",
+            list,
+            "response.output.message",
+        )
+        return Answered(list(map(_as_request, content)), None, _counts(response.get("usage")))
+
+    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the events of a stream as one answer."""
+        return bedrock_response(events)
+
+
+BEDROCK = BedrockFormat()

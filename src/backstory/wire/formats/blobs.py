@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backstory.wire.format import Form
+from backstory.wire.formats.base import Form
 from backstory.wire.media import (
     IMAGES,
     SUFFIXES,

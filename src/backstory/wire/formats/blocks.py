@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from backstory.wire.format import usage_of
+from backstory.wire.formats.base import usage_of
 from backstory.wire.turns import Other, Part, Text, is_blank
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from backstory.wire.body import check_keys, expect, items, name_in, objects, one_of, optional, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import Answered, Form, Format, merged, usage_of
+from backstory.wire.formats.base import Answered, Form, Format, merged, usage_of
 from backstory.wire.formats.blocks import unread, unread_keys
 from backstory.wire.media import (
     PDF,
@@ -31,66 +31,6 @@ NO_SIGNATURE = "skip_thought_signature_validator"
 # What was uploaded to Gemini's own file store: the address means nothing to other services.
 OWN_FILE = re.compile(r"https://generativelanguage\.googleapis\.com/(.*/)?files/|gs://")
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
-
-
-def said(_role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
-    """The parts of a system or user message."""
-    return [{"text": content}] if isinstance(content, str) else content
-
-
-def words(text: str) -> dict[str, Any]:
-    """A part of words."""
-    return {"text": text}
-
-
-def write_media(found: Media, _in_result: bool) -> dict[str, Any] | None:
-    """Images, PDFs, text, sounds and films, by their data or a URL."""
-    type_ = type_of(found)
-    url = web_url(found)
-    if url is not None:
-        return {"fileData": {"fileUri": url} | ({"mimeType": type_} if type_ else {})}
-    taken = found.type in IMAGES if found.kind == "image" else found.kind != "document"
-    taken = taken or found.type == PDF or is_text_type(found.type)
-    if not taken or found.type is None or (found.data is None and found.text is None):
-        return None
-    return {"inlineData": {"mimeType": found.type, "data": standard(found)}}
-
-
-def call(_id: str, name: str, arguments: dict[str, Any], _text: str | None) -> dict[str, Any]:
-    """A functionCall part."""
-    return {"functionCall": {"name": name, "args": arguments}}
-
-
-def step(texts: Sequence[str], calls: list[Any], _name: str | None) -> list[dict[str, Any]]:
-    """Texts, then calls, the first of them signed: "Function call is missing a thought_signature"
-    (dify#29187), and this one is for histories of other models (strands PR#1298)."""
-    parts = [{"text": text} for text in texts]
-    if calls:
-        parts.append(calls[0] | {"thoughtSignature": NO_SIGNATURE})
-        parts.extend(calls[1:])
-    return parts
-
-
-def result(id: str, name: str, content: Any, error: bool, _kind: str) -> list[dict[str, Any]]:
-    """A response. `output` and `error` are the keys that the service knows."""
-    named = {"id": id} if id else {}  # a call that went out with an id wants it back
-    return [
-        {
-            "functionResponse": named
-            | {"name": name, "response": {"error" if error else "output": content}}
-        }
-    ]
-
-
-def body(
-    system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]
-) -> dict[str, Any]:
-    """The request's system instruction and contents."""
-    contents = [{"role": role, "parts": parts} for role, parts in merged(roles, forms, _together)]
-    if not system:
-        return {"contents": contents}
-    parts = system[0] if len(system) == 1 else [part for form in system for part in _together(form)]
-    return {"systemInstruction": {"parts": parts}, "contents": contents}
 
 
 def _together(form: Form) -> list[Any]:
@@ -133,58 +73,6 @@ _SNAKE = {
         ),
     )
 }
-
-
-def units(body: Mapping[str, Any]) -> Iterator[Unit]:
-    """System parts one by one, then the contents, each user content as its responses and the rest."""
-    system = spelled(body, "systemInstruction")
-    if system is not None:
-        instruction = expect(system, dict, "systemInstruction")
-        if isinstance(instruction.get("parts"), dict):
-            path = "systemInstruction.parts"
-            yield Unit("system", instruction["parts"], _read_part(instruction["parts"], path), path)
-        else:
-            for path, part in items(instruction, "parts", "systemInstruction"):
-                yield Unit("system", [part], _read_part(part, path), path)
-    for path, content in items(
-        {"contents": _as_list(body["contents"])} if "contents" in body else {}, "contents"
-    ):
-        role = one_of(content.get("role") or "user", ("user", "model", "function"), f"{path}.role")
-        check_keys(content, CONTENT, path)  # "Invalid JSON payload received. Unknown name"
-        if "parts" not in content:
-            raise wrong(f"{path}.parts", "missing, expected an array")
-        inside = f"{path}.parts"
-        parts = (
-            content["parts"]
-            if isinstance(content["parts"], dict)
-            else expect(content["parts"], list, inside)
-        )
-        if role == "model":
-            yield Unit("step", parts, read("step", parts, inside), inside)
-        else:
-            yield from _user_units(parts, inside)
-
-
-def _user_units(parts: Form, path: str) -> Iterator[Unit]:
-    if isinstance(parts, dict):
-        alone = _read_part(parts, path)
-        yield Unit("result" if isinstance(alone[0], Result) else "user", parts, alone, path)
-        return
-    rest = []
-    for where, part in objects(parts, path):
-        if spelled(part, "functionResponse") is not None:
-            yield Unit("result", [part], _read_part(part, where), where)
-        else:
-            rest.append(part)
-    if rest or not parts:
-        yield Unit("user", rest, read("user", rest, path), path)
-
-
-def read(_role: str, form: Form, path: str) -> list[Part]:
-    """The parts of a content's parts."""
-    return [
-        found for where, part in objects(_as_list(form), path) for found in _read_part(part, where)
-    ]
 
 
 def _read_part(part: dict[str, Any], path: str) -> list[Part]:
@@ -341,32 +229,6 @@ def _name(file: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def renamed(form: Form, id: str) -> Form:
-    """A response to the same call under another id."""
-    [part] = _as_list(form)
-    key = "functionResponse" if part.get("functionResponse") is not None else "function_response"
-    return [part | {key: part[key] | {"id": id}}]
-
-
-def answered(response: Mapping[str, Any]) -> Answered:
-    """The first candidate's parts, and the model and usage."""
-    candidates = response.get("candidates") or [{}]
-    first = expect(
-        expect(candidates, list, "response.candidates")[0], dict, "response.candidates[0]"
-    )
-    content = optional(first, "content", dict, "response.candidates[0]")
-    parts = expect(
-        _as_list(content.get("parts") or []), list, "response.candidates[0].content.parts"
-    )
-    model = spelled(response, "modelVersion")
-    found = [part for part in parts if part]  # a stream may end with a part that has nothing in it
-    return Answered(
-        found,
-        model if isinstance(model, str) else None,
-        _counts(spelled(response, "usageMetadata")),
-    )
-
-
 def _counts(usage: Any) -> dict[str, int] | None:
     if not isinstance(usage, dict):
         return None
@@ -378,22 +240,167 @@ def _counts(usage: Any) -> dict[str, int] | None:
     )
 
 
-GEMINI = Format(
-    name="gemini",
-    ids=None,
-    names=re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}"),
-    units=units,
-    read=read,
-    answered=answered,
-    assembled=gemini_response,
-    said=said,
-    words=words,
-    media=write_media,
-    call=call,
-    step=step,
-    result=result,
-    body=body,
-    names_file=lambda found: False,
-    media_behind_results=True,
-    renamed=renamed,
-)
+class GeminiFormat(Format):
+    """Gemini's generateContent."""
+
+    name = "gemini"
+    ids = None
+    names = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
+    media_behind_results = True
+
+    def names_file(self, found: Media) -> bool:
+        """Return False: a part has no name."""
+        return False
+
+    def said(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
+        """The parts of a system or user message."""
+        return [{"text": content}] if isinstance(content, str) else content
+
+    def words(self, text: str) -> dict[str, Any]:
+        """A part of words."""
+        return {"text": text}
+
+    def media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
+        """Images, PDFs, text, sounds and films, by their data or a URL."""
+        type_ = type_of(found)
+        url = web_url(found)
+        if url is not None:
+            return {"fileData": {"fileUri": url} | ({"mimeType": type_} if type_ else {})}
+        taken = found.type in IMAGES if found.kind == "image" else found.kind != "document"
+        taken = taken or found.type == PDF or is_text_type(found.type)
+        if not taken or found.type is None or (found.data is None and found.text is None):
+            return None
+        return {"inlineData": {"mimeType": found.type, "data": standard(found)}}
+
+    def call(
+        self, id: str, name: str, arguments: dict[str, Any], text: str | None
+    ) -> dict[str, Any]:
+        """A functionCall part."""
+        return {"functionCall": {"name": name, "args": arguments}}
+
+    def step(
+        self, texts: Sequence[str], calls: list[Any], name: str | None
+    ) -> list[dict[str, Any]]:
+        """Texts, then calls, the first of them signed: "Function call is missing a thought_signature"
+        (dify#29187), and this one is for histories of other models (strands PR#1298)."""
+        parts = [{"text": text} for text in texts]
+        if calls:
+            parts.append(calls[0] | {"thoughtSignature": NO_SIGNATURE})
+            parts.extend(calls[1:])
+        return parts
+
+    def result(
+        self, id: str, name: str, content: Any, error: bool, kind: str
+    ) -> list[dict[str, Any]]:
+        """A response. `output` and `error` are the keys that the service knows."""
+        named = {"id": id} if id else {}  # a call that went out with an id wants it back
+        return [
+            {
+                "functionResponse": named
+                | {"name": name, "response": {"error" if error else "output": content}}
+            }
+        ]
+
+    def body(
+        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
+    ) -> dict[str, Any]:
+        """The request's system instruction and contents."""
+        contents = [
+            {"role": role, "parts": parts} for role, parts in merged(roles, forms, _together)
+        ]
+        if not system:
+            return {"contents": contents}
+        parts = (
+            system[0] if len(system) == 1 else [part for form in system for part in _together(form)]
+        )
+        return {"systemInstruction": {"parts": parts}, "contents": contents}
+
+    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+        """System parts one by one, then the contents, each user content as its responses and the rest."""
+        system = spelled(body, "systemInstruction")
+        if system is not None:
+            instruction = expect(system, dict, "systemInstruction")
+            if isinstance(instruction.get("parts"), dict):
+                path = "systemInstruction.parts"
+                yield Unit(
+                    "system", instruction["parts"], _read_part(instruction["parts"], path), path
+                )
+            else:
+                for path, part in items(instruction, "parts", "systemInstruction"):
+                    yield Unit("system", [part], _read_part(part, path), path)
+        for path, content in items(
+            {"contents": _as_list(body["contents"])} if "contents" in body else {}, "contents"
+        ):
+            role = one_of(
+                content.get("role") or "user", ("user", "model", "function"), f"{path}.role"
+            )
+            check_keys(content, CONTENT, path)  # "Invalid JSON payload received. Unknown name"
+            if "parts" not in content:
+                raise wrong(f"{path}.parts", "missing, expected an array")
+            inside = f"{path}.parts"
+            parts = (
+                content["parts"]
+                if isinstance(content["parts"], dict)
+                else expect(content["parts"], list, inside)
+            )
+            if role == "model":
+                yield Unit("step", parts, self.read("step", parts, inside), inside)
+            else:
+                yield from self._user_units(parts, inside)
+
+    def _user_units(self, parts: Form, path: str) -> Iterator[Unit]:
+        if isinstance(parts, dict):
+            alone = _read_part(parts, path)
+            yield Unit("result" if isinstance(alone[0], Result) else "user", parts, alone, path)
+            return
+        rest = []
+        for where, part in objects(parts, path):
+            if spelled(part, "functionResponse") is not None:
+                yield Unit("result", [part], _read_part(part, where), where)
+            else:
+                rest.append(part)
+        if rest or not parts:
+            yield Unit("user", rest, self.read("user", rest, path), path)
+
+    def read(self, role: str, form: Form, path: str) -> list[Part]:
+        """The parts of a content's parts."""
+        return [
+            found
+            for where, part in objects(_as_list(form), path)
+            for found in _read_part(part, where)
+        ]
+
+    def renamed(self, form: Form, id: str) -> Form:
+        """A response to the same call under another id."""
+        [part] = _as_list(form)
+        key = (
+            "functionResponse" if part.get("functionResponse") is not None else "function_response"
+        )
+        return [part | {key: part[key] | {"id": id}}]
+
+    def answered(self, response: Mapping[str, Any]) -> Answered:
+        """The first candidate's parts, and the model and usage."""
+        candidates = response.get("candidates") or [{}]
+        first = expect(
+            expect(candidates, list, "response.candidates")[0], dict, "response.candidates[0]"
+        )
+        content = optional(first, "content", dict, "response.candidates[0]")
+        parts = expect(
+            _as_list(content.get("parts") or []), list, "response.candidates[0].content.parts"
+        )
+        model = spelled(response, "modelVersion")
+        found = [
+            part for part in parts if part
+        ]  # a stream may end with a part that has nothing in it
+        return Answered(
+            found,
+            model if isinstance(model, str) else None,
+            _counts(spelled(response, "usageMetadata")),
+        )
+
+    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the events of a stream as one answer."""
+        return gemini_response(events)
+
+
+GEMINI = GeminiFormat()

@@ -9,7 +9,7 @@ from typing import Any
 
 from backstory.wire.body import field, id_in, name_in, objects, text_or_none, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import call_of
+from backstory.wire.formats.base import call_of
 from backstory.wire.formats.parts import bare, detail_of, read_sound
 from backstory.wire.media import PDF, from_url
 from backstory.wire.service_tools import ran

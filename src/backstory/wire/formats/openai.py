@@ -20,7 +20,7 @@ from backstory.wire.body import (
     wrong,
 )
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of, usage_with_details
+from backstory.wire.formats.base import Answered, Form, Format, call_of, usage_with_details
 from backstory.wire.formats.parts import read_content
 from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
 from backstory.wire.origin import UNNAMED
@@ -56,97 +56,10 @@ READ = frozenset(
 CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
 
 
-def said(role: str, content: Any, name: str | None) -> dict[str, Any]:
-    """A system or user message."""
-    if name is None:
-        return {"role": role, "content": content}
-    return {"role": role, "name": name, "content": content}
-
-
-def words(text: str) -> dict[str, Any]:
-    """A part of words."""
-    return {"type": "text", "text": text}
-
-
-def write_media(found: Media, in_result: bool) -> dict[str, Any] | str | None:
-    """Images, PDFs and two kinds of sound; text documents go as words. A tool message holds only words."""
-    text = as_words(found)
-    if text is not None or in_result:
-        return text
-    if found.kind == "image":
-        return _write_image(found)
-    if found.data is None:
-        return None
-    if found.kind == "document" and found.type == PDF:
-        return {
-            "type": "file",
-            "file": {"filename": file_name(found), "file_data": data_url(found)},
-        }
-    if found.kind == "audio" and found.type in SOUNDS:
-        return {
-            "type": "input_audio",
-            "input_audio": {"data": found.data, "format": SOUNDS[found.type]},
-        }
-    return None
-
-
 def _write_image(found: Media) -> dict[str, Any] | None:
     url = web_url(found) or (data_url(found) if found.data and found.type in IMAGES else None)
     detail = {"detail": found.detail} if found.detail else {}
     return {"type": "image_url", "image_url": {"url": url} | detail} if url else None
-
-
-def call(id: str, name: str, arguments: dict[str, Any], text: str | None) -> dict[str, Any]:
-    """A tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
-    given = compact(arguments) if text is None else text
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
-
-
-def step(texts: Sequence[str], calls: list[Any], name: str | None) -> dict[str, Any]:
-    """The assistant's message. Without text the content is null, which is legal only beside calls
-    (llama_index PR#17921); an empty list of calls is refused (openai-node PR#1341), so there is none."""
-    message: dict[str, Any] = {"role": "assistant", "content": BETWEEN.join(texts) or None}
-    if name is not None:
-        message["name"] = name
-    if calls:
-        message["tool_calls"] = calls
-    return message
-
-
-def result(id: str, name: str, content: Any, _error: bool, kind: str) -> dict[str, Any]:
-    """A tool message. There is no flag for an error: the text has to say it."""
-    if kind == LEGACY:
-        return {"role": "function", "name": name, "content": content}
-    return {"role": "tool", "tool_call_id": id, "content": content}
-
-
-def body(
-    system: list[Form], _roles: list[str], forms: list[Form], _names: Iterable[str]
-) -> dict[str, Any]:
-    """The request's messages."""
-    return {"messages": system + forms if system else forms}
-
-
-def joined(forms: list[Form]) -> Form | None:
-    """Messages of one answer as one: words from one of them, calls from all, and what else they have."""
-    if len(forms) == 1:
-        return forms[0]
-    whole: dict[str, Any] = {}
-    calls: list[Any] = []
-    for form in forms:
-        if not isinstance(form, dict) or not isinstance(form.get("tool_calls"), list | None):
-            return None
-        if is_worded(whole) and is_worded(form):
-            return None
-        # "empty array. Expected an array with minimum length 1", so that is not what the whole says.
-        content = (
-            whole.get("content")
-            if is_worded(whole) or form.get("content") == []
-            else form.get("content")
-        )
-        calls.extend(form.get("tool_calls") or ())
-        whole = {**form, **whole, "content": content}
-    return whole | {"tool_calls": calls} if calls else whole
 
 
 def is_worded(message: dict[str, Any]) -> bool:
@@ -156,41 +69,6 @@ def is_worded(message: dict[str, Any]) -> bool:
 
 
 # --- reading ---
-
-
-def units(body: Mapping[str, Any]) -> Iterator[Unit]:
-    """Each message is a unit. Zhipu's servers take results that do not say which call they answer."""
-    is_called = False
-    for path, message in items(dict(body), "messages"):
-        role = ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")]
-        is_unnamed = role == "result" and not message.keys() & {"tool_call_id", "name"}
-        if is_unnamed and not is_called:
-            raise wrong(f"{path}.tool_call_id", "missing, expected a string")
-        is_called = is_called or bool(message.get("tool_calls"))
-        took = (UNNAMED,) if is_unnamed else ()
-        yield Unit(role, message, read(role, message, path), path, took=took)
-
-
-def read(role: str, message: Form, path: str) -> list[Part]:
-    """The parts of a message."""
-    message = expect(message, dict, path)
-    if ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")] != role:
-        raise wrong(f"{path}.role", f"this is not a {role} message")
-    if role == "step":
-        return [*_speaker(message), *_read_answer(message, path)]
-    if "content" not in message and message["role"] != "function":
-        raise wrong(f"{path}.content", "missing, expected a string, an array of parts or null")
-    parts = read_content(message.get("content"), f"{path}.content")
-    if message["role"] == "function":
-        return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
-    if role == "result":
-        id, name = id_in(message, "tool_call_id", path), message.get("name")
-        if (
-            name is not None and not id
-        ):  # Mistral's servers know a result by the name of its tool, too
-            name = expect(name, str, f"{path}.name")
-        return [Result(id, [*parts, *_more(message)], None, None if id else name)]
-    return [*_speaker(message), *parts, *_more(message)]
 
 
 def _speaker(message: dict[str, Any]) -> list[Part]:
@@ -240,34 +118,6 @@ def _read_function(id: str | None, function: dict[str, Any], path: str, kind: st
     )
 
 
-def answered(response: Mapping[str, Any]) -> Answered:
-    """The first choice's message, as the next request takes it, and the model and usage."""
-    choices = field(dict(response), "choices", list, "response")
-    first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
-    message = field(first, "message", dict, "response.choices[0]")
-    form = {
-        key: value
-        for key, value in message.items()
-        if _is_kept(key, value) and not _is_empty(key, value)
-    }
-    if "audio" in form:
-        form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
-    if isinstance(
-        form.get("content"), dict
-    ):  # Cloudflare parses an answer for which there is a schema
-        form["content"] = compact(form["content"])
-    if isinstance(form.get("tool_calls"), list):
-        form["tool_calls"] = list(map(_with_arguments, form["tool_calls"]))
-    # One that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).
-    is_cut = not form.keys() & {"tool_calls", "function_call", "refusal", "audio"}
-    model = response.get("model")
-    return Answered(
-        {"role": "assistant", "content": "" if is_cut else None} | form,
-        model if isinstance(model, str) else None,
-        counts(response.get("usage")),
-    )
-
-
 # The second has Gemini's signatures ("Thought signatures" in Google's guide); behind LiteLLM, the third does.
 WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
 
@@ -306,19 +156,6 @@ def filled(function: Any) -> Any:
 FILLED = "arguments that are null or blank become {}"
 
 
-def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
-    """A message without arguments that are null or blank."""
-    found = dict(form)
-    if form.get("tool_calls"):
-        found["tool_calls"] = [
-            call | {"function": filled(call["function"])} if "function" in call else call
-            for call in form["tool_calls"]
-        ]
-    if form.get("function_call"):
-        found["function_call"] = filled(form["function_call"])
-    return (form, []) if found == form else (found, [FILLED])
-
-
 def _is_empty(key: str, value: Any) -> bool:
     """Whether a field says nothing: servers fill in empty ones, which they refuse in requests."""
     if key == "content":
@@ -335,38 +172,182 @@ def counts(usage: Any) -> dict[str, int] | None:
     return usage_with_details(usage, "prompt_tokens", "completion_tokens")
 
 
-def renamed(form: Form, id: str) -> Form:
-    """A result for the same call under another id."""
-    return form | {"tool_call_id": id} if form.get("role") == "tool" else form
+class OpenAIFormat(Format):
+    """OpenAI's Chat Completions, and the servers that speak them."""
 
-
-OPENAI = Format(
-    name="openai",
-    ids=re.compile(
-        r".{1,40}", re.DOTALL
-    ),  # "string too long. Expected … maximum length 40" (vercel/ai#5171)
-    names=PLAIN_NAME,
-    alternates=False,
-    system_on_top=False,
-    system_in_place=True,
-    result_errors=False,
+    name = "openai"
+    # "string too long. Expected … maximum length 40" (vercel/ai#5171)
+    ids = re.compile(r".{1,40}", re.DOTALL)
+    alternates = False
+    system_on_top = False
+    system_in_place = True
+    result_errors = False
     # "Invalid value for 'content': expected a string, got null" (llama_index#17555).
-    empty_results=False,
-    units=units,
-    read=read,
-    answered=answered,
-    assembled=openai_completion,
-    said=said,
-    words=words,
-    media=write_media,
-    call=call,
-    step=step,
-    result=result,
-    body=body,
-    names_people=True,
-    has_detail=True,
-    joined=joined,
-    mended=mended,
-    renamed=renamed,
-    kinds=frozenset({"", LEGACY}),
-)
+    empty_results = False
+    names_people = True
+    has_detail = True
+    kinds = frozenset({"", LEGACY})
+
+    def said(self, role: str, content: Any, name: str | None) -> dict[str, Any]:
+        """A system or user message."""
+        if name is None:
+            return {"role": role, "content": content}
+        return {"role": role, "name": name, "content": content}
+
+    def words(self, text: str) -> dict[str, Any]:
+        """A part of words."""
+        return {"type": "text", "text": text}
+
+    def media(self, found: Media, in_result: bool) -> dict[str, Any] | str | None:
+        """Images, PDFs and two kinds of sound; text documents go as words. A tool message holds only words."""
+        text = as_words(found)
+        if text is not None or in_result:
+            return text
+        if found.kind == "image":
+            return _write_image(found)
+        if found.data is None:
+            return None
+        if found.kind == "document" and found.type == PDF:
+            return {
+                "type": "file",
+                "file": {"filename": file_name(found), "file_data": data_url(found)},
+            }
+        if found.kind == "audio" and found.type in SOUNDS:
+            return {
+                "type": "input_audio",
+                "input_audio": {"data": found.data, "format": SOUNDS[found.type]},
+            }
+        return None
+
+    def call(
+        self, id: str, name: str, arguments: dict[str, Any], text: str | None
+    ) -> dict[str, Any]:
+        """A tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
+        given = compact(arguments) if text is None else text
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
+
+    def step(self, texts: Sequence[str], calls: list[Any], name: str | None) -> dict[str, Any]:
+        """The assistant's message. Without text the content is null, which is legal only beside calls
+        (llama_index PR#17921); an empty list of calls is refused (openai-node PR#1341), so there is none."""
+        message: dict[str, Any] = {"role": "assistant", "content": BETWEEN.join(texts) or None}
+        if name is not None:
+            message["name"] = name
+        if calls:
+            message["tool_calls"] = calls
+        return message
+
+    def result(self, id: str, name: str, content: Any, error: bool, kind: str) -> dict[str, Any]:
+        """A tool message. There is no flag for an error: the text has to say it."""
+        if kind == LEGACY:
+            return {"role": "function", "name": name, "content": content}
+        return {"role": "tool", "tool_call_id": id, "content": content}
+
+    def body(
+        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
+    ) -> dict[str, Any]:
+        """The request's messages."""
+        return {"messages": system + forms if system else forms}
+
+    def joined(self, forms: list[Form]) -> Form | None:
+        """Messages of one answer as one: words from one of them, calls from all, and what else they have."""
+        if len(forms) == 1:
+            return forms[0]
+        whole: dict[str, Any] = {}
+        calls: list[Any] = []
+        for form in forms:
+            if not isinstance(form, dict) or not isinstance(form.get("tool_calls"), list | None):
+                return None
+            if is_worded(whole) and is_worded(form):
+                return None
+            # "empty array. Expected an array with minimum length 1", so that is not what the whole says.
+            content = (
+                whole.get("content")
+                if is_worded(whole) or form.get("content") == []
+                else form.get("content")
+            )
+            calls.extend(form.get("tool_calls") or ())
+            whole = {**form, **whole, "content": content}
+        return whole | {"tool_calls": calls} if calls else whole
+
+    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+        """Each message is a unit. Zhipu's servers take results that do not say which call they answer."""
+        is_called = False
+        for path, message in items(dict(body), "messages"):
+            role = ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")]
+            is_unnamed = role == "result" and not message.keys() & {"tool_call_id", "name"}
+            if is_unnamed and not is_called:
+                raise wrong(f"{path}.tool_call_id", "missing, expected a string")
+            is_called = is_called or bool(message.get("tool_calls"))
+            took = (UNNAMED,) if is_unnamed else ()
+            yield Unit(role, message, self.read(role, message, path), path, took=took)
+
+    def read(self, role: str, message: Form, path: str) -> list[Part]:
+        """The parts of a message."""
+        message = expect(message, dict, path)
+        if ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")] != role:
+            raise wrong(f"{path}.role", f"this is not a {role} message")
+        if role == "step":
+            return [*_speaker(message), *_read_answer(message, path)]
+        if "content" not in message and message["role"] != "function":
+            raise wrong(f"{path}.content", "missing, expected a string, an array of parts or null")
+        parts = read_content(message.get("content"), f"{path}.content")
+        if message["role"] == "function":
+            return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
+        if role == "result":
+            id, name = id_in(message, "tool_call_id", path), message.get("name")
+            if (
+                name is not None and not id
+            ):  # Mistral's servers know a result by the name of its tool, too
+                name = expect(name, str, f"{path}.name")
+            return [Result(id, [*parts, *_more(message)], None, None if id else name)]
+        return [*_speaker(message), *parts, *_more(message)]
+
+    def answered(self, response: Mapping[str, Any]) -> Answered:
+        """The first choice's message, as the next request takes it, and the model and usage."""
+        choices = field(dict(response), "choices", list, "response")
+        first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
+        message = field(first, "message", dict, "response.choices[0]")
+        form = {
+            key: value
+            for key, value in message.items()
+            if _is_kept(key, value) and not _is_empty(key, value)
+        }
+        if "audio" in form:
+            form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
+        if isinstance(
+            form.get("content"), dict
+        ):  # Cloudflare parses an answer for which there is a schema
+            form["content"] = compact(form["content"])
+        if isinstance(form.get("tool_calls"), list):
+            form["tool_calls"] = list(map(_with_arguments, form["tool_calls"]))
+        # One that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).
+        is_cut = not form.keys() & {"tool_calls", "function_call", "refusal", "audio"}
+        model = response.get("model")
+        return Answered(
+            {"role": "assistant", "content": "" if is_cut else None} | form,
+            model if isinstance(model, str) else None,
+            counts(response.get("usage")),
+        )
+
+    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+        """A message without arguments that are null or blank."""
+        found = dict(form)
+        if form.get("tool_calls"):
+            found["tool_calls"] = [
+                call | {"function": filled(call["function"])} if "function" in call else call
+                for call in form["tool_calls"]
+            ]
+        if form.get("function_call"):
+            found["function_call"] = filled(form["function_call"])
+        return (form, []) if found == form else (found, [FILLED])
+
+    def renamed(self, form: Form, id: str) -> Form:
+        """A result for the same call under another id."""
+        return form | {"tool_call_id": id} if form.get("role") == "tool" else form
+
+    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the events of a stream as one answer."""
+        return openai_completion(events)
+
+
+OPENAI = OpenAIFormat()

@@ -11,8 +11,7 @@ from typing import Any
 
 from backstory.wire.body import expect, field, items, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import (
-    PLAIN_NAME,
+from backstory.wire.formats.base import (
     Answered,
     Form,
     Format,
@@ -45,90 +44,12 @@ FREE = frozenset(
 CONTINUED = ("previous_response_id", "conversation")
 
 
-def said(role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
-    """A system or user message."""
-    return [{"role": role, "content": content}]
-
-
-def words(text: str) -> dict[str, Any]:
-    """A part of words."""
-    return {"type": "input_text", "text": text}
-
-
-def write_media(found: Media, _in_result: bool) -> dict[str, Any] | str | None:
-    """Images and PDFs; text documents go as words."""
-    text = as_words(found)
-    if text is not None:
-        return text
-    url = web_url(found)
-    if found.kind == "image":
-        url = url or (data_url(found) if found.data and found.type in IMAGES else None)
-        return (
-            {"type": "input_image", "image_url": url, "detail": found.detail or "auto"}
-            if url
-            else None
-        )
-    if found.kind != "document":
-        return None
-    if url is not None:
-        return {"type": "input_file", "file_url": url}
-    if found.type != PDF or not found.data:
-        return None
-    return {"type": "input_file", "filename": file_name(found), "file_data": data_url(found)}
-
-
-def call(id: str, name: str, arguments: dict[str, Any], text: str | None) -> dict[str, Any]:
-    """A function_call item."""
-    given = compact(arguments) if text is None else text
-    return {"type": "function_call", "call_id": id, "name": name, "arguments": given}
-
-
-def step(texts: Sequence[str], calls: list[Any], _name: str | None) -> list[dict[str, Any]]:
-    """The model's message, if it said something, and its calls."""
-    return [{"role": "assistant", "content": BETWEEN.join(texts)}, *calls] if texts else calls
-
-
-def result(id: str, _name: str, content: Any, error: bool, kind: str) -> list[dict[str, Any]]:
-    """A call's output. A function's has no flag for an error: the text has to say it."""
-    return [output(id, content, error, kind)]
-
-
-def body(
-    system: list[Form], _roles: list[str], forms: list[Form], _names: Iterable[str]
-) -> dict[str, Any]:
-    """The request's instructions and input. A system message that was an input item stays one."""
-    instructions = [form for form in system if isinstance(form, str)]
-    placed = [item for form in system if not isinstance(form, str) for item in form]
-    top = {"instructions": BETWEEN.join(instructions)} if instructions else {}
-    if len(forms) == 1 and not placed and isinstance(forms[0], str):
-        return {"input": forms[0]} | top
-    return {"input": placed + [item for form in forms for item in as_items(form)]} | top
-
-
 def as_items(form: Form) -> list[Any]:
     """A form as a list of items; an input may be a bare text."""
     return [{"role": "user", "content": form}] if isinstance(form, str) else form
 
 
 # --- reading ---
-
-
-def units(body: Mapping[str, Any]) -> Iterator[Unit]:
-    """Messages and outputs are units; what the model made in one go is a step."""
-    if body.get("instructions") is not None:
-        text = expect(body["instructions"], str, "instructions")
-        yield Unit("system", None, [Text(text)], "instructions")
-    continued = {key: body[key] for key in CONTINUED if body.get(key)} or None
-    if (
-        continued and body.get("store") is False
-    ):  # what it continues is in the store, though it is not itself
-        continued["store"] = False
-    is_first = True
-    for unit in _referred(_units(body)):
-        # What came before is in the service's store: there are the calls that these results answer.
-        is_part = is_first or unit.role == "result"
-        yield unit._replace(after=continued) if continued and is_part else unit
-        is_first = False
 
 
 def _referred(units: Iterable[Unit]) -> Iterator[Unit]:
@@ -171,27 +92,6 @@ def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
         yield step.unit()
 
 
-def answer_units(form: Form) -> Iterator[Unit]:
-    """An answer is one step, but what the service ran itself has its output in there, and more of the answer
-    behind it: a shell in a container, for one ("Hosted shell" in OpenAI's guide)."""
-    step = Run()
-    is_first = True
-    for path, item in objects(form, "response"):
-        role = _role(item, path)
-        if role == "step":
-            step.add(path, item)
-            continue
-        if step.found:
-            yield step.unit()
-            step = Run()
-        yield Unit(role, [item], read_item(item, path), path)
-        is_first = False
-    if step.found:
-        yield step.unit()
-    elif is_first:
-        yield Unit("step", form, [], "response")
-
-
 class Run:
     """Items of the model in a row."""
 
@@ -232,60 +132,12 @@ def _role(item: dict[str, Any], path: str) -> str:
     return "result" if is_output(item) else "step"
 
 
-def read(role: str, form: Form, path: str) -> list[Part]:
-    """The parts of a unit's items."""
-    if isinstance(form, str) and role == "user":
-        return [Text(form)]
-    parts: list[Part] = []
-    for where, item in objects(form, path):
-        if _role(item, where) != role:
-            raise wrong(where, f"this is not a {role} item")
-        parts.extend(read_item(item, where))
-    return parts
-
-
 # --- what recordings say about forms ---
-
-
-def refuses(role: str, parts: list[Part]) -> bool:
-    """Reasoning with nothing behind it: "Item 'rs_…' of type 'reasoning' was provided without its required
-    following item" (vercel/ai#7099). Anything of the same answer may follow it. And an output that is an
-    empty array."""
-    if role == "result":
-        return not parts
-    return (
-        role == "step"
-        and bool(parts)
-        and isinstance(parts[-1], Other)
-        and parts[-1].what == "reasoning"
-    )
-
-
-def joined(forms: list[Form]) -> Form | None:
-    """Items of one answer. Reasoning at the end of an event's items is without its required following item,
-    too, if another event's reasoning follows it."""
-    is_torn = any(
-        _is_reasoning(form, -1) and _is_reasoning(following, 0)
-        for form, following in pairwise(forms)
-    )
-    return None if is_torn else concatenated(forms)
 
 
 def _is_reasoning(form: Form, index: int) -> bool:
     item = form[index] if isinstance(form, list) and form else None
     return isinstance(item, dict) and item.get("type") == "reasoning"
-
-
-def mended(form: Form, stored: bool) -> tuple[Form, list[str]]:
-    """The items without what the service was seen to refuse."""
-    if not isinstance(form, list):
-        return form, []
-    # "Invalid 'input[0].content': empty array. Expected an array with minimum length 1"
-    said = [item for item in form if "role" not in item or item.get("content") != []]
-    found, whys = _bound(said) if stored else _unstored(said)
-    whole = [filled(item) if item.get("type") == "function_call" else item for item in found]
-    whys += ["an empty message is left out"] if len(said) < len(form) else []
-    return _in_order(whole), [*whys, *([FILLED] if whole != found else [])]
 
 
 def _bound(form: list[Any]) -> tuple[list[Any], list[str]]:
@@ -363,47 +215,181 @@ def _in_order(form: list[Any]) -> list[Any]:
     ]
 
 
-def renamed(form: Form, id: str) -> Form:
-    """An output for the same call under another id."""
-    [item] = form
-    return [item | {"call_id": id}]
+class ResponsesFormat(Format):
+    """OpenAI's Responses API."""
+
+    name = "openai-responses"
+    # "string too long. Expected … maximum length 64" (fastllm#45)
+    ids = re.compile(r".{1,64}", re.DOTALL)
+    alternates = False
+    system_in_place = True
+    result_errors = False
+    has_detail = True
+    kinds = KINDS
+
+    def top(self, text: str) -> Form:
+        """Return system text as it is: it goes into `instructions`."""
+        return text
+
+    def names_file(self, found: Media) -> bool:
+        """Return True if a document comes with its data."""
+        return found.url is None
+
+    def said(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
+        """A system or user message."""
+        return [{"role": role, "content": content}]
+
+    def words(self, text: str) -> dict[str, Any]:
+        """A part of words."""
+        return {"type": "input_text", "text": text}
+
+    def media(self, found: Media, in_result: bool) -> dict[str, Any] | str | None:
+        """Images and PDFs; text documents go as words."""
+        text = as_words(found)
+        if text is not None:
+            return text
+        url = web_url(found)
+        if found.kind == "image":
+            url = url or (data_url(found) if found.data and found.type in IMAGES else None)
+            return (
+                {"type": "input_image", "image_url": url, "detail": found.detail or "auto"}
+                if url
+                else None
+            )
+        if found.kind != "document":
+            return None
+        if url is not None:
+            return {"type": "input_file", "file_url": url}
+        if found.type != PDF or not found.data:
+            return None
+        return {"type": "input_file", "filename": file_name(found), "file_data": data_url(found)}
+
+    def call(
+        self, id: str, name: str, arguments: dict[str, Any], text: str | None
+    ) -> dict[str, Any]:
+        """A function_call item."""
+        given = compact(arguments) if text is None else text
+        return {"type": "function_call", "call_id": id, "name": name, "arguments": given}
+
+    def step(
+        self, texts: Sequence[str], calls: list[Any], name: str | None
+    ) -> list[dict[str, Any]]:
+        """The model's message, if it said something, and its calls."""
+        return [{"role": "assistant", "content": BETWEEN.join(texts)}, *calls] if texts else calls
+
+    def result(
+        self, id: str, name: str, content: Any, error: bool, kind: str
+    ) -> list[dict[str, Any]]:
+        """A call's output. A function's has no flag for an error: the text has to say it."""
+        return [output(id, content, error, kind)]
+
+    def body(
+        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
+    ) -> dict[str, Any]:
+        """The request's instructions and input. A system message that was an input item stays one."""
+        instructions = [form for form in system if isinstance(form, str)]
+        placed = [item for form in system if not isinstance(form, str) for item in form]
+        top = {"instructions": BETWEEN.join(instructions)} if instructions else {}
+        if len(forms) == 1 and not placed and isinstance(forms[0], str):
+            return {"input": forms[0]} | top
+        return {"input": placed + [item for form in forms for item in as_items(form)]} | top
+
+    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+        """Messages and outputs are units; what the model made in one go is a step."""
+        if body.get("instructions") is not None:
+            text = expect(body["instructions"], str, "instructions")
+            yield Unit("system", None, [Text(text)], "instructions")
+        continued = {key: body[key] for key in CONTINUED if body.get(key)} or None
+        if (
+            continued and body.get("store") is False
+        ):  # what it continues is in the store, though it is not itself
+            continued["store"] = False
+        is_first = True
+        for unit in _referred(_units(body)):
+            # What came before is in the service's store: there are the calls that these results answer.
+            is_part = is_first or unit.role == "result"
+            yield unit._replace(after=continued) if continued and is_part else unit
+            is_first = False
+
+    def answer_units(self, form: Form) -> Iterator[Unit]:
+        """An answer is one step, but what the service ran itself has its output in there, and more of the answer
+        behind it: a shell in a container, for one ("Hosted shell" in OpenAI's guide)."""
+        step = Run()
+        is_first = True
+        for path, item in objects(form, "response"):
+            role = _role(item, path)
+            if role == "step":
+                step.add(path, item)
+                continue
+            if step.found:
+                yield step.unit()
+                step = Run()
+            yield Unit(role, [item], read_item(item, path), path)
+            is_first = False
+        if step.found:
+            yield step.unit()
+        elif is_first:
+            yield Unit("step", form, [], "response")
+
+    def read(self, role: str, form: Form, path: str) -> list[Part]:
+        """The parts of a unit's items."""
+        if isinstance(form, str) and role == "user":
+            return [Text(form)]
+        parts: list[Part] = []
+        for where, item in objects(form, path):
+            if _role(item, where) != role:
+                raise wrong(where, f"this is not a {role} item")
+            parts.extend(read_item(item, where))
+        return parts
+
+    def refuses(self, role: str, parts: list[Part]) -> bool:
+        """Reasoning with nothing behind it: "Item 'rs_…' of type 'reasoning' was provided without its required
+        following item" (vercel/ai#7099). Anything of the same answer may follow it. And an output that is an
+        empty array."""
+        if role == "result":
+            return not parts
+        return (
+            role == "step"
+            and bool(parts)
+            and isinstance(parts[-1], Other)
+            and parts[-1].what == "reasoning"
+        )
+
+    def joined(self, forms: list[Form]) -> Form | None:
+        """Items of one answer. Reasoning at the end of an event's items is without its required following item,
+        too, if another event's reasoning follows it."""
+        is_torn = any(
+            _is_reasoning(form, -1) and _is_reasoning(following, 0)
+            for form, following in pairwise(forms)
+        )
+        return None if is_torn else concatenated(forms)
+
+    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+        """The items without what the service was seen to refuse."""
+        if not isinstance(form, list):
+            return form, []
+        # "Invalid 'input[0].content': empty array. Expected an array with minimum length 1"
+        said = [item for item in form if "role" not in item or item.get("content") != []]
+        found, whys = _bound(said) if stored else _unstored(said)
+        whole = [filled(item) if item.get("type") == "function_call" else item for item in found]
+        whys += ["an empty message is left out"] if len(said) < len(form) else []
+        return _in_order(whole), [*whys, *([FILLED] if whole != found else [])]
+
+    def renamed(self, form: Form, id: str) -> Form:
+        """An output for the same call under another id."""
+        [item] = form
+        return [item | {"call_id": id}]
+
+    def answered(self, response: Mapping[str, Any]) -> Answered:
+        """An answer's items, model and usage."""
+        model = response.get("model")
+        form = field(dict(response), "output", list, "response")
+        usage = usage_with_details(response.get("usage"), "input_tokens", "output_tokens")
+        return Answered(form, model if isinstance(model, str) else None, usage)
+
+    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the events of a stream as one answer."""
+        return responses_response(events)
 
 
-def answered(response: Mapping[str, Any]) -> Answered:
-    """An answer's items, model and usage."""
-    model = response.get("model")
-    form = field(dict(response), "output", list, "response")
-    usage = usage_with_details(response.get("usage"), "input_tokens", "output_tokens")
-    return Answered(form, model if isinstance(model, str) else None, usage)
-
-
-RESPONSES = Format(
-    name="openai-responses",
-    ids=re.compile(
-        r".{1,64}", re.DOTALL
-    ),  # "string too long. Expected … maximum length 64" (fastllm#45)
-    names=PLAIN_NAME,
-    alternates=False,
-    system_in_place=True,
-    result_errors=False,
-    units=units,
-    read=read,
-    answered=answered,
-    assembled=responses_response,
-    said=said,
-    words=words,
-    media=write_media,
-    call=call,
-    step=step,
-    result=result,
-    body=body,
-    top=str,
-    names_file=lambda found: found.url is None,
-    has_detail=True,
-    answer_units=answer_units,
-    joined=joined,
-    mended=mended,
-    refuses=refuses,
-    renamed=renamed,
-    kinds=KINDS,
-)
+RESPONSES = ResponsesFormat()

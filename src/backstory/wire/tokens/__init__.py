@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from backstory.log.messages import read_call, read_result
 from backstory.wire.encoder import compact
-from backstory.wire.format import arguments_of
+from backstory.wire.formats.base import arguments_of
 from backstory.wire.rows import Readable, Row, clean, rows
 from backstory.wire.tokens.extras import Extra, extras
 from backstory.wire.tokens.families import USUAL, Family, family_of, is_measured
