@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backstory.wire import FORMATS, dump, load, to_bytes
-from backstory.wire.encoder import encoded
+from backstory.wire.json_values import encode_body
 from tests.wire.accepted import ACCEPTED
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
@@ -34,7 +34,7 @@ BODIES = [
 @pytest.mark.parametrize(("format", "events", "body"), CASES)
 def test_events_become_the_body(format, events, body):
     dumped, repairs = dump([tuple(event) for event in events], format)
-    assert json.loads(encoded(dumped)) == body
+    assert json.loads(encode_body(dumped)) == body
     assert repairs == []
     assert violations(dumped, format) == []
     if "reasoning_content" not in json.dumps(
@@ -78,7 +78,7 @@ def with_stubs(body, dumped):
 @pytest.mark.parametrize(("format", "body"), BODIES)
 def test_a_body_that_the_service_accepts_comes_back_as_it_was(format, body):
     dumped, repairs = dump(load(body, format), format)
-    assert json.loads(encoded(dumped)) == json.loads(encoded(body))
+    assert json.loads(encode_body(dumped)) == json.loads(encode_body(body))
     assert repairs == []
 
 

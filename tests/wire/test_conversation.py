@@ -10,7 +10,7 @@ from backstory import Event, InvalidEvent
 from backstory.log.messages import Message
 from backstory.wire import FORMATS, dump, load
 from backstory.wire.conversation import Conversation, conversation_of
-from backstory.wire.encoder import encoded
+from backstory.wire.json_values import encode_body
 from tests.wire.logs import PIXEL
 
 
@@ -108,13 +108,13 @@ def test_blobs_are_bytes_for_the_sdk_and_base64_in_json():
 
 def test_json_without_orjson_is_the_same(monkeypatch):
     body = {"a": [1, "ü", None, b"\x00"], "b": {"c": True}}
-    quick = encoded(body)
-    monkeypatch.setattr("backstory.wire.encoder.orjson", None)
-    assert encoded(body) == quick
+    quick = encode_body(body)
+    monkeypatch.setattr("backstory.wire.json_values.orjson", None)
+    assert encode_body(body) == quick
 
 
 def test_json_of_numbers_beyond_64_bits():
-    assert encoded({"n": 2**70, "b": b"x"}) == b'{"n":1180591620717411303424,"b":"eA=="}'
+    assert encode_body({"n": 2**70, "b": b"x"}) == b'{"n":1180591620717411303424,"b":"eA=="}'
 
 
 class TestAtAPosition:

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import backstory
-from backstory.wire import _FORMATS, FORMATS, dump, encoder, load
-from backstory.wire.encoder import compact, encoded
+from backstory.wire import _FORMATS, FORMATS, dump, json_values, load
+from backstory.wire.json_values import encode_body, write_json
 from tests.wire.laws import strings
 from tests.wire.rules import violations
 
@@ -75,7 +75,7 @@ WORDS = [
 def test_words_that_are_wrapped_are_words_elsewhere_and_come_back_wrapped(format, body, words):
     found, _ = said_elsewhere(body, format)
     assert any(words in text for text in found)
-    assert json.loads(encoded(dump(load(body, format), format).body)) == body
+    assert json.loads(encode_body(dump(load(body, format), format).body)) == body
 
 
 REPORTED = [
@@ -304,14 +304,14 @@ def test_a_body_of_nothing_has_no_messages(format):
 
 def test_without_orjson_the_standard_library_says_the_same(monkeypatch):
     body = {"messages": [{"text": "Größe 🎈", "n": 2**70, "blob": [b"hi"]}]}
-    quick = encoded(body), compact({"n": 1, "x": "ü"})
-    monkeypatch.setattr(encoder, "orjson", None)
-    assert (encoded(body), compact({"n": 1, "x": "ü"})) == quick
+    quick = encode_body(body), write_json({"n": 1, "x": "ü"})
+    monkeypatch.setattr(json_values, "orjson", None)
+    assert (encode_body(body), write_json({"n": 1, "x": "ü"})) == quick
 
 
 def test_what_is_no_json_at_all_is_an_error_of_ours():
     with pytest.raises(TypeError):
-        encoded({"messages": {1}})
+        encode_body({"messages": {1}})
 
 
 def test_a_name_stays_with_a_message_of_which_something_is_broken():

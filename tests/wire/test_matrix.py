@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backstory.wire import FORMATS, dump, load
-from backstory.wire.encoder import encoded
+from backstory.wire.json_values import encode_body
 from tests.wire.maker import PDF, PIXEL, WAV
 from tests.wire.rules import violations
 
@@ -415,7 +415,7 @@ CASES = [
 def test_it_arrives_or_a_repair_names_it(kind, source, target):
     body, wanted = SENT[kind, source]
     dumped, repairs = dump(load(body, source, model="m"), target, model="m", stored=True)
-    sent = encoded(dumped).decode()
+    sent = encode_body(dumped).decode()
     assert violations(dumped, target, strict=False, model="m", stored=True, compatible=True) == []
     if target == source:
         assert (json.loads(sent) | body == json.loads(sent), repairs) == (True, [])

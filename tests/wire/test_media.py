@@ -7,7 +7,7 @@ import re
 import pytest
 
 from backstory.wire import FORMATS, dump, load
-from backstory.wire.encoder import encoded
+from backstory.wire.json_values import encode_body
 from tests.wire.maker import PIXEL
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
@@ -177,7 +177,7 @@ PAIRS = [
 def test_everything_arrives_or_its_loss_is_told(format, what, target):
     body, wanted = SENT[format, what]
     dumped, repairs = dump(load(body, format), target)
-    sent = encoded(dumped).decode()
+    sent = encode_body(dumped).decode()
     arrived = wanted in sent or blob(wanted) in sent
     assert arrived == (target not in NOWHERE.get(what, ()) or target == format)
     lost = [repair for repair in repairs if not BESIDE.match(repair.why)]
@@ -192,7 +192,7 @@ def test_everything_arrives_or_its_loss_is_told(format, what, target):
 def test_it_goes_back_to_its_own_service_as_it_was(format, what):
     body, _ = SENT[format, what]
     dumped, repairs = dump(load(body, format), format)
-    assert json.loads(encoded(dumped)) == body
+    assert json.loads(encode_body(dumped)) == body
     assert repairs == []
 
 
@@ -203,7 +203,7 @@ def test_a_message_of_nothing_but_a_film_says_so_where_it_cannot_go(target):
             {"role": "user", "parts": [{"inlineData": {"mimeType": "video/mp4", "data": MP4}}]}
         ]
     }
-    sent = encoded(dump(load(history, "gemini"), target).body).decode()
+    sent = encode_body(dump(load(history, "gemini"), target).body).decode()
     assert (MP4 in sent) != ("(a film that cannot be shown here)" in sent)
 
 
@@ -253,7 +253,7 @@ def test_a_file_in_the_store_of_a_service_goes_nowhere_else_and_that_is_told(nam
         format, events = loaded(name, alone)
         for placeholders in (True, False):
             body, repairs = dump(events, target, placeholders=placeholders)
-            is_told = words in encoded(body).decode()
+            is_told = words in encode_body(body).decode()
             is_foreign = target != format
             assert is_told == (is_foreign and (alone or placeholders))
             assert [repair.rule for repair in repairs] == ["native"] * is_foreign
@@ -310,7 +310,7 @@ def test_names_of_speakers_stay_fields_in_chat_completions():
 @pytest.mark.parametrize("target", [format for format in FORMATS if format != "openai"])
 def test_elsewhere_they_go_in_front_of_the_text_and_are_told(target):
     dumped, repairs = dump(load(NAMED, "openai"), target)
-    sent = encoded(dumped).decode()
+    sent = encode_body(dumped).decode()
     for words in ("host: Be brief.", "ann: Hello.", "bot: Hi, Ann.", "bob: And me?", '"cy:"'):
         assert words in sent
     told = [repair.why for repair in repairs if "has no place for the name" in repair.why]
@@ -402,7 +402,7 @@ def test_a_document_without_words_goes_back_and_is_told_elsewhere(target):
 @pytest.mark.parametrize("target", ["openai", "anthropic", "gemini", "bedrock"])
 def test_an_image_under_an_unregistered_name_of_its_type_goes_under_the_registered_one(target):
     url = openai({"type": "image_url", "image_url": {"url": f"data:image/jpg;base64,{PIXEL}"}})
-    sent = encoded(dump(load(url, "openai", model="m1"), target, model="m1").body).decode()
+    sent = encode_body(dump(load(url, "openai", model="m1"), target, model="m1").body).decode()
     assert PIXEL in sent
     assert ("image/jpg" in sent) == (target == "openai")  # whoever took it takes it again
 
@@ -458,7 +458,7 @@ def test_a_document_in_a_result_arrives_or_its_loss_is_told(target, data):
         ]
     }
     dumped, repairs = dump(load(history, "anthropic"), target)
-    sent = encoded(dumped).decode()
+    sent = encode_body(dumped).decode()
     assert "Read." in sent
     assert (data in sent or TEXT in sent) == (repairs == [])
     assert violations(dumped, target, gemini_signatures=True) == []
@@ -482,4 +482,4 @@ def test_the_pieces_of_a_bedrock_document_are_its_words():
     body = {"messages": [{"role": "user", "content": [{"text": "Read."}, document]}]}
     events = load(body, "bedrock")
     assert dump(events, "bedrock") == (body, [])
-    assert "The sea.\\n\\nThe tide." in encoded(dump(events, "openai").body).decode()
+    assert "The sea.\\n\\nThe tide." in encode_body(dump(events, "openai").body).decode()

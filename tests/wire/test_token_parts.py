@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
+from backstory.wire.file_sizes import image_size, pdf, seconds
 from backstory.wire.tokens.extras import extras
-from backstory.wire.tokens.sizes import image_size, pdf, seconds
 from tests.wire.files import png, wav
 
 FORMS = [

@@ -13,9 +13,9 @@ from backstory.log.messages import Message
 from backstory.log.settings import Settings
 from backstory.wire import dump, load
 from backstory.wire.conversation import Conversation
+from backstory.wire.file_sizes import Size
 from backstory.wire.tokens import Tokens, count_tokens, vocabulary
 from backstory.wire.tokens.families import by_area, patches, tiles
-from backstory.wire.tokens.sizes import Size
 from backstory.wire.tokens.vocabulary import counter, kept
 from tests.wire.files import png, wav
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from backstory.errors import Invalid
 from backstory.log.json_text import copy_exactly, encode_exactly
 from backstory.wire.cache import AUTO, marked, thinned
-from backstory.wire.encoder import encoded, parse
 from backstory.wire.formats.anthropic import ANTHROPIC
 from backstory.wire.formats.base import Format
 from backstory.wire.formats.bedrock import BEDROCK
@@ -22,6 +21,7 @@ from backstory.wire.formats.gemini import GEMINI
 from backstory.wire.formats.openai import OPENAI
 from backstory.wire.formats.responses import RESPONSES
 from backstory.wire.holes import filled, holed
+from backstory.wire.json_values import encode_body, parse
 from backstory.wire.loader import Loaded, answer_events, events_of
 from backstory.wire.plain import plain_json
 from backstory.wire.repair import Options, repaired
@@ -123,7 +123,9 @@ def _as_bytes(
 ) -> bytes:
     plain = plain_json(messages, target.format, pause=options.pause) if cache is None else None
     return (
-        encoded(_slow_path(messages, target, options, cache).body) if plain is None else plain.json
+        encode_body(_slow_path(messages, target, options, cache).body)
+        if plain is None
+        else plain.json
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from backstory.log.messages import read_call, read_result
-from backstory.wire.formats.base import arguments_of
+from backstory.wire.json_values import read_arguments
 from backstory.wire.leftovers import TEXT_FIRST
 from backstory.wire.native import settle_message
 from backstory.wire.origin import REFERRED, Native, native_of, told_of
@@ -140,9 +140,9 @@ def step_call(at: int | None, data: dict[str, Any] | None, report: Report) -> St
     if data is None:
         report("data", at, "this call has no data that could be read")
     id, name, raw = read_call(data)
-    arguments, text, same = arguments_of(raw)
+    arguments, text, same = read_arguments(raw)
     written = data.get("arguments_text") if data else None
-    if isinstance(written, str) and arguments_of(written).value == arguments:
+    if isinstance(written, str) and read_arguments(written).value == arguments:
         text = written
     found = StepCall(_key(id), name if isinstance(name, str) else "", arguments, at, text)
     found.is_mended = not same

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from backstory.wire.formats.base import Format
+from backstory.wire.json_values import replace_lone_surrogates
 from backstory.wire.media import padded_part
 from backstory.wire.origin import LAST_WORD, REPLACED, SAME_IDS, UNNAMED, UNPADDED
 from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
-from backstory.wire.rows import without_halves
 from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
 
 NUL = "\0"
@@ -52,11 +52,11 @@ def answer_events(format: Format, response: Mapping[str, Any], model: str | None
 def _storable(units_of: Callable[[Any], Iterable[Unit]], source: Any) -> list[Unit]:
     """The units with a question mark for each half of a surrogate pair, and a mark where there was one. No
     store holds such a half, and services refuse it: "no low surrogate in string" (Anthropic)."""
-    cleaned = without_halves(source, "?")
+    cleaned = replace_lone_surrogates(source, "?")
     units = list(units_of(cleaned))
     if cleaned is source:
         return units
-    others = units_of(without_halves(source, "!"))
+    others = units_of(replace_lone_surrogates(source, "!"))
     return [
         unit if unit == other else unit._replace(took=(*unit.took, REPLACED))
         for unit, other in zip(units, others, strict=True)

@@ -12,7 +12,8 @@ from typing import Any
 
 from backstory.errors import Invalid
 from backstory.wire import own
-from backstory.wire.formats.base import Form, Format, is_json
+from backstory.wire.formats.base import Form, Format
+from backstory.wire.json_values import is_json
 from backstory.wire.leftovers import REFUSED, is_same, name_of, named, take_rest, tell_runs
 from backstory.wire.media import AN, as_words, is_sound, padded_part, unshown
 from backstory.wire.origin import SAME_IDS, UNNAMED, UNPADDED, Native

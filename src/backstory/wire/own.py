@@ -8,7 +8,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from backstory.wire.body import expect, objects, one_of, text_or_none
+from backstory.wire.formats.fields import expect, objects, one_of, text_or_none
 from backstory.wire.turns import Media, Part, Text
 
 PROVIDER = "backstory"

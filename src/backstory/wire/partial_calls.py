@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from backstory.wire.encoder import compact
+from backstory.wire.json_values import write_json
 
 CALL = ("functionCall", "function_call")
 CONTINUES = ("willContinue", "will_continue")
@@ -55,7 +55,7 @@ def _cut(part: Mapping[str, Any]) -> dict[str, Any]:
     """A call that was cut off, as one whose arguments are not JSON."""
     [name] = (name for name in CALL if part.get(name) is not None)
     call = part[name]
-    return {**part, name: {**call, "args": {"_invalid_json": compact(call.get("args") or {})}}}
+    return {**part, name: {**call, "args": {"_invalid_json": write_json(call.get("args") or {})}}}
 
 
 def _is_partial(call: Mapping[str, Any]) -> bool:

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from backstory.log.events import Event
 from backstory.wire.columns import Columns, columns_of
-from backstory.wire.encoder import orjson
 from backstory.wire.formats.base import Format
 from backstory.wire.groups import INTERRUPTED
+from backstory.wire.json_values import DEEPEST, orjson
 from backstory.wire.repair import CONTINUE, NO_LAST_WORD, no_flag
-from backstory.wire.rows import DEEPEST, Gathered
+from backstory.wire.rows import Gathered
 from backstory.wire.template import (
     END,
     FAILED,

@@ -6,17 +6,16 @@ it is, it comes out of here as something that can be written to a wire, and noth
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from operator import is_
-from typing import Any, NoReturn, overload
+from typing import Any, overload
 
 from backstory.log.events import Event
 from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 from backstory.log.messages import Message
 from backstory.wire.columns import Columns
 from backstory.wire.holes import HOLE, with_filled
+from backstory.wire.json_values import DEEPEST, clean_value, is_unicode, refuse_constant
 
 Report = Callable[[str, int | None, str], None]  # takes the fields of a Repair
 Row = tuple[int | None, str, str, dict[str, Any] | None]  # position, kind, text, data
@@ -45,11 +44,6 @@ class Gathered(Sequence[Event]):
     @cached_property
     def _events(self) -> list[Event]:
         return self.columns.events()
-
-
-_HALF = re.compile("[\ud800-\udfff]")
-DEEPEST = 100  # levels of nesting, as in a store; encoders give up at about 250
-ROOM = 10  # levels that stay free in what is cut off, so that it still fits in a form when it is loaded again
 
 
 def rows(messages: Iterable[Readable], report: Report) -> Iterator[Row]:
@@ -93,15 +87,6 @@ def _as_text(value: Any) -> str:
     if value is None:
         return ""
     return value.encode(errors="replace").decode() if isinstance(value, str) else str(value)
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text can be written as UTF-8: half of a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _parsed(text: str) -> tuple[Any, bool]:
@@ -198,17 +183,12 @@ def _leniently(text: Any) -> Any:
         return None
 
 
-def refused(name: str) -> NoReturn:
-    """Refuse NaN and Infinity, which Python reads but JSON does not have."""
-    raise ValueError(f"{name} is Python's, not JSON's")
-
-
 def _finite(text: str) -> float:
     value = float(text)
-    return value if math.isfinite(value) else refused(text)  # 1e999, say
+    return value if math.isfinite(value) else refuse_constant(text)  # 1e999, say
 
 
-_strictly = json.JSONDecoder(parse_float=_finite, parse_constant=refused).decode
+_strictly = json.JSONDecoder(parse_float=_finite, parse_constant=refuse_constant).decode
 
 
 def _sound(at: int | None, kind: str, data: Any, report: Report) -> dict[str, Any] | None:
@@ -216,7 +196,7 @@ def _sound(at: int | None, kind: str, data: Any, report: Report) -> dict[str, An
         return None
     if kind in TEXT_KINDS:
         data = {name: data[name] for name in ("native", "answer") if name in data}
-    cleaned: dict[str, Any] = clean(data)
+    cleaned: dict[str, Any] = clean_value(data)
     if cleaned != data:
         report(
             "data",
@@ -224,65 +204,3 @@ def _sound(at: int | None, kind: str, data: Any, report: Report) -> dict[str, An
             f"JSON cannot carry all of the data of this {kind}: what it cannot is replaced",
         )
     return cleaned
-
-
-def clean(value: Any) -> Any:
-    """The value as JSON can hold it: no lone surrogates, no NaN, no other objects, no deep nesting."""
-    try:
-        return _clean(value, DEEPEST, None)
-    except _TooDeep:
-        return _clean(value, DEEPEST - ROOM, "(nested too deeply)")
-
-
-class _TooDeep(Exception):
-    """There are more levels than may be."""
-
-
-def _clean(value: Any, levels: int, instead: str | None) -> Any:
-    if levels < 0:
-        if instead is None:
-            raise _TooDeep
-        return instead
-    match value:
-        case str():
-            return value if value.isascii() else value.encode(errors="replace").decode()
-        case None | bool() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {
-                _clean(str(key), 0, None): _clean(item, levels - 1, instead)
-                for key, item in value.items()
-            }
-        case list() | tuple():
-            return [_clean(item, levels - 1, instead) for item in value]
-        case _:
-            return str(value)
-
-
-def without_halves(value: Any, mark: str) -> Any:
-    """The value with a mark for each half of a surrogate pair in its texts; the very same if there is none.
-    What is nested too deeply to look into stays as it is: the store says so."""
-    try:
-        return _without_halves(value, mark)
-    except RecursionError:
-        return value
-
-
-def _without_halves(value: Any, mark: str) -> Any:
-    match value:
-        case str():
-            return value if value.isascii() or is_unicode(value) else _HALF.sub(mark, value)
-        case dict():
-            found: Any = {
-                _without_halves(key, mark): _without_halves(item, mark)
-                for key, item in value.items()
-            }
-            is_same = all(map(is_, found.values(), value.values())) and all(map(is_, found, value))
-        case list():
-            found = [_without_halves(item, mark) for item in value]
-            is_same = all(map(is_, found, value))
-        case _:
-            return value
-    return value if is_same else found

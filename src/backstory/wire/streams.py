@@ -6,6 +6,7 @@ Pure. Events are plain dicts in their original order; `as_plain` converts the ob
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from backstory.wire.json_values import read_arguments
 from backstory.wire.partial_calls import whole_calls
 
 Event = Mapping[str, Any]
@@ -215,9 +216,7 @@ def finished_block(block: dict[str, Any]) -> dict[str, Any]:
 
 def parsed_input(text: str) -> Any:
     """The input of a call, from text; what is not JSON becomes an object that says so."""
-    from backstory.wire.formats.base import arguments_of
-
-    return arguments_of(text).value
+    return read_arguments(text).value
 
 
 def gemini_response(chunks: list[Event]) -> dict[str, Any]:

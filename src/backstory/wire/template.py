@@ -11,8 +11,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from backstory.wire.encoder import orjson
 from backstory.wire.formats.base import Form, Format
+from backstory.wire.json_values import orjson
 
 # Marks stand for texts, and for objects. With their quotes, as JSON has them, they are in no other text.
 TEXT, ID, NAME, GIVEN = "\x01text", "\x01id", "\x01name", "\x01given"

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import check_keys, field, items, name_in, objects, one_of, optional
 from backstory.wire.formats.base import Answered, Form, Format, merged
 from backstory.wire.formats.blocks import (
     cited,
@@ -19,6 +18,15 @@ from backstory.wire.formats.blocks import (
     unread,
     unread_keys,
     without_empty_text,
+)
+from backstory.wire.formats.fields import (
+    check_keys,
+    field,
+    items,
+    name_in,
+    objects,
+    one_of,
+    optional,
 )
 from backstory.wire.media import (
     IMAGES,

@@ -1,11 +1,10 @@
 """The base of all formats: what a service accepts, its writers and its readers."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from backstory.wire.rows import clean, refused
+from backstory.wire.json_values import read_arguments
 from backstory.wire.turns import Call, Media, Part, Unit
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -179,44 +178,10 @@ class Format:
         return form
 
 
-class Arguments(NamedTuple):
-    """The arguments of a call, as every service accepts them."""
-
-    value: dict[str, Any]
-    text: str | None  # the original text, if it was text with this meaning
-    same: bool  # is nothing lost or changed?
-
-
-def arguments_of(raw: Any) -> Arguments:
-    """The arguments of a call as an object, and the text that they were given as."""
-    if isinstance(raw, dict):
-        return Arguments(raw, None, True)
-    if raw is None or (isinstance(raw, str) and not raw.strip()):
-        return Arguments({}, None, True)
-    if not isinstance(raw, str):
-        return Arguments({"_value": raw}, None, False)
-    try:
-        given = json.loads(raw, parse_constant=refused)
-    except (ValueError, RecursionError):
-        return Arguments({"_invalid_json": raw}, None, False)
-    value = clean(given)
-    if not isinstance(value, dict):
-        return Arguments({"_value": value}, None, False)
-    return Arguments(value, raw if value == given else None, value == given)
-
-
-def is_json(text: str | None) -> bool:
-    """Whether a text is JSON that every service can read."""
-    match arguments_of(text):
-        case Arguments({"_value": value}, same=False):
-            return bool(value == json.loads(text or ""))
-    return False
-
-
 def call_of(id: str | None, name: str, arguments: str, kind: str = "") -> Call:
     """A call whose arguments are text on the wire."""
-    value, _, same = arguments_of(arguments)
-    return Call(id, name, value, arguments, same, kind)
+    found = read_arguments(arguments)
+    return Call(id, name, found.value, arguments, found.is_same, kind)
 
 
 def merged(

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import check_keys, expect, field, items, name_in, objects, one_of, wrong
-from backstory.wire.encoder import compact
 from backstory.wire.formats.anthropic import MESSAGE, has_more_behind_a_call, system_units
 from backstory.wire.formats.base import Answered, Form, Format, merged
 from backstory.wire.formats.blobs import pack, read_media, unpack, write_media
@@ -21,6 +19,17 @@ from backstory.wire.formats.blocks import (
     unread_keys,
     without_empty_text,
 )
+from backstory.wire.formats.fields import (
+    check_keys,
+    expect,
+    field,
+    items,
+    name_in,
+    objects,
+    one_of,
+    wrong,
+)
+from backstory.wire.json_values import write_json
 from backstory.wire.media import is_base64
 from backstory.wire.models import is_claude
 from backstory.wire.service_tools import ran
@@ -82,7 +91,7 @@ def _read_inside(key: str, value: Any) -> list[Part]:
 
 def _as_text(value: Any, path: str) -> str:
     try:
-        return compact(value)
+        return write_json(value)
     except (TypeError, ValueError) as error:
         raise wrong(f"{path}.json", f"this is not JSON: {error}") from error
 

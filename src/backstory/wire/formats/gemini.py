@@ -9,10 +9,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import check_keys, expect, items, name_in, objects, one_of, optional, wrong
-from backstory.wire.encoder import compact
 from backstory.wire.formats.base import Answered, Form, Format, merged, usage_of
 from backstory.wire.formats.blocks import unread, unread_keys
+from backstory.wire.formats.fields import (
+    check_keys,
+    expect,
+    items,
+    name_in,
+    objects,
+    one_of,
+    optional,
+    wrong,
+)
+from backstory.wire.json_values import write_json
 from backstory.wire.media import (
     PDF,
     is_base64,
@@ -197,7 +206,7 @@ def _read_response(answer: dict[str, Any], path: str) -> Result:
 
 def _as_text(response: dict[str, Any], path: str) -> str:
     try:
-        return compact(response)
+        return write_json(response)
     except (TypeError, ValueError) as error:
         raise wrong(f"{path}.response", f"this is not JSON: {error}") from error
 

@@ -7,10 +7,10 @@ calls and outputs are calls and results like others, in a form of their own.
 from collections.abc import Callable
 from typing import Any
 
-from backstory.wire.body import field, id_in, name_in, objects, text_or_none, wrong
-from backstory.wire.encoder import compact
 from backstory.wire.formats.base import call_of
+from backstory.wire.formats.fields import field, id_in, name_in, objects, text_or_none, wrong
 from backstory.wire.formats.parts import bare, detail_of, read_sound
+from backstory.wire.json_values import write_json
 from backstory.wire.media import PDF, from_url
 from backstory.wire.service_tools import ran
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, is_blank
@@ -117,7 +117,7 @@ def _read_output(item: dict[str, Any], path: str) -> list[Part]:
         case "shell_call_output":
             return [Text(_shell_text(found))]
         case "tool_search_output":
-            return [Text(compact(item.get("tools") or []))]
+            return [Text(write_json(item.get("tools") or []))]
         case "apply_patch_call_output":
             return [Text(found if isinstance(found, str) else str(item.get("status") or ""))]
     return _read_content(found, path)

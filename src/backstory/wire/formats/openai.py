@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import (
+from backstory.wire.formats.base import Answered, Form, Format, call_of, usage_with_details
+from backstory.wire.formats.fields import (
     expect,
     field,
     id_in,
@@ -19,9 +20,8 @@ from backstory.wire.body import (
     text_or_none,
     wrong,
 )
-from backstory.wire.encoder import compact
-from backstory.wire.formats.base import Answered, Form, Format, call_of, usage_with_details
 from backstory.wire.formats.parts import read_content
+from backstory.wire.json_values import write_json
 from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
 from backstory.wire.origin import UNNAMED
 from backstory.wire.streams import openai_completion
@@ -223,7 +223,7 @@ class OpenAIFormat(Format):
         self, id: str, name: str, arguments: dict[str, Any], text: str | None
     ) -> dict[str, Any]:
         """A tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
-        given = compact(arguments) if text is None else text
+        given = write_json(arguments) if text is None else text
         return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
 
     def step(self, texts: Sequence[str], calls: list[Any], name: str | None) -> dict[str, Any]:
@@ -317,7 +317,7 @@ class OpenAIFormat(Format):
         if isinstance(
             form.get("content"), dict
         ):  # Cloudflare parses an answer for which there is a schema
-            form["content"] = compact(form["content"])
+            form["content"] = write_json(form["content"])
         if isinstance(form.get("tool_calls"), list):
             form["tool_calls"] = list(map(_with_arguments, form["tool_calls"]))
         # One that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).

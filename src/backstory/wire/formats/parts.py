@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from backstory.wire.body import field, objects
 from backstory.wire.formats.blocks import unread
+from backstory.wire.formats.fields import field, objects
 from backstory.wire.media import PDF, from_url, is_base64, type_of_suffix, web_url
 from backstory.wire.turns import Media, Other, Part, Text
 

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from backstory.wire.body import expect, field, items, objects, one_of, wrong
-from backstory.wire.encoder import compact
 from backstory.wire.formats.base import (
     Answered,
     Form,
@@ -18,6 +16,7 @@ from backstory.wire.formats.base import (
     concatenated,
     usage_with_details,
 )
+from backstory.wire.formats.fields import expect, field, items, objects, one_of, wrong
 from backstory.wire.formats.items import (
     CALLS,
     CUSTOM,
@@ -30,6 +29,7 @@ from backstory.wire.formats.items import (
     read_item,
 )
 from backstory.wire.formats.openai import FILLED, filled
+from backstory.wire.json_values import write_json
 from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
 from backstory.wire.origin import REFERRED
 from backstory.wire.streams import responses_response
@@ -268,7 +268,7 @@ class ResponsesFormat(Format):
         self, id: str, name: str, arguments: dict[str, Any], text: str | None
     ) -> dict[str, Any]:
         """A function_call item."""
-        given = compact(arguments) if text is None else text
+        given = write_json(arguments) if text is None else text
         return {"type": "function_call", "call_id": id, "name": name, "arguments": given}
 
     def step(

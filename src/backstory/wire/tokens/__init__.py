@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backstory.log.messages import read_call, read_result
-from backstory.wire.encoder import compact
-from backstory.wire.formats.base import arguments_of
-from backstory.wire.rows import Readable, Row, clean, rows
+from backstory.wire.file_sizes import Pdf, image_size, pdf, seconds, words
+from backstory.wire.json_values import clean_value, read_arguments, write_json
+from backstory.wire.rows import Readable, Row, rows
 from backstory.wire.tokens.extras import Extra, extras
 from backstory.wire.tokens.families import USUAL, Family, family_of, is_measured
-from backstory.wire.tokens.sizes import Pdf, image_size, pdf, seconds, words
 from backstory.wire.tokens.vocabulary import BYTES_PER_TOKEN, NEWEST, Count, counter, estimate
 from backstory.wire.turns import is_blank
 
@@ -209,12 +208,12 @@ class Counter:
 
 def _shown(tool: Mapping[str, Any]) -> str:
     """A tool without its native form, which is the same once more."""
-    return compact(clean({key: value for key, value in tool.items() if key != "native"}))
+    return write_json(clean_value({key: value for key, value in tool.items() if key != "native"}))
 
 
 def _arguments(raw: Any) -> str:
     """Arguments as OpenAI counts them, whichever way they were spelled: compact."""
-    return compact(arguments_of(raw)[0])
+    return write_json(read_arguments(raw).value)
 
 
 def _is_plain(form: Any, text: str) -> bool:

@@ -7,7 +7,7 @@ recognise counts by the words in it.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from backstory.wire.encoder import compact
+from backstory.wire.json_values import write_json
 from backstory.wire.service_tools import is_unread
 
 
@@ -175,7 +175,7 @@ def _text(value: Any) -> str | None:
 
 def _words(value: Any) -> str:
     """The words in a value, without what no model reads."""
-    return compact(_readable(value))
+    return write_json(_readable(value))
 
 
 def _readable(value: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from backstory.wire.tokens.sizes import Size
+from backstory.wire.file_sizes import Size
 from backstory.wire.tokens.vocabulary import NEWEST, OLDER
 
 ImagePrice = Callable[[Size, str], float]

@@ -1,0 +1,203 @@
+"""JSON in and out, the values that JSON can carry, and the arguments of calls.
+
+orjson is several times faster than the standard library. It refuses integers beyond 64 bits and deep
+nesting, which the standard library then does. It writes some floats differently, so an environment uses
+one or the other for everything else.
+"""
+
+import base64
+import json
+import math
+import re
+from operator import is_
+from typing import Any, NamedTuple, NoReturn
+
+try:
+    import orjson
+except ImportError:  # pragma: no cover - it is only faster
+    orjson = None  # type: ignore[assignment]
+
+__all__ = [
+    "DEEPEST",
+    "Arguments",
+    "clean_value",
+    "encode_body",
+    "is_json",
+    "is_unicode",
+    "orjson",
+    "parse",
+    "read_arguments",
+    "refuse_constant",
+    "replace_lone_surrogates",
+    "to_json",
+    "write_json",
+]
+
+DEEPEST = 100  # levels of nesting, as in a store; encoders give up at about 250
+# Levels that stay free in a value that is cut off, so that it still fits in a form when it is loaded again.
+ROOM = 10
+TOO_DEEP = "(nested too deeply)"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+# Compact and deterministic; a NaN here would be our bug.
+to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+parse = json.loads if orjson is None else orjson.loads
+
+
+def write_json(value: Any) -> str:
+    """Return `value` as compact JSON text."""
+    if orjson is not None:
+        try:
+            return orjson.dumps(value).decode()
+        except TypeError:
+            pass
+    return to_json(value)
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """Return `body` as JSON in UTF-8. Bytes in it (Bedrock's blobs) become base64."""
+    if orjson is not None:
+        try:
+            return orjson.dumps(body, default=_encode_blob)
+        except TypeError:
+            pass
+    return to_json(_encode_blobs(body)).encode()
+
+
+def _encode_blob(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError
+
+
+def _encode_blobs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _encode_blobs(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_encode_blobs(item) for item in value]
+    if isinstance(value, bytes):
+        return _encode_blob(value)
+    return value
+
+
+# --- values that JSON can carry ---
+
+
+def clean_value(value: Any) -> Any:
+    """Return `value` without what JSON cannot carry: lone surrogates, NaN, objects, deep nesting."""
+    try:
+        return _clean(value, DEEPEST, None)
+    except _NestedTooDeeply:
+        return _clean(value, DEEPEST - ROOM, TOO_DEEP)
+
+
+class _NestedTooDeeply(Exception):
+    """A value has more levels than `DEEPEST`."""
+
+
+def _clean(value: Any, levels: int, instead: str | None) -> Any:
+    """Clean `value`. Below `levels`, put `instead`, or raise _NestedTooDeeply if it is None."""
+    if levels < 0:
+        if instead is None:
+            raise _NestedTooDeeply
+        return instead
+    match value:
+        case str():
+            return _clean_text(value)
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {
+                _clean_text(str(key)): _clean(item, levels - 1, instead)
+                for key, item in value.items()
+            }
+        case list() | tuple():
+            return [_clean(item, levels - 1, instead) for item in value]
+    return str(value)
+
+
+def _clean_text(text: str) -> str:
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def is_unicode(text: str) -> bool:
+    """Return True if UTF-8 can encode `text`. Half of a surrogate pair cannot be encoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def replace_lone_surrogates(value: Any, mark: str) -> Any:
+    """Return `value` with `mark` for each half of a surrogate pair, or the same object if it has none.
+
+    A value that is nested too deeply stays as it is: the store reports it.
+    """
+    try:
+        return _replace_lone_surrogates(value, mark)
+    except RecursionError:
+        return value
+
+
+def _replace_lone_surrogates(value: Any, mark: str) -> Any:
+    match value:
+        case str():
+            if value.isascii() or is_unicode(value):
+                return value
+            return _LONE_SURROGATE.sub(mark, value)
+        case dict():
+            keys = [_replace_lone_surrogates(key, mark) for key in value]
+            items = [_replace_lone_surrogates(item, mark) for item in value.values()]
+            is_same = all(map(is_, keys, value)) and all(map(is_, items, value.values()))
+            return value if is_same else dict(zip(keys, items, strict=True))
+        case list():
+            items = [_replace_lone_surrogates(item, mark) for item in value]
+            return value if all(map(is_, items, value)) else items
+    return value
+
+
+def refuse_constant(name: str) -> NoReturn:
+    """Raise ValueError for NaN and Infinity, which Python reads and JSON does not have."""
+    raise ValueError(f"{name} is Python's, not JSON's")
+
+
+# --- arguments of calls ---
+
+
+class Arguments(NamedTuple):
+    """The arguments of a call, as every service accepts them."""
+
+    value: dict[str, Any]
+    text: str | None  # the text in which they were given, if it means the same
+    is_same: bool  # is nothing lost or changed?
+
+
+def read_arguments(raw: Any) -> Arguments:
+    """Read the arguments of a call, which are an object or JSON text, as an object."""
+    if isinstance(raw, dict):
+        return Arguments(raw, None, True)
+    if raw is None or (isinstance(raw, str) and not raw.strip()):
+        return Arguments({}, None, True)
+    if not isinstance(raw, str):
+        return Arguments({"_value": raw}, None, False)
+    try:
+        given = json.loads(raw, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return Arguments({"_invalid_json": raw}, None, False)
+    value = clean_value(given)
+    if not isinstance(value, dict):
+        return Arguments({"_value": value}, None, False)
+    is_same = value == given
+    return Arguments(value, raw if is_same else None, is_same)
+
+
+def is_json(text: str | None) -> bool:
+    """Return True if `text` is a JSON value, but no object, that every service can read."""
+    arguments = read_arguments(text)
+    if arguments.is_same or "_value" not in arguments.value:
+        return False
+    return bool(arguments.value["_value"] == json.loads(text or ""))
