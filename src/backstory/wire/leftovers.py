@@ -9,6 +9,7 @@ from backstory.wire.turns import (
     Media,
     Other,
     Part,
+    Reasoning,
     Speaker,
     Step,
     Text,
@@ -24,7 +25,7 @@ def take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
     """Take from a form that is not sent the arguments as the model wrote them, and its name."""
     beside = [part for part in parts if not isinstance(part, Text | Call | Speaker)]
     others = [name_of(part) for part in beside if not _told(part)]
-    others += [what for part in parts if isinstance(part, Call) for what in part.more]
+    others += [what for part in parts if isinstance(part, Call) for what in part.extras]
     runs = [name_of(part) for part in beside if _told(part)]
     for names, becomes in ((others, "left out"), (runs, "told in words")):
         if names:
@@ -51,7 +52,7 @@ def _take_arguments(step: Step, parts: list[Part]) -> None:
         if not found:
             continue
         same = found.pop(0)
-        if same.sound and same.arguments == call.arguments:
+        if same.is_sound and same.arguments == call.arguments:
             call.text = call.text or (same.text if same.text and same.text.strip() else None)
 
 
@@ -111,7 +112,7 @@ def named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str 
 def name_of(part: Part) -> str:
     """The name of a part in a repair."""
     match part:
-        case Other(what=what):
+        case Other(what=what) | Reasoning(what=what):
             return what
         case Media(kind=kind):
             return kind

@@ -205,12 +205,12 @@ def _is_inside(unit: Unit) -> bool:
 def _result(format: Format, unit: Unit, model: str | None, *, is_shuffled: bool) -> Loaded:
     [result] = unit.parts
     assert isinstance(result, Result)
-    text = text_of(result.parts)
+    text = result.text
     data: dict[str, Any] = {"id": result.id}
-    if result.error:
+    if result.is_error:
         data["error"] = True
     id = "" if format.ids is None else str(result.id)
-    plain = format.result(id, result.name or "", text, bool(result.error), "")
+    plain = format.result(id, result.name or "", text, bool(result.is_error), "")
     is_marked = is_shuffled or unit.after is not None or bool(unit.took) or NUL in text
     if is_marked or is_blank(text) or plain != unit.wire:
         data["native"] = _native(format, unit, model)
@@ -236,7 +236,7 @@ def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> I
         data = {
             "id": call.id,
             "name": call.name,
-            "arguments": call.arguments if call.sound else call.text,
+            "arguments": call.arguments if call.is_sound else call.text,
         }
         yield "tool_call", None, data | (native or {})
         native = None

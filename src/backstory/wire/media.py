@@ -181,9 +181,9 @@ def padded_part(part: Part) -> Part:
     match part:
         case Media(data=str(data)) if (whole := padded(data)) is not data:
             return part._replace(data=whole)
-        case Result(parts=parts):
-            found = list(map(padded_part, parts))
-            return part if all(map(is_, found, parts)) else part._replace(parts=found)
+        case Result(content=tuple(content)):
+            found = tuple(map(padded_part, content))
+            return part if all(map(is_, found, content)) else part._replace(content=found)
     return part
 
 

@@ -25,6 +25,7 @@ from backstory.wire.turns import (
     MessageTurn,
     Other,
     Part,
+    Reasoning,
     Result,
     Speaker,
     Step,
@@ -80,8 +81,8 @@ def settle_result(call: StepCall, result: StepResult, native: Native, target: Ta
     match _parts("result", native, target, result.at):
         case None:
             return
-        case [Result(parts=parts) as read] if is_same(text_of(parts), result.text):
-            pass
+        case [Result() as read] if is_same(read.text, result.text):
+            parts = list(read.content or ())
         case _:
             target.report(
                 "native",
@@ -121,7 +122,7 @@ def _answers(read: Result, call: StepCall, result: StepResult, format: Format) -
     return (
         ((read.id or "") == call.id or bool(call.id))
         and read.name in (None, call.name)
-        and read.error in (None, result.error)
+        and read.is_error in (None, result.error)
         and (read.kind == call.kind or read.kind == _written_kind(call.kind, format))
     )
 
@@ -299,7 +300,7 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
 
 def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> bool:
     """Whether a form can be sent unchanged: it is not broken, and no recording shows that it is refused."""
-    is_signed = all(part.signed for part in parts if isinstance(part, Other))
+    is_signed = all(map(_is_signed, parts))
     return (
         (role == "result" or not all(isinstance(part, Speaker) for part in parts))
         and all(_is_whole(part, is_known=native.model is not None) for part in parts)
@@ -308,17 +309,24 @@ def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> 
     )
 
 
+def _is_signed(part: Part) -> bool:
+    match part:
+        case Other(signed=is_signed) | Reasoning(is_signed=is_signed):
+            return is_signed
+    return True
+
+
 def _is_whole(part: Part, is_known: bool) -> bool:
     match part:
         case Media():
             return is_sound(part)
-        case Other(complete=complete):
+        case Other(complete=complete) | Reasoning(is_complete=complete):
             return complete
         case Result():
             return False
         # Compatible servers refuse what is not JSON: "Expecting ',' delimiter" (OpenHands sdk#2887). Other
         # JSON than an object was taken from the model that wrote it: "[]" by OpenAI, "null" by Groq.
-        case Call(sound=False, text=text):
+        case Call(is_sound=False, text=text):
             return is_known and is_json(text)
     return True
 
@@ -363,7 +371,7 @@ def _is_usable(part: Part) -> bool:
     match part:
         case Media(text=text):
             return is_sound(part) and (text is None or not is_blank(text))
-        case Other(complete=complete):
+        case Other(complete=complete) | Reasoning(is_complete=complete):
             return complete
     return True
 

@@ -3,6 +3,7 @@
 `repair` makes turns from messages. A format makes a body from turns, and reads parts and units from a body.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 # Joins the texts of a message if a format, or an event, has one field for them.
@@ -28,25 +29,28 @@ class Media(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A tool call; a format without ids leaves the id out."""
+    """A tool call, read from an event or from a form."""
 
-    id: str | None
+    id: str | None  # None: the format has no ids
     name: str
     arguments: dict[str, Any]
-    text: str | None = None  # the original arguments, if the format has them as text
-    sound: bool = True  # were they a JSON object?
-    kind: str = ""  # a kind with its own form of results: a custom tool, a shell; "" is a function
-    more: tuple[str, ...] = ()  # what else its own provider knows about it: a namespace, who called
+    text: str | None = None  # the arguments as the model wrote them
+    is_sound: bool = True  # were the arguments a JSON object?
+    kind: str = ""  # a tool whose results have their own form: a shell, a custom tool
+    extras: tuple[str, ...] = ()  # what only its provider understands: a namespace, a caller
+    position: int | None = None
 
 
 class Result(NamedTuple):
-    """The result of a tool call: its parts, and whether it failed (None: the format cannot say)."""
+    """The result of a call, read from an event or from a form."""
 
     id: str | None
-    parts: "list[Part]"
-    error: bool | None
+    text: str
+    is_error: bool | None = False  # None: the format cannot express it
+    content: "tuple[Part, ...] | None" = None  # its parts in order; None: only the text
     name: str | None = None  # of the tool, if the format uses it
-    kind: str = ""  # that of the call it answers
+    kind: str = ""  # that of its call
+    position: int | None = None
 
 
 class Speaker(NamedTuple):
@@ -65,7 +69,17 @@ class Other(NamedTuple):
     media: str = ""  # the kind of media that it is: image, document, audio, video
 
 
-Part = Text | Media | Call | Result | Speaker | Other
+class Reasoning(NamedTuple):
+    """Thinking of a model."""
+
+    text: str  # "" if it is sealed
+    seal: str = ""  # a signature, or the encrypted text
+    is_complete: bool = True  # would its provider take it back?
+    is_signed: bool = True  # some models refuse thinking without a signature
+    what: str = "reasoning"  # the provider's word for it, for reports
+
+
+Part = Text | Media | Call | Result | Speaker | Reasoning | Other
 
 
 class Unit(NamedTuple):
@@ -173,7 +187,19 @@ class Repair(NamedTuple):
     why: str
 
 
-def text_of(parts: list[Part]) -> str:
+def make_result(
+    id: str | None,
+    parts: Iterable[Part],
+    is_error: bool | None,
+    name: str | None = None,
+    kind: str = "",
+) -> Result:
+    """Return the result that consists of `parts`."""
+    content = tuple(parts)
+    return Result(id, text_of(content), is_error, content, name, kind)
+
+
+def text_of(parts: Iterable[Part]) -> str:
     """The text in the parts of a message."""
     return BETWEEN.join(
         part.text for part in parts if isinstance(part, Text) and not is_blank(part.text)

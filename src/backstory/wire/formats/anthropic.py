@@ -42,7 +42,7 @@ from backstory.wire.models import is_claude
 from backstory.wire.origin import FIELDS
 from backstory.wire.service_tools import ran
 from backstory.wire.streams import anthropic_message
-from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
+from backstory.wire.turns import Call, Media, Other, Part, Text, Unit, make_result
 
 WIRE_ROLES = {"user": "user", "model": "assistant", "system": "system"}
 NAME = "anthropic"
@@ -324,7 +324,7 @@ class AnthropicFormat(Format):
                         name_in(block, "id", path),
                         name_in(block, "name", path),
                         arguments,
-                        more=more,
+                        extras=more,
                     )
                 ]
             case "tool_result":
@@ -334,7 +334,7 @@ class AnthropicFormat(Format):
                 )
                 is_error = optional(block, "is_error", bool, path)
                 return [
-                    Result(
+                    make_result(
                         name_in(block, "tool_use_id", path), found + unread(block, RESULT), is_error
                     )
                 ]

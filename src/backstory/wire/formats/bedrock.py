@@ -34,7 +34,7 @@ from backstory.wire.media import is_base64
 from backstory.wire.models import is_claude
 from backstory.wire.service_tools import ran
 from backstory.wire.streams import bedrock_response
-from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit, is_blank
+from backstory.wire.turns import Call, Media, Other, Part, Text, Unit, is_blank, make_result
 
 BESIDE_DOCUMENT = "(a document)"
 WIRE_ROLES = {"user": "user", "model": "assistant"}
@@ -99,7 +99,9 @@ def _as_text(value: Any, path: str) -> str:
 def _read_call(use: dict[str, Any], path: str) -> Part:
     arguments = field(use, "input", dict, path)
     more = unread_keys(use, USE)
-    found = Call(name_in(use, "toolUseId", path), name_in(use, "name", path), arguments, more=more)
+    found = Call(
+        name_in(use, "toolUseId", path), name_in(use, "name", path), arguments, extras=more
+    )
     # A tool that the service ran itself (Nova): its result stands in the same answer.
     if use.get("type") == "server_tool_use":
         return ran(f"{found.name} run by the service", found.name, arguments)
@@ -292,7 +294,7 @@ class BedrockFormat(Format):
             )
         if found.get("status") is not None:
             one_of(found["status"], ("success", "error"), f"{path}.status")
-        return Result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
+        return make_result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
 
     def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
         """Without empty text: "The text field in the ContentBlock object … is blank" (agentcore PR#185).

@@ -34,7 +34,7 @@ from backstory.wire.media import (
 )
 from backstory.wire.service_tools import ran
 from backstory.wire.streams import gemini_response
-from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
+from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit, make_result
 
 NO_SIGNATURE = "skip_thought_signature_validator"
 # What was uploaded to Gemini's own file store: the address means nothing to other services.
@@ -96,8 +96,8 @@ def _read_part(part: dict[str, Any], path: str) -> list[Part]:
     given = [key for key in ONE_OF if part.get(key) is not None]
     beside += [Other(key, complete=False) for key in given[1:] if part[key]]
     match found:
-        case [Result(parts=parts) as result, *sealed]:
-            return [result._replace(parts=[*parts, *sealed, *beside])]
+        case [Result(content=tuple(parts)) as result, *sealed]:
+            return [result._replace(content=(*parts, *sealed, *beside))]
     return [*found, *beside]
 
 
@@ -179,7 +179,7 @@ FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image
 def _read_call(call: dict[str, Any], path: str) -> Call:
     arguments = optional(call, "args", dict, path)
     return Call(
-        _id(call, path), name_in(call, "name", path), arguments, more=unread_keys(call, CALL)
+        _id(call, path), name_in(call, "name", path), arguments, extras=unread_keys(call, CALL)
     )
 
 
@@ -195,13 +195,13 @@ def _read_response(answer: dict[str, Any], path: str) -> Result:
     more.extend(unread(answer, RESPONSE))
     match optional(answer, "response", dict, inside):
         case {"error": str(text), **rest} if not rest:
-            return Result(id, [Text(text), *more], True, name)
+            return make_result(id, [Text(text), *more], True, name)
         case {"output": str(text), **rest} | {"result": str(text), **rest} if not rest:
-            return Result(id, [Text(text), *more], False, name)
+            return make_result(id, [Text(text), *more], False, name)
         case response if not response:
-            return Result(id, more, False, name)
+            return make_result(id, more, False, name)
         case response:
-            return Result(id, [Text(_as_text(response, inside)), *more], False, name)
+            return make_result(id, [Text(_as_text(response, inside)), *more], False, name)
 
 
 def _as_text(response: dict[str, Any], path: str) -> str:

@@ -13,7 +13,7 @@ from backstory.wire.formats.parts import bare, detail_of, read_sound
 from backstory.wire.json_values import write_json
 from backstory.wire.media import PDF, from_url
 from backstory.wire.service_tools import ran
-from backstory.wire.turns import Call, Media, Other, Part, Result, Text, is_blank
+from backstory.wire.turns import Call, Media, Other, Part, Text, is_blank, make_result
 
 CUSTOM = "custom_tool_call"
 FUNCTION_OUTPUT = "function_call_output"
@@ -51,13 +51,13 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
         case "function_call":
             arguments = field(item, "arguments", str, path)
             called = call_of(id_in(item, "call_id", path), name_in(item, "name", path), arguments)
-            return [called._replace(more=_beside(item))]
+            return [called._replace(extras=_beside(item))]
         case "custom_tool_call":
             given = {"input": field(item, "input", str, path)}
             called = Call(
                 id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM
             )
-            return [called._replace(more=_beside(item))]
+            return [called._replace(extras=_beside(item))]
         case "reasoning":
             return [Other("reasoning", complete=_is_whole_reasoning(item))]
         case None | "item_reference":
@@ -65,11 +65,11 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
     if type_ in CALLS and isinstance(item.get("call_id"), str):
         given = {key: value for key, value in item.items() if key not in _FRAME}
         name = type_.removesuffix("_call")
-        return [Call(item["call_id"], name, given, kind=type_, more=_beside(item))]
+        return [Call(item["call_id"], name, given, kind=type_, extras=_beside(item))]
     if is_output(item):
         parts = [*_read_output(item, f"{path}.output"), *map(Other, _beside(item))]
         id = text_or_none(answered_id(item), f"{path}.call_id") or ""
-        return [Result(id, parts, None, kind=_CALL_OF[type_])]
+        return [make_result(id, parts, None, kind=_CALL_OF[type_])]
     return [Other(type_)]
 
 

@@ -31,11 +31,11 @@ from backstory.wire.turns import (
     Media,
     Other,
     Part,
-    Result,
     Speaker,
     Text,
     Unit,
     is_blank,
+    make_result,
 )
 
 ROLES = {
@@ -292,14 +292,14 @@ class OpenAIFormat(Format):
             raise wrong(f"{path}.content", "missing, expected a string, an array of parts or null")
         parts = read_content(message.get("content"), f"{path}.content")
         if message["role"] == "function":
-            return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
+            return [make_result(None, parts, None, name_in(message, "name", path), LEGACY)]
         if role == "result":
             id, name = id_in(message, "tool_call_id", path), message.get("name")
             if (
                 name is not None and not id
             ):  # Mistral's servers know a result by the name of its tool, too
                 name = expect(name, str, f"{path}.name")
-            return [Result(id, [*parts, *_more(message)], None, None if id else name)]
+            return [make_result(id, [*parts, *_more(message)], None, None if id else name)]
         return [*_speaker(message), *parts, *_more(message)]
 
     def answered(self, response: Mapping[str, Any]) -> Answered:
