@@ -9,14 +9,14 @@ from typing import Any
 from backstory.errors import Invalid
 from backstory.wire.media import (
     IMAGES,
+    OWN,
     PDF,
+    encode_base64,
     is_text_type,
     media,
-    to_base64,
     type_of,
     type_of_suffix,
 )
-from backstory.wire.own import PROVIDER
 from backstory.wire.turns import Media
 
 Attachment = str | bytes | os.PathLike[str]
@@ -52,7 +52,7 @@ def add_attachments(
         )
     if content.strip():
         blocks.insert(0, {"type": "text", "text": content})
-    return {**(data or {}), "native": {"provider": PROVIDER, "wire": blocks}}
+    return {**(data or {}), "native": {"provider": OWN, "wire": blocks}}
 
 
 def _check_list(attachments: Any, name: str) -> list[Attachment]:
@@ -124,7 +124,7 @@ def _read_bytes(data: bytes, name: str | None) -> Media:
             f"cannot tell what is in {name or 'these bytes'!r}",
             remedy="pass a path with the usual ending of its type",
         )
-    return media(type_, data=to_base64(data), name=name)
+    return media(type_, data=encode_base64(data), name=name)
 
 
 def _find_type(data: bytes) -> str | None:

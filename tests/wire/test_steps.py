@@ -3,7 +3,7 @@
 import pytest
 
 from backstory.wire import FORMATS, dump, load
-from backstory.wire.media import to_bytes
+from backstory.wire.media import decode_base64
 from tests.wire.laws import strings
 from tests.wire.rules import violations
 
@@ -262,7 +262,7 @@ def test_sealed_reasoning_of_the_sdk_is_bytes():
 
 
 def test_what_is_no_base64_stands_for_nothing():
-    assert to_bytes("a") is None
+    assert decode_base64("a") is None
 
 
 def test_an_image_that_a_model_drew_goes_back_to_it_and_is_told_elsewhere():

@@ -8,7 +8,7 @@ from backstory.errors import Invalid
 from backstory.log.events import to_json
 from backstory.wire import FORMATS, load_answer
 from backstory.wire.loader import Loaded
-from backstory.wire.media import to_base64
+from backstory.wire.media import encode_base64
 from backstory.wire.streams import as_plain
 
 # Fields of answers and stream events that only this format has.
@@ -72,7 +72,7 @@ def _canonical(value: Any) -> Any:
         case list() | tuple():
             return [_canonical(item) for item in value]
         case bytes() | bytearray():
-            return to_base64(bytes(value))
+            return encode_base64(bytes(value))
     return value
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from backstory.wire.formats.base import Format
 from backstory.wire.json_values import replace_lone_surrogates
-from backstory.wire.media import padded_part
+from backstory.wire.media import pad_part
 from backstory.wire.origin import LAST_WORD, REPLACED, SAME_IDS, UNNAMED, UNPADDED
 from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
 from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
@@ -94,7 +94,7 @@ def _taken(units: list[Unit], format: Format, model: str | None) -> list[Unit]:
             unit = unit._replace(took=(*unit.took, SAME_IDS))
         if may_go_on and unit.role == "step" and not calls and index == len(units) - 1:
             unit = unit._replace(took=(*unit.took, LAST_WORD))
-        if any(padded_part(part) is not part for part in unit.parts):
+        if any(pad_part(part) is not part for part in unit.parts):
             unit = unit._replace(took=(*unit.took, UNPADDED))
         known.update(ids)
         found.append(unit)

@@ -1,6 +1,11 @@
-"""Images, documents, sounds and films between the formats: data URLs, media types, base64.
+"""Images, documents, sounds and films: media types, data URLs, base64, and our own form of them.
 
-Pure: nothing is fetched. What is given by URL stays a URL.
+Pure: nothing is fetched. Media given by a URL stay a URL. Our own form of a message with attachments, from
+which every format is translated, is a list of blocks:
+
+    [{"type": "text", "text": "…"}, {"type": "image", "media_type": "image/png", "data": "…base64…"},
+     {"type": "document", "media_type": "text/markdown", "text": "…", "name": "notes.md"},
+     {"type": "image", "url": "https://…"}]
 """
 
 import base64
@@ -8,9 +13,14 @@ import binascii
 import re
 from collections.abc import Iterable
 from operator import is_
+from typing import Any
 
-from backstory.wire.turns import Media, Other, Part, Result
+from backstory.errors import Invalid
+from backstory.wire.turns import Media, Other, Part, Result, Text
 
+OWN = "backstory"  # the provider of our own form
+OWN_FIELDS = ("data", "url", "text", "name")
+KINDS = ("image", "document", "audio", "video")
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF = "application/pdf"
 
@@ -56,32 +66,66 @@ _TEXT_TYPES = frozenset(
     {"application/json", "application/xml", "application/yaml", "application/x-yaml"}
 )
 _LEGAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
-_STANDARD = bytes.maketrans(b"-_", b"+/")
+_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _CHUNK = 1 << 16  # characters: small enough to stay in the processor's cache
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 
 
+# --- our own form ---
+
+
+def read_own_form(form: Any, path: str) -> list[Part]:
+    """Return the parts of our own form. Raises Invalid if `form` is not one."""
+    if not isinstance(form, list):
+        raise Invalid(f"{path}: expected an array of blocks")
+    return [_read_own_block(block, f"{path}[{index}]") for index, block in enumerate(form)]
+
+
+def _read_own_block(block: Any, path: str) -> Part:
+    if not isinstance(block, dict):
+        raise Invalid(f"{path}: expected an object")
+    for name in ("media_type", *OWN_FIELDS):
+        if not isinstance(block.get(name), str | None):
+            raise Invalid(f"{path}.{name}: expected a string")
+    kind = block.get("type")
+    if kind == "text":
+        if block.get("text") is None:
+            raise Invalid(f"{path}.text: missing, expected a string")
+        return Text(block["text"])
+    if kind not in KINDS:
+        raise Invalid(f"{path}.type: expected text, {', '.join(KINDS)}, found {kind!r}")
+    fields = {name: block.get(name) for name in OWN_FIELDS}
+    return Media(str(kind), block.get("media_type"), **fields)
+
+
+# --- media types and addresses ---
+
+
 def media(type_: str | None, **fields: str | None) -> Media:
-    """Media of a type; what is not an image, audio or video is a document."""
-    type_ = type_ and usual_type(type_)
+    """Return media of a type. A type that is no image, audio or video is a document."""
+    if type_:
+        type_ = usual_type(type_)
     family = (type_ or "").partition("/")[0]
-    return Media(family if family in ("image", "audio", "video") else "document", type_, **fields)
+    kind = family if family in KINDS else "document"
+    return Media(kind, type_, **fields)
 
 
 def usual_type(type_: str) -> str:
-    """A media type under its registered name: browsers and tools say "image/jpg", which services refuse
-    (hermes-agent#55432), and "image/PNG"."""
+    """Return the registered name of a media type. Browsers and tools write "image/jpg", which services
+    refuse (hermes-agent#55432), and "image/PNG"."""
     plain = type_.lower()
-    return _USUAL.get(plain, plain if plain in IMAGES else type_)
+    if plain in IMAGES:
+        return plain
+    return _USUAL.get(plain, type_)
 
 
 def type_of_suffix(suffix: str) -> str | None:
-    """The media type of a file name's suffix."""
+    """Return the media type of a file name's suffix, or None if it is unknown."""
     return _BY_SUFFIX.get(suffix.lower())
 
 
 def from_url(url: str, kind: str, **fields: str | None) -> Media:
-    """The media at a URL; a data URL is taken apart."""
+    """Return the media at a URL. The data of a data URL become the data of the media."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         type_ = head[len("data:") : -len(";base64")].partition(";")[0]
@@ -90,18 +134,20 @@ def from_url(url: str, kind: str, **fields: str | None) -> Media:
 
 
 def data_url(found: Media) -> str:
-    """A data URL."""
+    """Return the data of `found` as a data URL."""
     return f"data:{found.type};base64,{standard(found)}"
 
 
 def web_url(found: Media) -> str | None:
-    """The URL, if it is one that a service can fetch."""
+    """Return the URL if a service can fetch it, else None."""
     url = found.url
-    return url if url is not None and url.startswith(("https://", "http://")) else None
+    if url is not None and url.startswith(("https://", "http://")):
+        return url
+    return None
 
 
 def type_of(found: Media) -> str | None:
-    """The media type, guessed from the suffix of the URL if it is not given."""
+    """Return the media type. If it is not given, guess it from the suffix of the URL."""
     if found.type or found.url is None:
         return found.type
     path = found.url.partition("?")[0].partition("#")[0]
@@ -109,43 +155,43 @@ def type_of(found: Media) -> str | None:
 
 
 def file_name(found: Media) -> str:
-    """A name for a file that needs one."""
+    """Return the name of `found`, or one made of its kind."""
     return found.name or f"{found.kind}.{SUFFIXES.get(found.type or '', 'bin')}"
 
 
 def standard(found: Media) -> str:
-    """The data in the standard alphabet, without line breaks. Google's services write and read the
-    URL-safe one too."""
+    """Return the data in the standard alphabet of base64, without line breaks. Google's services write
+    and read the URL-safe alphabet too."""
     if found.data is None:
-        return to_base64((found.text or "").encode())
-    return _standard("".join(found.data.split()))
+        return encode_base64((found.text or "").encode())
+    return _to_standard("".join(found.data.split()))
 
 
-def _standard(data: str) -> str:
+def _to_standard(data: str) -> str:
     if "-" not in data and "_" not in data:
         return data
-    return data.encode(errors="replace").translate(_STANDARD).decode()
+    return data.encode(errors="replace").translate(_TO_STANDARD).decode()
 
 
 def is_text_type(type_: str | None) -> bool:
-    """Whether media of this type can be read as text."""
+    """Return True if media of this type can be read as text."""
     return type_ is not None and (type_.startswith("text/") or type_ in _TEXT_TYPES)
 
 
 def words_of(found: Media) -> str | None:
-    """The text of a text document; None for anything else."""
+    """Return the text of a text document, and None for other media."""
     if found.text is not None:
         return found.text
     if found.kind != "document" or found.data is None or not is_text_type(found.type):
         return None
     try:
-        return (to_bytes(found.data) or b"").decode()
+        return (decode_base64(found.data) or b"").decode()
     except UnicodeDecodeError:
         return None
 
 
 def as_words(found: Media) -> str | None:
-    """A text document as marked text, for formats without documents."""
+    """Return a text document as marked text, for formats without documents, and None for other media."""
     words = words_of(found)
     if words is None:
         return None
@@ -154,7 +200,7 @@ def as_words(found: Media) -> str | None:
 
 
 def is_base64(data: str) -> bool:
-    """Whether a text is whole base64, in either alphabet, with or without line breaks.
+    """Return True if `data` is complete base64, in either alphabet, with or without line breaks.
 
     Deleting the legal characters is several times quicker than decoding, and images are large.
     """
@@ -167,32 +213,35 @@ def is_base64(data: str) -> bool:
     return size > 0 and size % 4 == 0
 
 
-def padded(data: str) -> str:
-    """Base64 with its missing padding, if only that is missing; otherwise unchanged."""
+def pad_base64(data: str) -> str:
+    """Return base64 with its padding if only that is missing, otherwise unchanged."""
     if "=" in data or (len(data) % 4 == 0 and "\n" not in data):
         return data
     missing = -len("".join(data.split())) % 4
     whole = data + "=" * missing
-    return whole if missing and is_base64(whole) else data
+    if missing and is_base64(whole):
+        return whole
+    return data
 
 
-def padded_part(part: Part) -> Part:
-    """A part with its base64 padded, also in a result; the same object if nothing is missing."""
+def pad_part(part: Part) -> Part:
+    """Pad the base64 of a part, also in a result. Return the same object if nothing is missing."""
     match part:
-        case Media(data=str(data)) if (whole := padded(data)) is not data:
-            return part._replace(data=whole)
+        case Media(data=str(data)):
+            whole = pad_base64(data)
+            return part if whole is data else part._replace(data=whole)
         case Result(content=tuple(content)):
-            found = tuple(map(padded_part, content))
-            return part if all(map(is_, found, content)) else part._replace(content=found)
+            found = tuple(pad_part(inner) for inner in content)
+            is_same = all(map(is_, found, content))
+            return part if is_same else part._replace(content=found)
     return part
 
 
-def unshown(parts: Iterable[Part]) -> str:
-    """The text to send in place of media that a format does not support; "" if there are none."""
-    kinds = dict.fromkeys(kind for part in parts if (kind := _kind(part)))
-    return (
-        f"({' and '.join(AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
-    )
+def describe_lost_media(parts: Iterable[Part]) -> str:
+    """Return the text to send in place of media that a format does not support, or "" without any."""
+    kinds = dict.fromkeys(_kind(part) for part in parts)
+    names = [AN[kind] for kind in kinds if kind]
+    return f"({' and '.join(names)} that cannot be shown here)" if names else ""
 
 
 def _kind(part: Part) -> str:
@@ -203,26 +252,26 @@ def _kind(part: Part) -> str:
 
 
 def is_sound(found: Media) -> bool:
-    """Whether the media is complete: valid base64, or an address."""
+    """Return True if the media are complete: valid base64, or an address."""
     if found.data is not None:
         return is_base64(found.data)
     return found.url is None or _ADDRESS.match(found.url) is not None
 
 
-def to_bytes(data: str | None) -> bytes | None:
-    """The bytes of base64; None if it is not valid."""
+def decode_base64(data: str | None) -> bytes | None:
+    """Return the bytes of base64, or None if it is not valid."""
     try:
-        return binascii.a2b_base64(_standard(padded(data or "")))
+        return binascii.a2b_base64(_to_standard(pad_base64(data or "")))
     except (binascii.Error, ValueError):
         return None
 
 
-def to_base64(data: bytes) -> str:
-    """Bytes as base64, for JSON."""
+def encode_base64(data: bytes) -> str:
+    """Return bytes as base64, for JSON."""
     return base64.b64encode(data).decode()
 
 
 def plain_name(name: str | None) -> str:
-    """A document's name as Bedrock takes it: letters, digits, hyphens, brackets and single spaces."""
+    """Return a document's name as Bedrock takes it: letters, digits, hyphens, brackets, single spaces."""
     stem = re.sub(r"\.[A-Za-z0-9]{1,5}$", "", name or "")
     return re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem).strip()[:100] or "document"

@@ -11,11 +11,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from backstory.errors import Invalid
-from backstory.wire import own
 from backstory.wire.formats.base import Form, Format
 from backstory.wire.json_values import is_json
 from backstory.wire.leftovers import REFUSED, is_same, name_of, named, take_rest, tell_runs
-from backstory.wire.media import AN, as_words, is_sound, padded_part, unshown
+from backstory.wire.media import (
+    AN,
+    OWN,
+    as_words,
+    describe_lost_media,
+    is_sound,
+    pad_part,
+    read_own_form,
+)
 from backstory.wire.origin import SAME_IDS, UNNAMED, UNPADDED, Native
 from backstory.wire.target import Target
 from backstory.wire.turns import (
@@ -70,7 +77,7 @@ def settle_message(message: MessageTurn, native: Native, target: Target) -> None
         message.name = named(speaker, kept, target, message.at)
     message.content, message.text = _content(kept, message.text, target)
     if not kept and is_blank(message.text):
-        message.text = unshown(parts)
+        message.text = describe_lost_media(parts)
 
 
 # --- results ---
@@ -114,7 +121,7 @@ def settle_result(call: StepCall, result: StepResult, native: Native, target: Ta
     else:
         result.content = content
     if not kept and is_blank(result.text) and not all(isinstance(part, Text) for part in parts):
-        result.text = unshown(parts) or UNSHOWN
+        result.text = describe_lost_media(parts) or UNSHOWN
 
 
 def _answers(read: Result, call: StepCall, result: StepResult, format: Format) -> bool:
@@ -277,14 +284,16 @@ def _form(wire: Form, target: Target, at: int | None) -> Form:
 
 def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Part] | None:
     provider = target.formats.get(native.provider)
-    read = own.read if native.provider == own.PROVIDER else provider.read if provider else None
-    if read is None:
+    if provider is None and native.provider != OWN:
         target.report(
             "native", at, f"native content of {native.provider!r}, an unknown format: left out"
         )
         return None
     try:
-        parts = read(role, native.wire, "native.wire")
+        if provider is None:
+            parts = read_own_form(native.wire, "native.wire")
+        else:
+            parts = provider.read(role, native.wire, "native.wire")
     except Invalid as error:
         target.report(
             "native", at, f"its native content is not of its format, so it is left out: {error}"
@@ -295,7 +304,7 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
             "native", at, f"native content with a call in it is not that of a {role}: left out"
         )
         return None
-    return list(map(padded_part, parts)) if UNPADDED in native.took else parts
+    return list(map(pad_part, parts)) if UNPADDED in native.took else parts
 
 
 def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> bool:
@@ -349,7 +358,7 @@ def _translated(
         elif not isinstance(part, Speaker):
             (lost if _is_usable(part) else broken).append(name_of(part))
             if target.placeholders:
-                kept.extend(filter(None, [unshown([part])]))
+                kept.extend(filter(None, [describe_lost_media([part])]))
     for names, why in (
         (lost, f"{target.format.name} has no such thing here"),
         (broken, "it is broken"),

@@ -17,7 +17,7 @@ from backstory.runtime.models.retry import retried
 from backstory.runtime.requests import recorded, with_settings
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
-from backstory.wire.media import to_bytes
+from backstory.wire.media import decode_base64
 from backstory.wire.streams import as_plain
 
 __all__ = ["GeminiModel"]
@@ -112,7 +112,9 @@ def _with_bytes(value: Any) -> Any:
             return [_with_bytes(item) for item in value]
         case dict():
             return {
-                key: to_bytes(item) if key in BLOBS and isinstance(item, str) else _with_bytes(item)
+                key: decode_base64(item)
+                if key in BLOBS and isinstance(item, str)
+                else _with_bytes(item)
                 for key, item in value.items()
             }
     return value

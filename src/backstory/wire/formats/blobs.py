@@ -6,10 +6,10 @@ from backstory.wire.formats.base import Form
 from backstory.wire.media import (
     IMAGES,
     SUFFIXES,
+    decode_base64,
+    encode_base64,
     plain_name,
     standard,
-    to_base64,
-    to_bytes,
     type_of_suffix,
     words_of,
 )
@@ -93,18 +93,18 @@ def _blob(kind: str, format: str, data: Any, name: Any) -> Media:
     type_ = type_of_suffix(bare) or f"{kind}/{bare}"
     if not type_.startswith(f"{kind}/") and kind != "document":
         type_ = f"{kind}/{bare}"
-    text = data if isinstance(data, str) else to_base64(bytes(data))
+    text = data if isinstance(data, str) else encode_base64(bytes(data))
     return Media(kind, type_, text, name=name if isinstance(name, str) else None)
 
 
 def pack(form: Form) -> Form:
     """The form with its blobs as base64, for the log."""
-    return _with_blobs(form, (bytes, bytearray), lambda data: to_base64(bytes(data)))
+    return _with_blobs(form, (bytes, bytearray), lambda data: encode_base64(bytes(data)))
 
 
 def unpack(form: Form) -> Form:
     """The form with its blobs as bytes, for the SDK."""
-    return _with_blobs(form, (str,), lambda text: to_bytes(text) or b"")
+    return _with_blobs(form, (str,), lambda text: decode_base64(text) or b"")
 
 
 def _with_blobs(form: Any, types: tuple[type, ...], change: Any) -> Any:
