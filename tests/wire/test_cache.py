@@ -8,8 +8,10 @@ import pytest
 
 import backstory
 from backstory import Invalid
-from backstory.wire import FORMATS, dump, load, to_bytes
-from backstory.wire.cache import MARK, MOST, POINT, marked_tools
+from backstory.wire import FORMATS, dump, get_format, load, to_bytes
+from backstory.wire.formats.anthropic import MARK
+from backstory.wire.formats.base import MAX_BREAKPOINTS
+from backstory.wire.formats.bedrock import POINT
 from tests.wire.rules import violations
 
 CACHING = ("anthropic", "bedrock")
@@ -70,7 +72,7 @@ def test_what_a_request_keeps_is_the_beginning_of_the_next_byte_for_byte(format)
 @pytest.mark.parametrize("format", CACHING)
 def test_there_are_never_more_breakpoints_than_the_service_takes(format):
     for body in requests(grown(), format):
-        assert 0 < len(blocks_of(body)[1]) <= MOST - 1  # the tools have one, too
+        assert 0 < len(blocks_of(body)[1]) <= MAX_BREAKPOINTS - 1  # the tools have one, too
         assert violations(body, format) == []
 
 
@@ -207,7 +209,7 @@ def test_as_many_as_there_may_be_stay():
 def test_bedrock_points_without_system_text_are_thinned_too():
     history = bedrock_history(6)
     del history["system"]
-    assert len(marks(dump(load(history, "bedrock"), "bedrock").body)) == MOST
+    assert len(marks(dump(load(history, "bedrock"), "bedrock").body)) == MAX_BREAKPOINTS
 
 
 def with_tools():
@@ -244,12 +246,13 @@ def test_marks_of_tools_are_not_piled_up_and_not_set_where_tools_are_looked_up_l
         {"name": "c", "defer_loading": True},
     ]
     given = copy.deepcopy(tools)
-    found = marked_tools({"tools": tools}, "anthropic", None)["tools"]
+    body = {"tools": tools, "messages": []}
+    found = get_format("anthropic").mark_cache(body, None)["tools"]
     assert found == [{"name": "a"}, {"name": "b", "cache_control": MARK}, tools[2]]
     assert tools == given
-    deferred = {"tools": tools[2:]}
-    assert marked_tools(deferred, "anthropic", None) == deferred
-    assert marked_tools({"tools": tools}, "openai", None) == {"tools": tools}
+    deferred = {"tools": tools[2:], "messages": []}
+    assert get_format("anthropic").mark_cache(deferred, None) == deferred
+    assert get_format("openai").mark_cache(body, None) == body
 
 
 def test_breakpoints_within_documents_and_search_results_count_too():

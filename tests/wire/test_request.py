@@ -3,8 +3,7 @@
 import pytest
 
 from backstory.log.settings import Settings
-from backstory.wire import FORMATS, dump
-from backstory.wire.request import request_body
+from backstory.wire import FORMATS, dump, get_format
 
 GLOB = {
     "name": "glob",
@@ -30,7 +29,7 @@ SET = Settings(
 
 def body(settings, format, model=None):
     messages = [("system", "Be careful.", None), ("user", "Hi.", None)]
-    return request_body(dump(messages, format).body, settings, format, model)
+    return get_format(format).add_settings(dump(messages, format).body, settings, model)
 
 
 def test_openai():

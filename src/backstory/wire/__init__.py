@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
 from backstory.log.json_text import copy_exactly, encode_exactly
-from backstory.wire.cache import AUTO, marked, thinned
 from backstory.wire.formats.anthropic import ANTHROPIC
 from backstory.wire.formats.base import Format
 from backstory.wire.formats.bedrock import BEDROCK
@@ -35,6 +34,7 @@ _FORMATS: Mapping[str, Format] = {
     format.name: format for format in (OPENAI, RESPONSES, ANTHROPIC, GEMINI, BEDROCK)
 }
 FORMATS = tuple(_FORMATS)
+AUTO = "auto"
 
 __all__ = [
     "FORMATS",
@@ -113,9 +113,9 @@ def _dumped(
     if plain is None:
         return _slow_path(messages, target, options, cache)
     body: dict[str, Any] = parse(plain.json)
-    return Dump(
-        marked(body, target.format.name, target.model) if cache == AUTO else body, plain.repairs
-    )
+    if cache == AUTO:
+        body = target.format.mark_cache(body, target.model)
+    return Dump(body, plain.repairs)
 
 
 def _as_bytes(
@@ -132,7 +132,7 @@ def _as_bytes(
 def _target(name: str, cache: str | None, **fields: Any) -> Target:
     if cache not in (None, AUTO):
         raise Invalid(f"cache={cache!r} is not known: use {AUTO!r} or None")
-    return Target(_format(name), _FORMATS, lambda rule, at, why: None, **fields)
+    return Target(get_format(name), _FORMATS, lambda rule, at, why: None, **fields)
 
 
 def _slow_path(
@@ -142,10 +142,11 @@ def _slow_path(
     mended = repaired(messages, target, options)
     body, repairs = body_of(mended, format), mended.repairs
     if mended.is_native:
-        for change in (format.finished, thinned(format.name)):
-            body, whys = change(body)
-            repairs.extend(Repair("native", None, why) for why in whys)
-    return Dump(marked(body, format.name, target.model) if cache == AUTO else body, repairs)
+        body, changes = format.finish_body(body)
+        repairs.extend(Repair("native", None, why) for why in changes)
+    if cache == AUTO:
+        body = format.mark_cache(body, target.model)
+    return Dump(body, repairs)
 
 
 def origins(
@@ -170,7 +171,7 @@ def load(body: Mapping[str, Any], format: str, *, model: str | None = None) -> l
     What an event cannot express by itself is kept in `data["native"]`, tagged with the format and the model
     (default: the `model` of the body), and is restored by a dump for the same.
     """
-    source = _format(format)
+    source = get_format(format)
     if not isinstance(body, Mapping):
         raise Invalid(f"a body of the format {format} is an object, not {type(body).__name__}")
     tag = model if model is not None else body.get("model")
@@ -185,7 +186,7 @@ def load_answer(response: Any, format: str, *, model: str | None = None) -> list
     that was asked (default: the one that the answer names). The data of the first event has the model and the
     usage of the answer.
     """
-    source = _format(format)
+    source = get_format(format)
     whole = as_plain(response)
     if isinstance(whole, list):
         whole = _assembled(whole, source)
@@ -205,7 +206,8 @@ def _assembled(events: list[Any], source: Format) -> Any:
         ) from error
 
 
-def _format(name: str) -> Format:
+def get_format(name: str) -> Format:
+    """Return the format of this name. Raises Invalid if there is none."""
     try:
         return _FORMATS[name]
     except (KeyError, TypeError):

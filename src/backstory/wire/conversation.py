@@ -15,8 +15,7 @@ from backstory.log.events import Event
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.messages import Message, to_message
 from backstory.log.settings import SETTINGS, Settings, read_settings
-from backstory.wire import Dump, Repair, dump, origins, to_bytes
-from backstory.wire.cache import marked_tools
+from backstory.wire import Dump, Repair, dump, get_format, origins, to_bytes
 from backstory.wire.columns import Columns, columns_of, has_erased
 from backstory.wire.holes import HOLE, with_filled
 from backstory.wire.rows import Gathered
@@ -97,13 +96,12 @@ class Conversation(Sequence[Message]):
 
     def dump_request(self, format: str, *, model: str | None = None, **options: Any) -> Dump:
         """The whole request, and the repairs that it needed."""
-        from backstory.wire.request import request_body
-
         model = model or self.settings.model
         body, repairs = self.dump(format, model=model, **options)
-        whole, more = request_body(body, self.settings, format, model)
+        provider = get_format(format)
+        whole, more = provider.add_settings(body, self.settings, model)
         if options.get("cache") is not None:
-            whole = marked_tools(whole, format, model)
+            whole = provider.mark_cache(whole, model)
         return Dump(whole, [*repairs, *more])
 
     def to_bytes(self, format: str, **options: Any) -> bytes:

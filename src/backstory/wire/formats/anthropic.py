@@ -6,9 +6,23 @@ the model's. A unit's own form is a content: a text or a list of blocks.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from backstory.wire.formats.base import Answered, Form, Format, merged
+from backstory.log.settings import Settings
+from backstory.wire.formats.base import (
+    MAX_BREAKPOINTS,
+    Answered,
+    Block,
+    Body,
+    Form,
+    Format,
+    ToolDefinition,
+    describe_tool,
+    find_turn_ends,
+    get_schema,
+    merged,
+)
 from backstory.wire.formats.blocks import (
     cited,
     is_said,
@@ -42,10 +56,15 @@ from backstory.wire.models import is_claude
 from backstory.wire.origin import FIELDS
 from backstory.wire.service_tools import ran
 from backstory.wire.streams import anthropic_message
-from backstory.wire.turns import Call, Media, Other, Part, Text, Unit, make_result
+from backstory.wire.turns import Call, Media, Other, Part, Repair, Text, Unit, make_result
 
 WIRE_ROLES = {"user": "user", "model": "assistant", "system": "system"}
 NAME = "anthropic"
+# Anthropic refuses a request without max_tokens.
+DEFAULT_MAX_TOKENS = 4096
+MARK = {"type": "ephemeral"}
+# Blocks that can have a breakpoint.
+MARKABLE = frozenset({"text", "image", "document", "search_result", "tool_use", "tool_result"})
 
 
 def _source(found: Media, url: str | None) -> dict[str, Any] | None:
@@ -196,6 +215,16 @@ class AnthropicFormat(Format):
 
     name = NAME
     ids = re.compile(r"[A-Za-z0-9_-]{1,64}")
+    parameters = MappingProxyType(
+        {
+            "max_tokens": "max_tokens",
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "stop": "stop_sequences",
+            "effort": "output_config.effort",
+            "thinking": "thinking",
+        }
+    )
 
     def thinks(self, block: Any) -> bool:
         """Return True if a block is thinking, which must be the first of an answer."""
@@ -384,6 +413,130 @@ class AnthropicFormat(Format):
     def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the events of a stream as one answer."""
         return anthropic_message(events)
+
+    # --- around the messages ---
+
+    def add_settings(
+        self, body: Body, settings: Settings, model: str | None
+    ) -> tuple[Body, list[Repair]]:
+        """Return a whole request. It needs max_tokens, and more of them than the budget for thinking:
+        "`max_tokens` must be greater than `thinking.budget_tokens`"."""
+        request, repairs = super().add_settings(body, settings, model)
+        request.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
+        thinking = request.get("thinking")
+        budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+        if isinstance(budget, int) and budget >= request["max_tokens"]:
+            limit = request["max_tokens"] = request["max_tokens"] + budget
+            why = f"max_tokens is {limit}: the budget of {budget} for thinking is a part of it"
+            repairs.append(Repair("parameter", None, why))
+        return request, repairs
+
+    def write_tool(self, tool: ToolDefinition) -> Block:
+        """Write the definition of a tool."""
+        return describe_tool(tool) | {"input_schema": get_schema(tool)}
+
+    def write_parameter(self, name: str, value: Any, model: str | None) -> Body:
+        """Return the fields of a canonical parameter by their paths."""
+        if name == "thinking":
+            return {"thinking": {"type": "enabled", "budget_tokens": value}}
+        return super().write_parameter(name, value, model)
+
+    def write_tool_choice(self, mode: str, name: str | None) -> Body:
+        """Return the field of a tool choice. "any" means that the model has to call some tool."""
+        if mode == "tool":
+            return {"tool_choice": {"type": "tool", "name": name}}
+        if mode == "required":
+            return {"tool_choice": {"type": "any"}}
+        return {"tool_choice": {"type": mode}} if mode else {}
+
+    # --- the prompt cache ---
+
+    def mark_cache(self, body: Body, model: str | None) -> Body:
+        """Set breakpoints on the tools, on the system text and on the user's last two messages, instead
+        of those of a loaded history."""
+        marked = remove_marks(body, find_marks([body.get("system"), body["messages"]]))
+        messages = []
+        for message in marked["messages"]:
+            # Marked content is a list of blocks, and stays one when the breakpoint moves on.
+            messages.append(message | {"content": as_blocks(message["content"])})
+        for index in find_turn_ends(messages):
+            messages[index]["content"] = mark_last_block(messages[index]["content"])
+        marked = marked | {"messages": messages}
+        if body.get("system"):
+            marked["system"] = mark_last_block(as_blocks(marked["system"]))
+        if body.get("tools"):
+            marked["tools"] = mark_last_tool(body["tools"])
+        return marked
+
+    def finish_body(self, body: Body) -> tuple[Body, list[str]]:
+        """Remove all but the last four breakpoints: a loaded history may have more."""
+        surplus = find_marks([body.get("system"), body["messages"]])[:-MAX_BREAKPOINTS]
+        if not surplus:
+            return body, []
+        why = f"{len(surplus)} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"
+        return remove_marks(body, surplus), [why]
+
+
+def find_marks(value: Any) -> list[Block]:
+    """Return the blocks with a breakpoint, in order. Those within a block (a result, a document, a
+    search result) come before the block itself."""
+    if isinstance(value, list):
+        return [block for item in value for block in find_marks(item)]
+    if not isinstance(value, dict):
+        return []
+    marks = find_marks(value.get("content")) + find_marks(value.get("source"))
+    if value.get("cache_control") is not None:
+        marks.append(value)
+    return marks
+
+
+def remove_marks(body: Body, blocks: list[Block]) -> Body:
+    """Return a body without the breakpoints of these blocks, which are parts of it."""
+    if not blocks:
+        return body
+    ids = {id(block) for block in blocks}
+    bare = body | {"messages": copy_without_marks(body["messages"], ids)}
+    if "system" in body:
+        bare["system"] = copy_without_marks(body["system"], ids)
+    return bare
+
+
+def copy_without_marks(value: Any, ids: set[int]) -> Any:
+    """Return a copy of a block, or of a list of blocks, without the breakpoints of blocks with these ids."""
+    if isinstance(value, list):
+        return [copy_without_marks(item, ids) for item in value]
+    if not isinstance(value, dict):
+        return value
+    block = remove_mark(value) if id(value) in ids else dict(value)
+    for key in ("content", "source"):
+        if key in block:
+            block[key] = copy_without_marks(block[key], ids)
+    return block
+
+
+def remove_mark(block: Block) -> Block:
+    """Return a block or a tool without its breakpoint."""
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+def mark_last_block(blocks: list[Block]) -> list[Block]:
+    """Set a breakpoint on the last block that can have one. Thinking and empty text cannot."""
+    for index in reversed(range(len(blocks))):
+        block = blocks[index]
+        if block.get("type") in MARKABLE and block.get("text") != "":
+            return [*blocks[:index], block | {"cache_control": MARK}, *blocks[index + 1 :]]
+    return blocks
+
+
+def mark_last_tool(tools: list[Block]) -> list[Block]:
+    """Set a breakpoint on the last tool that can have one, and on no other: "Tools with defer_loading
+    cannot use prompt caching"."""
+    tools = [remove_mark(tool) for tool in tools]
+    for tool in reversed(tools):
+        if not tool.get("defer_loading"):
+            tool["cache_control"] = MARK
+            break
+    return tools
 
 
 ANTHROPIC = AnthropicFormat()

@@ -2,14 +2,23 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from copy import deepcopy
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
+from backstory.log.settings import Settings
 from backstory.wire.json_values import read_arguments
-from backstory.wire.turns import Call, Media, Part, Unit
+from backstory.wire.turns import Call, Media, Part, Repair, Unit
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+FormatName = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
+FORMAT_NAMES: tuple[str, ...] = get_args(FormatName)
 Form = Any
 Block = Any
+Body = dict[str, Any]
+ToolDefinition = Mapping[str, Any]
+# "A maximum of 4 blocks with cache_control may be provided"
+MAX_BREAKPOINTS = 4
+NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 class Answered(NamedTuple):
@@ -74,6 +83,10 @@ class Format:
     media_behind_results: ClassVar[bool] = False
     # The kinds of calls for which `result` can write an output.
     kinds: ClassVar[frozenset[str]] = frozenset({""})
+    # The key of the model's name in a request.
+    model_key: ClassVar[str] = "model"
+    # The path of each canonical parameter in a request.
+    parameters: ClassVar[Mapping[str, str]]
 
     # --- reading ---
 
@@ -165,9 +178,87 @@ class Format:
         """Return the form of a result for the same call with another id."""
         return form
 
-    def finished(self, body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """Return a body made of forms that we did not make, without what the service refuses in a whole request."""
+    def finish_body(self, body: Body) -> tuple[Body, list[str]]:
+        """Return a body of forms that we did not make without what the service refuses in a whole
+        request, and a report of each change."""
         return body, []
+
+    # --- around the messages ---
+
+    def add_settings(
+        self, body: Body, settings: Settings, model: str | None
+    ) -> tuple[Body, list[Repair]]:
+        """Return a whole request, and a report of what the format cannot express.
+
+        `model` replaces that of the settings.
+        """
+        repairs: list[Repair] = []
+        model = model or settings.model
+        request: Body = {} if model is None else {self.model_key: model}
+        request.update(body)
+        tools = self._choose_tools(settings.tools, repairs)
+        if tools:
+            merge_fields(request, self.write_tools(tools))
+        own = settings.params.get(self.name)
+        if isinstance(own, Mapping):
+            merge_fields(request, deepcopy(dict(own)))
+        for name, value in settings.params.items():
+            if name in FORMAT_NAMES or (name == "tool_choice" and not tools):
+                continue
+            fields = self.write_parameter(name, value, model)
+            if not fields:
+                why = f"the format {self.name} cannot say {name} = {value!r:.60}: it was left out"
+                repairs.append(Repair("parameter", None, why))
+            for path, field in fields.items():
+                set_field(request, path, field)
+        return request, repairs
+
+    def _choose_tools(self, tools: Iterable[ToolDefinition], repairs: list[Repair]) -> list[Block]:
+        """Write the tools that the format can express."""
+        written: list[Block] = []
+        for tool in tools:
+            native = tool.get("native")
+            form = native.get("wire") if native and native.get("format") == self.name else None
+            if isinstance(form, Mapping):
+                written.append(dict(form))
+            elif native is None or "parameters" in tool:
+                written.append(self.write_tool(tool))
+            else:
+                owner = native.get("format")
+                why = f"the tool {tool['name']!r} is known to {owner!r} only and was left out"
+                repairs.append(Repair("tools", None, why))
+        return written
+
+    def write_tool(self, tool: ToolDefinition) -> Block:
+        """Write the definition of a tool."""
+        raise NotImplementedError
+
+    def write_tools(self, tools: list[Block]) -> Body:
+        """Return the field that has the tools."""
+        return {"tools": tools}
+
+    def write_parameter(self, name: str, value: Any, model: str | None) -> Body:
+        """Return the fields of a canonical parameter by their paths; none if there are none."""
+        if name == "tool_choice":
+            return self.write_tool_choice(*read_tool_choice(value))
+        if name not in self.parameters:
+            return {}
+        # All but OpenAI want a list of stop sequences, even for one.
+        if name == "stop" and isinstance(value, str):
+            value = [value]
+        return {self.parameters[name]: value}
+
+    def write_tool_choice(self, mode: str, name: str | None) -> Body:
+        """Return the fields of a tool choice by their paths: `mode` is auto, none, required or tool.
+        None if the format cannot express it."""
+        raise NotImplementedError
+
+    def mark_cache(self, body: Body, model: str | None) -> Body:
+        """Return a body with breakpoints of the prompt cache: cached input costs a tenth.
+
+        A breakpoint says "cache everything up to here". Most providers cache by themselves.
+        """
+        return body
 
     def pack(self, form: Form) -> Form:
         """Return a form as the log keeps it: JSON cannot hold bytes."""
@@ -176,6 +267,52 @@ class Format:
     def unpack(self, form: Form) -> Form:
         """Return a form as the provider's SDK takes it."""
         return form
+
+
+def read_tool_choice(value: Any) -> tuple[str, str | None]:
+    """Return the mode and the name of a canonical tool choice: "auto", "none", "required", or
+    {"name": …} for one tool."""
+    if value in ("auto", "none", "required"):
+        return str(value), None
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        return "tool", value["name"]
+    return "", None
+
+
+def describe_tool(tool: ToolDefinition) -> Body:
+    """Return the name of a tool, and its description if there is one."""
+    if tool.get("description"):
+        return {"name": tool["name"], "description": tool["description"]}
+    return {"name": tool["name"]}
+
+
+def get_schema(tool: ToolDefinition) -> Any:
+    """Return the JSON schema of a tool's arguments."""
+    return tool.get("parameters", NO_PARAMETERS)
+
+
+def set_field(body: Body, path: str, value: Any) -> None:
+    """Set the field at a path such as `generationConfig.topP`."""
+    *outer, last = path.split(".")
+    for key in outer:
+        body = body.setdefault(key, {})
+    body[last] = value
+
+
+def merge_fields(body: Body, fields: Body) -> None:
+    """Add fields to a body. Objects on both sides are merged."""
+    for key, value in fields.items():
+        before = body.get(key)
+        if isinstance(before, dict) and isinstance(value, dict):
+            value = before | value
+        body[key] = value
+
+
+def find_turn_ends(messages: list[Body]) -> list[int]:
+    """Return the messages that get a breakpoint: the user's last one, and the one where the previous
+    request ended, so that its cache is found again."""
+    indexes = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    return indexes[-2:]
 
 
 def call_of(id: str | None, name: str, arguments: str, kind: str = "") -> Call:

@@ -6,10 +6,23 @@ wants. Once a tool block exists the service wants to see tools, so the names in 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from backstory.wire.formats.anthropic import MESSAGE, has_more_behind_a_call, system_units
-from backstory.wire.formats.base import Answered, Form, Format, merged
+from backstory.wire.formats.base import (
+    MAX_BREAKPOINTS,
+    Answered,
+    Block,
+    Body,
+    Form,
+    Format,
+    ToolDefinition,
+    describe_tool,
+    find_turn_ends,
+    get_schema,
+    merged,
+)
 from backstory.wire.formats.blobs import pack, read_media, unpack, write_media
 from backstory.wire.formats.blocks import (
     is_said,
@@ -37,6 +50,7 @@ from backstory.wire.streams import bedrock_response
 from backstory.wire.turns import Call, Media, Other, Part, Text, Unit, is_blank, make_result
 
 BESIDE_DOCUMENT = "(a document)"
+POINT = {"cachePoint": {"type": "default"}}
 WIRE_ROLES = {"user": "user", "model": "assistant"}
 
 
@@ -108,6 +122,18 @@ def _read_call(use: dict[str, Any], path: str) -> Part:
     return found
 
 
+def finish_documents(body: Body) -> tuple[Body, list[str]]:
+    """Return a body that obeys the rules on documents: "Messages can't contain duplicate document names"
+    (bifrost#7003), "A text block must be included when using documents" (litellm PR#36499)."""
+    taken: set[str] = set()
+    whys: list[str] = []
+    messages = [
+        message | {"content": _finished(message["content"], taken, whys)}
+        for message in body["messages"]
+    ]
+    return (body | {"messages": messages} if whys else body), list(dict.fromkeys(whys))
+
+
 def _finished(content: list[Any], taken: set[str], whys: list[str]) -> list[Any]:
     found = [_renamed_document(block, taken, whys) for block in content]
     has_words = any(
@@ -163,6 +189,15 @@ class BedrockFormat(Format):
 
     name = "bedrock"
     ids = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+    model_key = "modelId"
+    parameters = MappingProxyType(
+        {
+            "max_tokens": "inferenceConfig.maxTokens",
+            "temperature": "inferenceConfig.temperature",
+            "top_p": "inferenceConfig.topP",
+            "stop": "inferenceConfig.stopSequences",
+        }
+    )
 
     def media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
         """Write a block of media by its data."""
@@ -306,16 +341,12 @@ class BedrockFormat(Format):
         said = [part for part in parts if part != Other("cachePoint")]
         return is_without_words(parts) or (role == "step" and has_more_behind_a_call(said))
 
-    def finished(self, body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """Documents have names of their own, and words beside them: "Messages can't contain duplicate document
-        names" (bifrost#7003), "A text block must be included when using documents" (litellm PR#36499)."""
-        taken: set[str] = set()
-        whys: list[str] = []
-        messages = [
-            message | {"content": _finished(message["content"], taken, whys)}
-            for message in body["messages"]
-        ]
-        return (body | {"messages": messages} if whys else body), list(dict.fromkeys(whys))
+    def finish_body(self, body: Body) -> tuple[Body, list[str]]:
+        """Give documents names of their own and words beside them, and remove all but the last four
+        breakpoints."""
+        body, changes = finish_documents(body)
+        body, dropped = drop_extra_points(body)
+        return body, changes + dropped
 
     def renamed(self, form: Form, id: str) -> Form:
         """A result for the same call under another id."""
@@ -336,6 +367,72 @@ class BedrockFormat(Format):
     def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the events of a stream as one answer."""
         return bedrock_response(events)
+
+    # --- around the messages ---
+
+    def write_tool(self, tool: ToolDefinition) -> Block:
+        """Write the definition of a tool."""
+        return {"toolSpec": describe_tool(tool) | {"inputSchema": {"json": get_schema(tool)}}}
+
+    def write_tools(self, tools: list[Block]) -> Body:
+        """Return the field that has the tools."""
+        return {"toolConfig": {"tools": tools}}
+
+    def write_tool_choice(self, mode: str, name: str | None) -> Body:
+        """Return the field of a tool choice. Converse has no way to say "none"."""
+        choices = {"auto": {"auto": {}}, "required": {"any": {}}, "tool": {"tool": {"name": name}}}
+        return {"toolConfig.toolChoice": choices[mode]} if mode in choices else {}
+
+    def mark_cache(self, body: Body, model: str | None) -> Body:
+        """Set breakpoints behind the tools, the system text and the user's last two messages, instead of
+        those of a loaded history. A breakpoint is a block of its own."""
+        messages = []
+        for message in body["messages"]:
+            messages.append(message | {"content": remove_points(message["content"])})
+        for index in find_turn_ends(messages):
+            messages[index]["content"].append(POINT)
+        marked = body | {"messages": messages}
+        system = remove_points(body.get("system") or [])
+        if system:
+            marked["system"] = [*system, POINT]
+        config = body.get("toolConfig") or {}
+        tools = remove_points(config.get("tools") or [])
+        # Nova caches system text and messages only: AWS, "Prompt caching for faster model inference".
+        if tools and "nova" not in (model or ""):
+            marked["toolConfig"] = config | {"tools": [*tools, POINT]}
+        return marked
+
+
+def remove_points(blocks: list[Block]) -> list[Block]:
+    """Return blocks without breakpoints."""
+    return [block for block in blocks if "cachePoint" not in block]
+
+
+def drop_extra_points(body: Body) -> tuple[Body, list[str]]:
+    """Remove all but the last four breakpoints: a loaded history may have more."""
+    contents = [body.get("system") or [], *(message["content"] for message in body["messages"])]
+    count = sum("cachePoint" in block for content in contents for block in content)
+    surplus = max(0, count - MAX_BREAKPOINTS)
+    if not surplus:
+        return body, []
+    left = surplus
+    kept: list[list[Block]] = []
+    for content in contents:
+        blocks = []
+        for block in content:
+            if left and "cachePoint" in block:
+                left -= 1
+            else:
+                blocks.append(block)
+        kept.append(blocks)
+    system, *others = kept
+    messages = []
+    for message, blocks in zip(body["messages"], others, strict=True):
+        messages.append(message | {"content": blocks})
+    thinned = body | {"messages": messages}
+    if "system" in body:
+        thinned["system"] = system
+    return thinned, [f"{surplus} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"]
 
 
 BEDROCK = BedrockFormat()

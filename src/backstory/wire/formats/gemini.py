@@ -7,9 +7,21 @@ Google reads every field in two spellings, `functionCall` and `function_call`, a
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from backstory.wire.formats.base import Answered, Form, Format, merged, usage_of
+from backstory.wire.formats.base import (
+    Answered,
+    Block,
+    Body,
+    Form,
+    Format,
+    ToolDefinition,
+    describe_tool,
+    get_schema,
+    merged,
+    usage_of,
+)
 from backstory.wire.formats.blocks import unread, unread_keys
 from backstory.wire.formats.fields import (
     check_keys,
@@ -256,6 +268,16 @@ class GeminiFormat(Format):
     ids = None
     names = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
     media_behind_results = True
+    parameters = MappingProxyType(
+        {
+            "max_tokens": "generationConfig.maxOutputTokens",
+            "temperature": "generationConfig.temperature",
+            "top_p": "generationConfig.topP",
+            "stop": "generationConfig.stopSequences",
+            "effort": "generationConfig.thinkingConfig.thinkingLevel",
+            "thinking": "generationConfig.thinkingConfig.thinkingBudget",
+        }
+    )
 
     def names_file(self, found: Media) -> bool:
         """Return False: a part has no name."""
@@ -410,6 +432,30 @@ class GeminiFormat(Format):
     def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the events of a stream as one answer."""
         return gemini_response(events)
+
+    # --- around the messages ---
+
+    def write_tool(self, tool: ToolDefinition) -> Block:
+        """Write the declaration of a function."""
+        return describe_tool(tool) | {"parametersJsonSchema": get_schema(tool)}
+
+    def write_tools(self, tools: list[Block]) -> Body:
+        """Return the field that has the tools: all functions are one of them."""
+        functions = [tool for tool in tools if "name" in tool]
+        others = [tool for tool in tools if "name" not in tool]
+        if functions:
+            others.insert(0, {"functionDeclarations": functions})
+        return {"tools": others}
+
+    def write_tool_choice(self, mode: str, name: str | None) -> Body:
+        """Return the field of a tool choice. ANY with a list of names forces one function."""
+        choices: dict[str, Body] = {
+            "auto": {"mode": "AUTO"},
+            "none": {"mode": "NONE"},
+            "required": {"mode": "ANY"},
+            "tool": {"mode": "ANY", "allowedFunctionNames": [name]},
+        }
+        return {"toolConfig.functionCallingConfig": choices[mode]} if mode in choices else {}
 
 
 GEMINI = GeminiFormat()

@@ -7,9 +7,20 @@ unit's own form is simply its message. Many servers speak this language with wor
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from backstory.wire.formats.base import Answered, Form, Format, call_of, usage_with_details
+from backstory.wire.formats.base import (
+    Answered,
+    Body,
+    Form,
+    Format,
+    ToolDefinition,
+    call_of,
+    describe_tool,
+    get_schema,
+    usage_with_details,
+)
 from backstory.wire.formats.fields import (
     expect,
     field,
@@ -49,6 +60,8 @@ ROLES = {
 LEGACY = (
     "function"  # calls and results as they were before tools: one at a time, known by their names
 )
+# OpenAI's reasoning models refuse max_tokens; servers that speak its language know only that.
+COUNTS_REASONING = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-[5-9])")
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 READ = frozenset(
     {"role", "content", "tool_calls", "function_call", "refusal", "name", "tool_call_id"}
@@ -187,6 +200,15 @@ class OpenAIFormat(Format):
     names_people = True
     has_detail = True
     kinds = frozenset({"", LEGACY})
+    parameters = MappingProxyType(
+        {
+            "max_tokens": "max_tokens",
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "stop": "stop",
+            "effort": "reasoning_effort",
+        }
+    )
 
     def said(self, role: str, content: Any, name: str | None) -> dict[str, Any]:
         """A system or user message."""
@@ -348,6 +370,25 @@ class OpenAIFormat(Format):
     def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the events of a stream as one answer."""
         return openai_completion(events)
+
+    def write_tool(self, tool: ToolDefinition) -> dict[str, Any]:
+        """Write the definition of a function."""
+        function = describe_tool(tool) | {"parameters": get_schema(tool)}
+        return {"type": "function", "function": function}
+
+    def write_parameter(self, name: str, value: Any, model: str | None) -> Body:
+        """Return the fields of a canonical parameter by their paths."""
+        if name == "max_tokens" and COUNTS_REASONING.match(model or ""):
+            return {"max_completion_tokens": value}
+        if name == "stop":
+            return {"stop": value}
+        return super().write_parameter(name, value, model)
+
+    def write_tool_choice(self, mode: str, name: str | None) -> Body:
+        """Return the field of a tool choice."""
+        if mode == "tool":
+            return {"tool_choice": {"type": "function", "function": {"name": name}}}
+        return {"tool_choice": mode} if mode else {}
 
 
 OPENAI = OpenAIFormat()

@@ -7,13 +7,18 @@ only messages may come without one. A form is a list of items.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from backstory.wire.formats.base import (
     Answered,
+    Body,
     Form,
     Format,
+    ToolDefinition,
     concatenated,
+    describe_tool,
+    get_schema,
     usage_with_details,
 )
 from backstory.wire.formats.fields import expect, field, items, objects, one_of, wrong
@@ -226,6 +231,14 @@ class ResponsesFormat(Format):
     result_errors = False
     has_detail = True
     kinds = KINDS
+    parameters = MappingProxyType(
+        {
+            "max_tokens": "max_output_tokens",
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "effort": "reasoning.effort",
+        }
+    )
 
     def top(self, text: str) -> Form:
         """Return system text as it is: it goes into `instructions`."""
@@ -390,6 +403,16 @@ class ResponsesFormat(Format):
     def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the events of a stream as one answer."""
         return responses_response(events)
+
+    def write_tool(self, tool: ToolDefinition) -> dict[str, Any]:
+        """Write the definition of a function."""
+        return {"type": "function"} | describe_tool(tool) | {"parameters": get_schema(tool)}
+
+    def write_tool_choice(self, mode: str, name: str | None) -> Body:
+        """Return the field of a tool choice."""
+        if mode == "tool":
+            return {"tool_choice": {"type": "function", "name": name}}
+        return {"tool_choice": mode} if mode else {}
 
 
 RESPONSES = ResponsesFormat()
