@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.log.events import Event
-from backstory.log.kinds import MESSAGE_KINDS, TEXT_KINDS
+from backstory.log.kinds import TEXT_KINDS
 from backstory.log.messages import Message
-from backstory.wire import _FORMATS, FORMATS, dump, load, to_bytes
-from backstory.wire.conversation import conversation_of
-from backstory.wire.plain import plain_json
+from backstory.wire import FORMATS, dump, load, to_bytes
 from tests.wire.laws import (
     Log,
     dumping_twice_gives_the_same_bytes,
@@ -103,17 +101,6 @@ def system_text_is_never_taken_for_the_users(log: Log) -> None:
                 assert event.content in on_top or marked in log.said[format]
 
 
-def the_fast_path_gives_up_or_says_what_the_slow_path_says(log: Log) -> None:
-    events = [event for event in log.events if event.kind in MESSAGE_KINDS]
-    for format in FORMATS:
-        if plain_json(events, _FORMATS[format]) is not None:
-            long = list(conversation_of(events))
-            assert dump(events, format, model=log.model) == dump(long, format, model=log.model)
-            assert to_bytes(events, format, model=log.model) == to_bytes(
-                long, format, model=log.model
-            )
-
-
 OF_ANY_LOG = [
     every_dump_is_accepted_and_fits_the_sdk,
     a_dump_before_the_open_calls_run_is_accepted_but_for_them,
@@ -121,7 +108,6 @@ OF_ANY_LOG = [
     system_text_is_never_taken_for_the_users,
     loading_a_dump_and_dumping_it_again_changes_nothing,
     dumping_twice_gives_the_same_bytes,
-    the_fast_path_gives_up_or_says_what_the_slow_path_says,
 ]
 
 
@@ -147,11 +133,10 @@ def loading_the_dump_of_a_legal_history_says_the_same(history: History) -> None:
         assert said(loaded, errors=format in FLAGGED) == said(history, errors=format in FLAGGED)
 
 
-def the_fast_path_for_legal_histories_says_what_the_slow_path_says(history: History) -> None:
+def events_and_messages_of_a_legal_history_give_the_same_request(history: History) -> None:
     events = [Event.of(seq, *event) for seq, event in enumerate(history, 1)]
     messages = [Message(event.kind, event.content, event.data, seq=event.seq) for event in events]
     for format in FORMATS:
-        assert plain_json(events, _FORMATS[format]) is not None
         assert dump(events, format) == dump(messages, format)
         assert to_bytes(events, format) == to_bytes(messages, format)
 
@@ -159,7 +144,7 @@ def the_fast_path_for_legal_histories_says_what_the_slow_path_says(history: Hist
 OF_LEGAL_HISTORIES = [
     the_dump_of_a_legal_history_repairs_nothing,
     loading_the_dump_of_a_legal_history_says_the_same,
-    the_fast_path_for_legal_histories_says_what_the_slow_path_says,
+    events_and_messages_of_a_legal_history_give_the_same_request,
 ]
 
 

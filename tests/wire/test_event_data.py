@@ -1,11 +1,10 @@
-"""The fast path: it gives up on anything unusual, else it agrees with the slow path, in every format."""
+"""Events, whose data is JSON text, and messages, whose data is parsed, give the same request."""
 
 import pytest
 
 from backstory.log.events import Event
 from backstory.log.messages import Message
-from backstory.wire import _FORMATS, FORMATS, dump, to_bytes
-from backstory.wire.plain import plain_json
+from backstory.wire import FORMATS, dump, to_bytes
 
 USER = ("user", "u", None)
 CALL = ("tool_call", None, {"id": "1", "name": "f", "arguments": {}})
@@ -112,7 +111,6 @@ UNUSUAL = {
 }
 
 
-# Only where the user has the first and the last word, and system text one place.
 UNUSUAL_IN_TURNS = {
     "the model begins": [("assistant", "a", None), USER],
     "a call begins": [CALL, RESULT],
@@ -120,21 +118,6 @@ UNUSUAL_IN_TURNS = {
     "system text inside": [USER, ("system", "s", None), USER],
     "system text alone": [("system", "s", None)],
 }
-
-
-def is_given_up(history, format):
-    return plain_json(events(history), _FORMATS[format]) is None
-
-
-@pytest.mark.parametrize("history", UNUSUAL.values(), ids=UNUSUAL)
-def test_it_gives_up(history):
-    assert is_given_up(history, "openai")
-
-
-@pytest.mark.parametrize("format", ["anthropic", "gemini", "bedrock"])
-@pytest.mark.parametrize("history", UNUSUAL_IN_TURNS.values(), ids=UNUSUAL_IN_TURNS)
-def test_it_gives_up_where_turns_are_not_taken(history, format):
-    assert is_given_up(history, format)
 
 
 USUAL = {
@@ -187,16 +170,6 @@ USUAL = {
 }
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("history", USUAL.values(), ids=USUAL)
-def test_it_says_what_the_slow_path_says(history, format):
-    found = events(history)
-    assert not is_given_up(history, format)
-    long = [Message(event.kind, event.content, event.data, seq=event.seq) for event in found]
-    assert dump(found, format) == dump(long, format)
-    assert to_bytes(found, format) == to_bytes(long, format)
-
-
 USUAL_WITHOUT_TURNS = {
     "two answers in a row": [("assistant", "a", None), ("assistant", "b", None), CALL, RESULT],
     "system text inside": [USER, ("system", "s", None), ("assistant", "a", None)],
@@ -208,13 +181,13 @@ USUAL_WITHOUT_TURNS = {
 }
 
 
-@pytest.mark.parametrize("format", ["openai", "openai-responses"])
-@pytest.mark.parametrize("history", USUAL_WITHOUT_TURNS.values(), ids=USUAL_WITHOUT_TURNS)
-def test_and_so_it_does_where_roles_are_free(history, format):
-    test_it_says_what_the_slow_path_says(history, format)
+HISTORIES = {**UNUSUAL, **UNUSUAL_IN_TURNS, **USUAL, **USUAL_WITHOUT_TURNS}
 
 
-def test_it_leaves_messages_that_are_not_events_to_the_slow_path():
-    format = _FORMATS["openai"]
-    assert plain_json([Message("user", "u")], format) is None
-    assert plain_json([*events([USER]), Message("user", "u")], format) is None
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+def test_events_and_messages_give_the_same_request(history, format):
+    found = events(history)
+    messages = [Message(event.kind, event.content, event.data, seq=event.seq) for event in found]
+    assert dump(found, format) == dump(messages, format)
+    assert to_bytes(found, format) == to_bytes(messages, format)
