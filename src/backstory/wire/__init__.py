@@ -8,7 +8,7 @@ Whatever was cut, rewound, forked, cleared, imported or interrupted, providers a
 contains only what happened, and loses no text. Pure: no I/O, no clock, no randomness.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
@@ -20,9 +20,8 @@ from backstory.wire.formats.gemini import GEMINI
 from backstory.wire.formats.openai import OPENAI
 from backstory.wire.formats.responses import RESPONSES
 from backstory.wire.holes import filled, holed
-from backstory.wire.json_values import encode_body, parse
+from backstory.wire.json_values import encode_body
 from backstory.wire.loader import Loaded, answer_events, events_of
-from backstory.wire.plain import plain_json
 from backstory.wire.repair import Options, repaired
 from backstory.wire.rows import Readable
 from backstory.wire.streams import as_plain
@@ -82,8 +81,7 @@ def dump(
     `cache`: "auto" sets the breakpoints of the prompt cache, for Anthropic and Bedrock.
     """
     target = _target(format, cache, model=model, stored=stored, placeholders=placeholders)
-    given = messages if isinstance(messages, Sequence) else list(messages)
-    return _dumped(given, target, Options(pending, pause, system_inside), cache)
+    return _build(messages, target, Options(pending, pause, system_inside), cache)
 
 
 def to_bytes(
@@ -102,31 +100,8 @@ def to_bytes(
     target = _target(
         format, cache, model=model, stored=stored, placeholders=placeholders, packed=True
     )
-    given = messages if isinstance(messages, Sequence) else list(messages)
-    return _as_bytes(given, target, Options(pending, pause, system_inside), cache)
-
-
-def _dumped(
-    messages: Sequence[Readable], target: Target, options: Options, cache: str | None
-) -> Dump:
-    plain = plain_json(messages, target.format, pause=options.pause)
-    if plain is None:
-        return _slow_path(messages, target, options, cache)
-    body: dict[str, Any] = parse(plain.json)
-    if cache == AUTO:
-        body = target.format.mark_cache(body, target.model)
-    return Dump(body, plain.repairs)
-
-
-def _as_bytes(
-    messages: Sequence[Readable], target: Target, options: Options, cache: str | None
-) -> bytes:
-    plain = plain_json(messages, target.format, pause=options.pause) if cache is None else None
-    return (
-        encode_body(_slow_path(messages, target, options, cache).body)
-        if plain is None
-        else plain.json
-    )
+    options = Options(pending, pause, system_inside)
+    return encode_body(_build(messages, target, options, cache).body)
 
 
 def _target(name: str, cache: str | None, **fields: Any) -> Target:
@@ -135,8 +110,8 @@ def _target(name: str, cache: str | None, **fields: Any) -> Target:
     return Target(get_format(name), _FORMATS, lambda rule, at, why: None, **fields)
 
 
-def _slow_path(
-    messages: Sequence[Readable], target: Target, options: Options, cache: str | None
+def _build(
+    messages: Iterable[Readable], target: Target, options: Options, cache: str | None
 ) -> Dump:
     format = target.format
     mended = repaired(messages, target, options)

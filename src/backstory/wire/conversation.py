@@ -16,9 +16,7 @@ from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.messages import Message, to_message
 from backstory.log.settings import SETTINGS, Settings, read_settings
 from backstory.wire import Dump, Repair, dump, get_format, origins, to_bytes
-from backstory.wire.columns import Columns, columns_of, has_erased
 from backstory.wire.holes import HOLE, with_filled
-from backstory.wire.rows import Gathered
 
 if TYPE_CHECKING:
     from backstory.wire.tokens import Tokens
@@ -42,7 +40,7 @@ class Conversation(Sequence[Message]):
     ) -> None:
         """From events or messages that are sent to a model; `conversation_of` leaves out the others.
         `settings`: the model, tools and parameters of requests. `erased`: repairs for what was erased."""
-        self._sources = messages if isinstance(messages, Gathered) else tuple(messages)
+        self._sources = tuple(messages)
         self._erased = tuple(erased)
         self.settings = settings
 
@@ -127,26 +125,21 @@ class Conversation(Sequence[Message]):
 def conversation_of(events: Iterable[Event]) -> Conversation:
     """The conversation in the events of a context. Marks and moves are skipped, and so are unknown kinds,
     with a log message."""
-    events = events if isinstance(events, list) else list(events)
-    return conversation_in(columns_of(events))
-
-
-def conversation_in(columns: Columns) -> Conversation:
-    """The same of events as columns."""
-    if has_erased(columns.data):
-        return _without_erased(columns.events())
-    if MESSAGE_KINDS.issuperset(columns.kinds):
-        return Conversation(Gathered(columns))
-    events = columns.events()
+    events = list(events)
+    if any(is_erased(event.data_json) for event in events):
+        return _without_erased(events)
+    sources: list[Event] = []
+    notes: list[dict[str, Any] | None] = []
     for event in events:
-        if event.kind not in KINDS:
+        if event.kind in MESSAGE_KINDS:
+            sources.append(event)
+        elif event.kind not in KINDS:
             logger.warning(
                 "position %s: unknown kind %r; the event is skipped", event.seq, event.kind
             )
-    notes = (event.data for event in events if event.kind == "note" and event.content == SETTINGS)
-    return Conversation(
-        (event for event in events if event.kind in MESSAGE_KINDS), read_settings(notes)
-    )
+        elif event.kind == "note" and event.content == SETTINGS:
+            notes.append(event.data)
+    return Conversation(sources, read_settings(notes))
 
 
 def _without_erased(events: list[Event]) -> Conversation:

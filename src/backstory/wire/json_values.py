@@ -22,6 +22,7 @@ __all__ = [
     "Arguments",
     "clean_value",
     "encode_body",
+    "is_exact",
     "is_json",
     "is_unicode",
     "orjson",
@@ -129,6 +130,23 @@ def is_unicode(text: str) -> bool:
         text.encode()
     except UnicodeEncodeError:
         return False
+    return True
+
+
+def is_exact(value: Any, levels: int = DEEPEST) -> bool:
+    """Return False if `value` is nested too deeply, or has a float that may have been an integer.
+
+    orjson reads integers beyond 64 bits as floats: 10**20 wei would reach the model as 1e20.
+    """
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) is not list:
+        return type(value) is not float or abs(value) < 2**63
+    if levels == 0:
+        return False
+    for item in value:  # noqa: SIM110 - all() with a generator takes twice as long
+        if type(item) is not str and not is_exact(item, levels - 1):
+            return False
     return True
 
 
