@@ -1,8 +1,8 @@
-"""OpenAI Chat Completions: `{"messages": [...]}`.
+"""OpenAI Chat Completions: `{"messages": [...]}`, and the servers that speak this language.
 
-One message for a step, with all its calls; one tool message for each result. Roles are free, so a
-unit's own form is simply its message. Many servers speak this language with words of their own
-(`reasoning_content`, `prefix`): a message goes back to its server as it was.
+One message for an answer, with all its calls; one tool message for each result. Roles are free, so the
+form of a unit is its message. Many servers have words of their own (`reasoning_content`, `prefix`): a
+message goes back to its server as it was.
 """
 
 import re
@@ -21,27 +21,39 @@ from backstory.wire.formats.base import (
     get_schema,
     usage_with_details,
 )
+from backstory.wire.formats.blocks import unread
 from backstory.wire.formats.fields import (
     expect,
     field,
     id_in,
     items,
     name_in,
+    objects,
     one_of,
     text_or_none,
     wrong,
 )
-from backstory.wire.formats.parts import read_content
 from backstory.wire.json_values import write_json
-from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
+from backstory.wire.media import (
+    IMAGES,
+    PDF,
+    as_words,
+    data_url,
+    file_name,
+    from_url,
+    is_base64,
+    type_of_suffix,
+    web_url,
+)
 from backstory.wire.origin import UNNAMED
-from backstory.wire.streams import openai_completion
 from backstory.wire.turns import (
     BETWEEN,
     Call,
     Media,
     Other,
     Part,
+    Reasoning,
+    Result,
     Speaker,
     Text,
     Unit,
@@ -57,132 +69,20 @@ ROLES = {
     "tool": "result",
     "function": "result",
 }
-LEGACY = (
-    "function"  # calls and results as they were before tools: one at a time, known by their names
-)
+# Calls and results as they were before tools: one at a time, known by their names.
+LEGACY = "function"
 # OpenAI's reasoning models refuse max_tokens; servers that speak its language know only that.
 COUNTS_REASONING = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-[5-9])")
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-READ = frozenset(
+# The fields of a message and of a call that are read.
+MESSAGE_KEYS = frozenset(
     {"role", "content", "tool_calls", "function_call", "refusal", "name", "tool_call_id"}
 )
 CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
-
-
-def _write_image(found: Media) -> dict[str, Any] | None:
-    url = web_url(found) or (data_url(found) if found.data and found.type in IMAGES else None)
-    detail = {"detail": found.detail} if found.detail else {}
-    return {"type": "image_url", "image_url": {"url": url} | detail} if url else None
-
-
-def is_worded(message: dict[str, Any]) -> bool:
-    """Whether an assistant's message has words."""
-    content = message.get("content")
-    return not is_blank(content) if isinstance(content, str) else bool(content)
-
-
-# --- reading ---
-
-
-def _speaker(message: dict[str, Any]) -> list[Part]:
-    name = message.get("name")
-    return [Speaker(name)] if isinstance(name, str) and name else []
-
-
-def _more(message: dict[str, Any]) -> list[Part]:
-    return [Other(key) for key, value in message.items() if value and key not in READ]
-
-
-def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
-    parts = read_content(message.get("content"), f"{path}.content")
-    if isinstance(message.get("refusal"), str):
-        parts.append(Text(message["refusal"]))
-    parts.extend(_more(message))
-    if message.get("function_call"):  # servers fill it in with null, and with {}
-        function = expect(message["function_call"], dict, f"{path}.function_call")
-        parts.append(_read_function(None, function, f"{path}.function_call", LEGACY))
-    if message.get("tool_calls") is not None:
-        for where, call in items(message, "tool_calls", path):
-            parts.append(_read_call(call, where))
-            parts.extend(
-                Other(key) for key, value in call.items() if value and key not in CALL_KEYS
-            )
-    return parts
-
-
-def _read_call(call: dict[str, Any], path: str) -> Call:
-    id = id_in(call, "id", path)
-    if text_or_none(call.get("type"), f"{path}.type") == "custom":
-        custom, inside = field(call, "custom", dict, path), f"{path}.custom"
-        return Call(
-            id, name_in(custom, "name", inside), {"input": field(custom, "input", str, inside)}
-        )
-    return _read_function(id, field(call, "function", dict, path), f"{path}.function", "")
-
-
-def _read_function(id: str | None, function: dict[str, Any], path: str, kind: str) -> Call:
-    arguments, name = function.get("arguments"), name_in(function, "name", path)
-    if isinstance(
-        arguments, dict
-    ):  # servers that speak OpenAI's language send and take objects too
-        return Call(id, name, arguments, kind=kind)
-    return call_of(
-        id, name, "" if arguments is None else expect(arguments, str, f"{path}.arguments"), kind
-    )
-
-
-# The second has Gemini's signatures ("Thought signatures" in Google's guide); behind LiteLLM, the third does.
+# Fields of an answer that a service wants back. The second has Gemini's signatures ("Thought signatures"
+# in Google's guide); behind LiteLLM, the third does.
 WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
-
-
-def _is_kept(key: str, value: Any) -> bool:
-    """Servers add fields to their answers that they refuse in requests; what they want back is known."""
-    if (
-        key == "annotations"
-    ):  # OpenRouter has read a file, and reads it anew without them ("PDF Inputs")
-        return isinstance(value, list) and any(_is_file(note) for note in value)
-    return key in READ or key in WANTED_BACK or "reasoning" in key or "thinking" in key
-
-
-def _is_file(note: Any) -> bool:
-    return isinstance(note, dict) and note.get("type") == "file"
-
-
-def _with_arguments(call: Any) -> Any:
-    """A call with arguments: where nothing was given, some servers leave them out of their answers, or empty,
-    and refuse them so: "Failed to parse tool call arguments as JSON"."""
-    match call:
-        case {"function": {"name": str()} as function} if function.get("arguments") in (None, ""):
-            return call | {"function": function | {"arguments": "{}"}}
-    return call
-
-
-def filled(function: Any) -> Any:
-    """What is called, with empty arguments instead of null, "Input should be a valid string", or blank text,
-    "Failed to parse tool call arguments as JSON". A server that left them out takes them so."""
-    match function:
-        case {"arguments": None | str() as given} if given is None or is_blank(given):
-            return function | {"arguments": "{}"}
-    return function
-
-
 FILLED = "arguments that are null or blank become {}"
-
-
-def _is_empty(key: str, value: Any) -> bool:
-    """Whether a field says nothing: servers fill in empty ones, which they refuse in requests."""
-    if key == "content":
-        return value is None
-    if key in ("function_call", "audio"):
-        return not isinstance(value, dict) or not value.get(
-            "name" if key == "function_call" else "id"
-        )
-    return value in (None, "", [], {})
-
-
-def counts(usage: Any) -> dict[str, int] | None:
-    """Tokens as they are kept."""
-    return usage_with_details(usage, "prompt_tokens", "completion_tokens")
 
 
 class OpenAIFormat(Format):
@@ -210,18 +110,20 @@ class OpenAIFormat(Format):
         }
     )
 
+    # --- from turns to a body ---
+
     def said(self, role: str, content: Any, name: str | None) -> dict[str, Any]:
-        """A system or user message."""
+        """Write a system or user message."""
         if name is None:
             return {"role": role, "content": content}
         return {"role": role, "name": name, "content": content}
 
     def words(self, text: str) -> dict[str, Any]:
-        """A part of words."""
+        """Write a part of text."""
         return {"type": "text", "text": text}
 
     def media(self, found: Media, in_result: bool) -> dict[str, Any] | str | None:
-        """Images, PDFs and two kinds of sound; text documents go as words. A tool message holds only words."""
+        """Write an image, a PDF or a sound; a text document as text. A tool message has only text."""
         text = as_words(found)
         if text is not None or in_result:
             return text
@@ -230,26 +132,22 @@ class OpenAIFormat(Format):
         if found.data is None:
             return None
         if found.kind == "document" and found.type == PDF:
-            return {
-                "type": "file",
-                "file": {"filename": file_name(found), "file_data": data_url(found)},
-            }
+            file = {"filename": file_name(found), "file_data": data_url(found)}
+            return {"type": "file", "file": file}
         if found.kind == "audio" and found.type in SOUNDS:
-            return {
-                "type": "input_audio",
-                "input_audio": {"data": found.data, "format": SOUNDS[found.type]},
-            }
+            sound = {"data": found.data, "format": SOUNDS[found.type]}
+            return {"type": "input_audio", "input_audio": sound}
         return None
 
     def call(
         self, id: str, name: str, arguments: dict[str, Any], text: str | None
     ) -> dict[str, Any]:
-        """A tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
+        """Write a tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
         given = write_json(arguments) if text is None else text
         return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
 
     def step(self, texts: Sequence[str], calls: list[Any], name: str | None) -> dict[str, Any]:
-        """The assistant's message. Without text the content is null, which is legal only beside calls
+        """Write the assistant's message. Without text the content is null, which is legal only beside calls
         (llama_index PR#17921); an empty list of calls is refused (openai-node PR#1341), so there is none."""
         message: dict[str, Any] = {"role": "assistant", "content": BETWEEN.join(texts) or None}
         if name is not None:
@@ -259,7 +157,7 @@ class OpenAIFormat(Format):
         return message
 
     def result(self, id: str, name: str, content: Any, error: bool, kind: str) -> dict[str, Any]:
-        """A tool message. There is no flag for an error: the text has to say it."""
+        """Write a tool message. There is no flag for an error: the text has to say it."""
         if kind == LEGACY:
             return {"role": "function", "name": name, "content": content}
         return {"role": "tool", "tool_call_id": id, "content": content}
@@ -267,11 +165,60 @@ class OpenAIFormat(Format):
     def body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
     ) -> dict[str, Any]:
-        """The request's messages."""
+        """Write the messages of a request."""
         return {"messages": system + forms if system else forms}
 
+    # --- from a body or an answer to parts ---
+
+    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+        """Yield each message. Zhipu's servers take results that do not say which call they answer."""
+        has_calls = False
+        for path, message in items(dict(body), "messages"):
+            role = _read_role(message, path)
+            is_unnamed = role == "result" and not message.keys() & {"tool_call_id", "name"}
+            if is_unnamed and not has_calls:
+                raise wrong(f"{path}.tool_call_id", "missing, expected a string")
+            has_calls = has_calls or bool(message.get("tool_calls"))
+            took = (UNNAMED,) if is_unnamed else ()
+            yield Unit(role, message, self.read(role, message, path), path, took=took)
+
+    def read(self, role: str, form: Form, path: str) -> list[Part]:
+        """Return the parts of a message."""
+        message = expect(form, dict, path)
+        if _read_role(message, path) != role:
+            raise wrong(f"{path}.role", f"this is not a {role} message")
+        if role == "step":
+            return _read_answer(message, path)
+        if "content" not in message and message["role"] != LEGACY:
+            raise wrong(f"{path}.content", "missing, expected a string, an array of parts or null")
+        parts = read_content(message.get("content"), f"{path}.content")
+        if role == "result":
+            return [_read_result(message, parts, path)]
+        return [*_read_speaker(message), *parts, *_read_rest(message)]
+
+    def answered(self, response: Mapping[str, Any]) -> Answered:
+        """Return the message of the first choice as the next request takes it, the model and the usage."""
+        choices = field(dict(response), "choices", list, "response")
+        first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
+        message = field(first, "message", dict, "response.choices[0]")
+        model = response.get("model")
+        return Answered(
+            _clean_answer(message),
+            model if isinstance(model, str) else None,
+            counts(response.get("usage")),
+        )
+
+    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the chunks of a stream as one answer."""
+        stream = ChatStream()
+        for chunk in events:
+            stream.add(chunk)
+        return stream.finish()
+
+    # --- what goes back to the provider that gave it ---
+
     def joined(self, forms: list[Form]) -> Form | None:
-        """Messages of one answer as one: words from one of them, calls from all, and what else they have."""
+        """Join the messages of one answer: text from one of them, calls and other fields from all."""
         if len(forms) == 1:
             return forms[0]
         whole: dict[str, Any] = {}
@@ -279,97 +226,35 @@ class OpenAIFormat(Format):
         for form in forms:
             if not isinstance(form, dict) or not isinstance(form.get("tool_calls"), list | None):
                 return None
-            if is_worded(whole) and is_worded(form):
+            has_text = _has_text(whole)
+            if has_text and _has_text(form):
                 return None
-            # "empty array. Expected an array with minimum length 1", so that is not what the whole says.
-            content = (
-                whole.get("content")
-                if is_worded(whole) or form.get("content") == []
-                else form.get("content")
-            )
+            content = form.get("content")
+            # "empty array. Expected an array with minimum length 1": it is not the content of the whole.
+            if has_text or content == []:
+                content = whole.get("content")
             calls.extend(form.get("tool_calls") or ())
             whole = {**form, **whole, "content": content}
-        return whole | {"tool_calls": calls} if calls else whole
-
-    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Each message is a unit. Zhipu's servers take results that do not say which call they answer."""
-        is_called = False
-        for path, message in items(dict(body), "messages"):
-            role = ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")]
-            is_unnamed = role == "result" and not message.keys() & {"tool_call_id", "name"}
-            if is_unnamed and not is_called:
-                raise wrong(f"{path}.tool_call_id", "missing, expected a string")
-            is_called = is_called or bool(message.get("tool_calls"))
-            took = (UNNAMED,) if is_unnamed else ()
-            yield Unit(role, message, self.read(role, message, path), path, took=took)
-
-    def read(self, role: str, message: Form, path: str) -> list[Part]:
-        """The parts of a message."""
-        message = expect(message, dict, path)
-        if ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")] != role:
-            raise wrong(f"{path}.role", f"this is not a {role} message")
-        if role == "step":
-            return [*_speaker(message), *_read_answer(message, path)]
-        if "content" not in message and message["role"] != "function":
-            raise wrong(f"{path}.content", "missing, expected a string, an array of parts or null")
-        parts = read_content(message.get("content"), f"{path}.content")
-        if message["role"] == "function":
-            return [make_result(None, parts, None, name_in(message, "name", path), LEGACY)]
-        if role == "result":
-            id, name = id_in(message, "tool_call_id", path), message.get("name")
-            if (
-                name is not None and not id
-            ):  # Mistral's servers know a result by the name of its tool, too
-                name = expect(name, str, f"{path}.name")
-            return [make_result(id, [*parts, *_more(message)], None, None if id else name)]
-        return [*_speaker(message), *parts, *_more(message)]
-
-    def answered(self, response: Mapping[str, Any]) -> Answered:
-        """The first choice's message, as the next request takes it, and the model and usage."""
-        choices = field(dict(response), "choices", list, "response")
-        first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
-        message = field(first, "message", dict, "response.choices[0]")
-        form = {
-            key: value
-            for key, value in message.items()
-            if _is_kept(key, value) and not _is_empty(key, value)
-        }
-        if "audio" in form:
-            form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
-        if isinstance(
-            form.get("content"), dict
-        ):  # Cloudflare parses an answer for which there is a schema
-            form["content"] = write_json(form["content"])
-        if isinstance(form.get("tool_calls"), list):
-            form["tool_calls"] = list(map(_with_arguments, form["tool_calls"]))
-        # One that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).
-        is_cut = not form.keys() & {"tool_calls", "function_call", "refusal", "audio"}
-        model = response.get("model")
-        return Answered(
-            {"role": "assistant", "content": "" if is_cut else None} | form,
-            model if isinstance(model, str) else None,
-            counts(response.get("usage")),
-        )
+        if calls:
+            whole["tool_calls"] = calls
+        return whole
 
     def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
-        """A message without arguments that are null or blank."""
-        found = dict(form)
+        """Return a message without arguments that are null or blank."""
+        message = dict(form)
         if form.get("tool_calls"):
-            found["tool_calls"] = [
-                call | {"function": filled(call["function"])} if "function" in call else call
-                for call in form["tool_calls"]
-            ]
+            message["tool_calls"] = [_fill_call(call) for call in form["tool_calls"]]
         if form.get("function_call"):
-            found["function_call"] = filled(form["function_call"])
-        return (form, []) if found == form else (found, [FILLED])
+            message["function_call"] = fill_arguments(form["function_call"])
+        if message == form:
+            return form, []
+        return message, [FILLED]
 
     def renamed(self, form: Form, id: str) -> Form:
-        """A result for the same call under another id."""
+        """Return a result for the same call with another id."""
         return form | {"tool_call_id": id} if form.get("role") == "tool" else form
 
-    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the events of a stream as one answer."""
-        return openai_completion(events)
+    # --- around the messages ---
 
     def write_tool(self, tool: ToolDefinition) -> dict[str, Any]:
         """Write the definition of a function."""
@@ -389,6 +274,478 @@ class OpenAIFormat(Format):
         if mode == "tool":
             return {"tool_choice": {"type": "function", "function": {"name": name}}}
         return {"tool_choice": mode} if mode else {}
+
+
+# --- messages ---
+
+
+def _read_role(message: dict[str, Any], path: str) -> str:
+    return ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")]
+
+
+def _read_speaker(message: dict[str, Any]) -> list[Part]:
+    name = message.get("name")
+    return [Speaker(name)] if isinstance(name, str) and name else []
+
+
+def _read_rest(message: dict[str, Any]) -> list[Part]:
+    """Return the fields that only some servers have: thinking, and others."""
+    parts: list[Part] = []
+    for key, value in message.items():
+        if not value or key in MESSAGE_KEYS:
+            continue
+        if _is_thinking(key):
+            parts.append(Reasoning(value if isinstance(value, str) else "", what=key))
+        else:
+            parts.append(Other(key))
+    return parts
+
+
+def _is_thinking(key: str) -> bool:
+    """DeepSeek, Qwen and llama.cpp write reasoning_content, OpenRouter and gpt-oss reasoning."""
+    return "reasoning" in key or "thinking" in key
+
+
+def _read_result(message: dict[str, Any], parts: list[Part], path: str) -> Result:
+    if message["role"] == LEGACY:
+        return make_result(None, parts, None, name_in(message, "name", path), LEGACY)
+    id = id_in(message, "tool_call_id", path)
+    name = None
+    if not id:  # Mistral's servers know a result by the name of its tool, too
+        name = text_or_none(message.get("name"), f"{path}.name")
+    return make_result(id, [*parts, *_read_rest(message)], None, name)
+
+
+def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
+    parts = [*_read_speaker(message), *read_content(message.get("content"), f"{path}.content")]
+    if isinstance(message.get("refusal"), str):
+        parts.append(Text(message["refusal"]))
+    parts.extend(_read_rest(message))
+    if not _is_empty_function(message.get("function_call")):
+        inside = f"{path}.function_call"
+        function = expect(message["function_call"], dict, inside)
+        parts.append(_read_function(None, function, inside, LEGACY))
+    if message.get("tool_calls") is not None:
+        for where, call in items(message, "tool_calls", path):
+            parts.append(_read_call(call, where))
+            extras = [key for key, value in call.items() if value and key not in CALL_KEYS]
+            parts.extend(Other(key) for key in extras)
+    return parts
+
+
+def _is_empty_function(function: Any) -> bool:
+    """Return True for a call of no function. Servers fill in null, {} and an empty name."""
+    if isinstance(function, dict):
+        return not function.get("name") and not function.get("arguments")
+    return not function
+
+
+def _read_call(call: dict[str, Any], path: str) -> Call:
+    id = id_in(call, "id", path)
+    if text_or_none(call.get("type"), f"{path}.type") != "custom":
+        return _read_function(id, field(call, "function", dict, path), f"{path}.function", "")
+    custom, inside = field(call, "custom", dict, path), f"{path}.custom"
+    arguments = {"input": field(custom, "input", str, inside)}
+    return Call(id, name_in(custom, "name", inside), arguments)
+
+
+def _read_function(id: str | None, function: dict[str, Any], path: str, kind: str) -> Call:
+    name = name_in(function, "name", path)
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict):  # compatible servers send and take objects, too
+        return Call(id, name, arguments, kind=kind)
+    text = text_or_none(arguments, f"{path}.arguments")
+    return call_of(id, name, text or "", kind)
+
+
+# --- content ---
+
+# Parts that only other formats have: here they are a mistake, and refused.
+FOREIGN = frozenset(
+    {"input_text", "output_text", "input_image", "input_file", "tool_use", "tool_result"}
+)
+NAMES = ("file_name", "document_name")  # Perplexity's word for a file's name, and Mistral's
+LINKS = {
+    "image_url": "image",
+    "video_url": "video",
+    "file_url": "document",
+    "document_url": "document",
+}
+
+
+def read_content(content: Any, path: str) -> list[Part]:
+    """Return the parts of a content, which is a text or a list of parts."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [Text(content)]
+    if isinstance(content, dict):  # Cloudflare parses an answer for which there is a schema
+        return [Text(write_json(content))]
+    parts: list[Part] = []
+    for where, part in objects(content, path):
+        parts.extend(_read_part(part, where))
+    return parts
+
+
+def _read_part(part: dict[str, Any], path: str) -> list[Part]:
+    type_ = field(part, "type", str, path)
+    if type_ in ("text", "refusal"):
+        text = Text(field(part, type_, str, path))
+        return [text, *unread(part, frozenset({"text", "refusal"}))]
+    if type_ in LINKS:
+        return [_read_link(type_, part), *unread(part, frozenset({*NAMES, type_}))]
+    if type_ == "file":
+        return [_read_file(part.get("file")), *unread(part, frozenset({"file"}))]
+    if type_ == "input_audio":
+        return [read_sound(part.get("input_audio")), *unread(part, frozenset({"input_audio"}))]
+    if type_ == "thinking":
+        return [_read_thinking(part)]
+    return [Other(type_, complete=type_ not in FOREIGN)]
+
+
+def _read_thinking(part: dict[str, Any]) -> Reasoning:
+    """Read a thinking part of Mistral's models, which has parts of its own."""
+    thinking = part.get("thinking")
+    pieces = thinking if isinstance(thinking, list) else [{"text": thinking}]
+    texts = [piece.get("text") for piece in pieces if isinstance(piece, dict)]
+    text = "".join(text for text in texts if isinstance(text, str))
+    seal = part.get("signature")
+    return Reasoning(text, seal if isinstance(seal, str) else "", what="thinking")
+
+
+def _read_link(type_: str, part: dict[str, Any]) -> Part:
+    """Read a link to media: an object with its URL or, with Mistral, the URL alone."""
+    link = part.get(type_)
+    url = link.get("url") if isinstance(link, dict) else link
+    if not isinstance(url, str):
+        return Other(type_, complete=False, media=LINKS[type_])
+    names = [part[key] for key in NAMES if isinstance(part.get(key), str)]
+    name = names[0] if names else None
+    detail = detail_of(link) if isinstance(link, dict) else None
+    found = from_url(url, LINKS[type_], detail=detail, name=name)
+    if found.url is None or not is_base64(url):
+        return found
+    # Perplexity takes a file's bare base64 for its URL, and Zhipu an image's.
+    return found._replace(type=_type_of_name(name), data=url, url=None)
+
+
+def _type_of_name(name: str | None) -> str | None:
+    return type_of_suffix((name or "").rpartition(".")[2])
+
+
+def detail_of(image: dict[str, Any]) -> str | None:
+    """Return how closely to look at an image, or None if that is not given."""
+    detail = image.get("detail")
+    return detail if isinstance(detail, str) and detail != "auto" else None
+
+
+def _read_file(file: Any) -> Part:
+    if not isinstance(file, dict):
+        return Other("file", complete=False, media="document")
+    if isinstance(file.get("file_data"), str):
+        name = file.get("filename")
+        return read_file_data(file["file_data"], name if isinstance(name, str) else None)
+    if isinstance(file.get("file_id"), str):
+        return Other("a file in the service's store", media="document")
+    return Other("file", media="document")
+
+
+def read_file_data(data: str, name: str | None, detail: str | None = None) -> Media:
+    """Read a file: a data URL, or bare base64, whose type is known from its name."""
+    found = from_url(data, "document", name=name, detail=detail)
+    if found.data is not None:
+        return found
+    found = found._replace(type=_type_of_name(name) or PDF)
+    if web_url(found):  # OpenRouter takes an address here ("PDF inputs" in its guide)
+        return found
+    return found._replace(data=data, url=None)
+
+
+def read_sound(sound: Any) -> Part:
+    """Read a sound: its data or its address."""
+    if isinstance(
+        sound, str
+    ):  # Mistral takes the data alone, or its address, and finds out its type
+        return _read_sound_data(sound)
+    match sound:
+        case {"data": str(data), "format": str(format)}:
+            type_ = type_of_suffix(format) or f"audio/{format}"
+            return _read_sound_data(data)._replace(type=type_)
+    return Other("input_audio", complete=False, media="audio")
+
+
+def _read_sound_data(data: str) -> Media:
+    """Read the data of a sound. Alibaba's servers take a URL here, too ("Qwen-Omni" in its guide)."""
+    found = from_url(data, "audio")
+    if found.data or web_url(found):
+        return found
+    return found._replace(data=data, url=None)
+
+
+def _write_image(found: Media) -> dict[str, Any] | None:
+    url = image_url(found)
+    if url is None:
+        return None
+    image = {"url": url}
+    if found.detail:
+        image["detail"] = found.detail
+    return {"type": "image_url", "image_url": image}
+
+
+def image_url(found: Media) -> str | None:
+    """Return the address of an image, or its data as a URL; None if OpenAI cannot read it."""
+    if web_url(found):
+        return found.url
+    return data_url(found) if found.data and found.type in IMAGES else None
+
+
+# --- answers ---
+
+
+def _clean_answer(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the message of an answer as the next request takes it."""
+    form: dict[str, Any] = {}
+    for key, value in message.items():
+        if _is_wanted_back(key, value) and not _is_empty(key, value):
+            form[key] = value
+    if "audio" in form:
+        form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
+    if isinstance(form.get("content"), dict):
+        form["content"] = write_json(form["content"])
+    if isinstance(form.get("tool_calls"), list):
+        form["tool_calls"] = [_add_arguments(call) for call in form["tool_calls"]]
+    # An answer that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).
+    is_cut = not form.keys() & {"tool_calls", "function_call", "refusal", "audio"}
+    return {"role": "assistant", "content": "" if is_cut else None} | form
+
+
+def _is_wanted_back(key: str, value: Any) -> bool:
+    """Return True for a field that the next request needs. Servers refuse others of their own fields."""
+    if key == "annotations":  # OpenRouter has read a file, and reads it anew without ("PDF Inputs")
+        notes = value if isinstance(value, list) else []
+        return any(isinstance(note, dict) and note.get("type") == "file" for note in notes)
+    return key in MESSAGE_KEYS or key in WANTED_BACK or _is_thinking(key)
+
+
+def _is_empty(key: str, value: Any) -> bool:
+    """Return True for a field without a value. Servers fill in such fields, and refuse them in requests."""
+    if key == "content":
+        return value is None
+    if key == "function_call":
+        return not isinstance(value, dict) or not value.get("name")
+    if key == "audio":
+        return not isinstance(value, dict) or not value.get("id")
+    return value in (None, "", [], {})
+
+
+def _add_arguments(call: Any) -> Any:
+    """Add arguments to a call without any. Some servers leave them out of their answers, or empty, and
+    refuse them so: "Failed to parse tool call arguments as JSON"."""
+    match call:
+        case {"function": {"name": str()} as function} if function.get("arguments") in (None, ""):
+            return call | {"function": function | {"arguments": "{}"}}
+    return call
+
+
+def _fill_call(call: dict[str, Any]) -> dict[str, Any]:
+    return call | {"function": fill_arguments(call["function"])} if "function" in call else call
+
+
+def fill_arguments(function: Any) -> Any:
+    """Return a call with "{}" for arguments that are null, "Input should be a valid string", or blank,
+    "Failed to parse tool call arguments as JSON". Arguments that a server left out stay so."""
+    if not isinstance(function, dict) or "arguments" not in function:
+        return function
+    given = function["arguments"]
+    is_empty = given is None or (isinstance(given, str) and is_blank(given))
+    return function | {"arguments": "{}"} if is_empty else function
+
+
+def _has_text(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return not is_blank(content) if isinstance(content, str) else bool(content)
+
+
+def counts(usage: Any) -> dict[str, int] | None:
+    """Return the tokens of a usage as they are kept."""
+    return usage_with_details(usage, "prompt_tokens", "completion_tokens")
+
+
+# --- streams ---
+
+# Fields of a delta that are not simply continued.
+CONTINUED = frozenset({"role", "content", "tool_calls"})
+# Fields of a chunk that belong to the whole answer.
+ABOUT = ("id", "model", "usage", "service_tier")
+# Fields that name a numbered part of a list: they are repeated, not continued.
+LABELS = frozenset({"type", "id", "index", "format", "name"})
+
+
+class ChatStream:
+    """Assembles the chunks of one answer of Chat Completions."""
+
+    def __init__(self) -> None:
+        self._message: dict[str, Any] = {"role": "assistant"}
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._about: dict[str, Any] = {}
+        self._stop: str | None = None
+
+    def add(self, chunk: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Take one chunk. Return its pieces of text and thinking."""
+        groq = chunk.get("x_groq") or {}  # Groq has the usage here
+        for key in ABOUT:
+            value = chunk.get(key) or groq.get(key)
+            if value:
+                self._about[key] = value
+        pieces: list[tuple[str, str]] = []
+        for choice in (chunk.get("choices") or ())[:1]:
+            self._stop = choice.get("finish_reason") or self._stop
+            delta = choice.get("delta") or {}
+            self._add_delta(delta)
+            pieces.extend(_read_pieces(delta))
+        return pieces
+
+    def _add_delta(self, delta: Mapping[str, Any]) -> None:
+        for part in delta.get("tool_calls") or ():
+            self._add_call(part)
+        if delta.get("content") is not None:
+            self._message["content"] = _join_contents(
+                self._message.get("content"), delta["content"]
+            )
+        rest = {key: value for key, value in delta.items() if key not in CONTINUED}
+        _grow(self._message, rest)
+
+    def _add_call(self, part: Mapping[str, Any]) -> None:
+        """Add a part of a call. Most servers number the calls; some send each call complete, without a
+        number."""
+        index = part.get("index")
+        if index is None:
+            is_new = part.get("id") or not self._calls
+            index = len(self._calls) if is_new else len(self._calls) - 1
+        if index not in self._calls:
+            function = {"name": "", "arguments": ""}
+            self._calls[index] = {"id": "", "type": "function", "function": function}
+        call = self._calls[index]
+        call["id"] = call["id"] or part.get("id") or ""
+        whole, more = call["function"], part.get("function") or {}
+        whole["name"] = whole["name"] or more.get("name") or ""
+        whole["arguments"] += more.get("arguments") or ""
+        for key, value in part.items():
+            if key not in ("index", "id", "type", "function") and value is not None:
+                call[key] = value
+
+    def finish(self) -> dict[str, Any]:
+        """Return the whole answer."""
+        if self._calls:
+            self._message["tool_calls"] = list(self._calls.values())
+        choice: dict[str, Any] = {"message": self._message}
+        if self._stop is not None:
+            choice["finish_reason"] = self._stop
+        return {**self._about, "choices": [choice]}
+
+
+def _read_pieces(delta: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the text and the thinking of a delta, to show them as they arrive."""
+    pieces = _read_content_pieces("text", delta.get("content") or delta.get("refusal"))
+    thinking = delta.get("reasoning_content") or delta.get("reasoning")
+    if thinking and isinstance(thinking, str):
+        pieces.append(("thinking", thinking))
+    return pieces
+
+
+def _read_content_pieces(kind: str, content: Any) -> list[tuple[str, str]]:
+    if isinstance(content, str) and content:
+        return [(kind, content)]
+    pieces: list[tuple[str, str]] = []
+    for part in content if isinstance(content, list) else ():
+        match part:
+            case {"type": "text", "text": str() as text}:
+                pieces.extend(_read_content_pieces(kind, text))
+            case {"type": "thinking", "thinking": thinking}:
+                pieces.extend(_read_content_pieces("thinking", thinking))
+    return pieces
+
+
+def _join_contents(content: Any, more: Any) -> Any:
+    """Return a content and more of it. Mistral's models stream text, and parts where they think; each
+    continues where the last one ended."""
+    if isinstance(content, str | None) and isinstance(more, str):
+        return (content or "") + more
+    if isinstance(more, Mapping) and not content:  # an answer that the server has parsed
+        return more
+    parts = _list_parts(content)
+    for part in _list_parts(more):
+        if parts and _is_continued(parts[-1], part):
+            parts[-1] = _join_parts(parts[-1], part)
+        else:
+            parts.append(part)
+    return parts
+
+
+def _list_parts(content: Any) -> list[Any]:
+    if isinstance(content, str | None):
+        return [{"type": "text", "text": content}] if content else []
+    if not isinstance(content, list | tuple):
+        raise TypeError(f"a content is text or a list of parts, not {type(content).__name__}")
+    return list(content)
+
+
+def _is_continued(last: Any, part: Any) -> bool:
+    """Return True if `part` continues `last`: it is of the same kind, and not under another seal."""
+    if not isinstance(last, Mapping) or not isinstance(part, Mapping):
+        return False
+    if last.get("type") != part.get("type") or part.get("type") not in ("text", "thinking"):
+        return False
+    seals = [seal for seal in (last.get("signature"), part.get("signature")) if seal]
+    return len(seals) < 2 or seals[0] == seals[1]
+
+
+def _join_parts(last: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """Join two pieces of a part. Other fields may come with either: a seal comes with the last."""
+    key = part["type"]
+    fields = {name: value for name, value in part.items() if value is not None}
+    return {**last, **fields, key: _join_contents(last.get(key), part.get(key) or "")}
+
+
+def _grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Add a delta: texts and lists are continued, numbered parts of a list one by one; the rest is
+    replaced."""
+    for key, value in delta.items():
+        before = whole.get(key)
+        if value is None:
+            continue
+        if isinstance(before, str) and isinstance(value, str):
+            whole[key] = before + value
+        elif isinstance(before, list) and isinstance(value, list):
+            _grow_list(before, value)
+        elif isinstance(before, dict) and isinstance(value, Mapping):
+            _grow(before, value)
+        elif isinstance(value, list):
+            whole[key] = [_copy_item(item) for item in value]
+        else:
+            whole[key] = value
+
+
+def _grow_list(whole: list[Any], more: list[Any]) -> None:
+    for item in more:
+        last: Any = whole[-1] if whole else None
+        if not _is_same_number(last, item):
+            whole.append(_copy_item(item))
+            continue
+        _grow(last, {key: value for key, value in item.items() if key not in LABELS})
+        for key in LABELS:
+            if item.get(key) is not None:
+                last[key] = item[key]
+
+
+def _copy_item(item: Any) -> Any:
+    return dict(item) if isinstance(item, Mapping) else item
+
+
+def _is_same_number(last: Any, item: Any) -> bool:
+    if not isinstance(last, dict) or not isinstance(item, Mapping) or "index" not in item:
+        return False
+    return (last.get("index"), last.get("type")) == (item["index"], item.get("type"))
 
 
 OPENAI = OpenAIFormat()

@@ -1,11 +1,13 @@
 """OpenAI Responses: `{"input": [...], "instructions"?}`, a flat list of items.
 
-Pairing is by call_id; reasoning belongs to the item behind it. What an item is, its `type` says;
-only messages may come without one. A form is a list of items.
+A result is paired with its call by call_id; reasoning belongs to the item after it. The `type` of an item
+says what it is; only messages may come without one. A form is a list of items. Besides functions there are
+tools of OpenAI's own that the caller runs (a shell, patches, a computer). Their calls and outputs are calls
+and results like others, in forms of their own.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -16,208 +18,83 @@ from backstory.wire.formats.base import (
     Form,
     Format,
     ToolDefinition,
+    call_of,
     concatenated,
     describe_tool,
     get_schema,
     usage_with_details,
 )
-from backstory.wire.formats.fields import expect, field, items, objects, one_of, wrong
-from backstory.wire.formats.items import (
-    CALLS,
-    CUSTOM,
-    KINDS,
-    OUTPUTS,
-    REFERENCE,
-    is_output,
-    is_run,
-    output,
-    read_item,
+from backstory.wire.formats.fields import (
+    expect,
+    field,
+    id_in,
+    items,
+    name_in,
+    objects,
+    one_of,
+    text_or_none,
+    wrong,
 )
-from backstory.wire.formats.openai import FILLED, filled
+from backstory.wire.formats.openai import (
+    FILLED,
+    detail_of,
+    fill_arguments,
+    image_url,
+    read_file_data,
+    read_sound,
+)
 from backstory.wire.json_values import write_json
-from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
+from backstory.wire.media import PDF, as_words, data_url, file_name, from_url, web_url
 from backstory.wire.origin import REFERRED
-from backstory.wire.streams import responses_response
-from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Text, Unit
+from backstory.wire.service_tools import ran
+from backstory.wire.turns import (
+    BETWEEN,
+    Call,
+    Media,
+    Other,
+    Part,
+    Reasoning,
+    Result,
+    Text,
+    Unit,
+    is_blank,
+    make_result,
+)
+
+Item = dict[str, Any]
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "step"}
-# Items that say all there is to say without their ids.
-FREE = frozenset(
-    {"message", "reasoning", "compaction", "function_call", "custom_tool_call", *OUTPUTS}
+CUSTOM = "custom_tool_call"
+FUNCTION_OUTPUT = "function_call_output"
+# Calls that the caller answers, and the types of their outputs.
+CALLS = {
+    "function_call": FUNCTION_OUTPUT,
+    CUSTOM: "custom_tool_call_output",
+    "shell_call": "shell_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+    "tool_search_call": "tool_search_output",
+}
+OUTPUTS = frozenset(CALLS.values())
+CALL_OF_OUTPUT = {output: call for call, output in CALLS.items()} | {FUNCTION_OUTPUT: ""}
+# Calls that the service ran itself.
+SERVICE_CALLS = frozenset(
+    {"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call", "x_search_call"}
 )
-# What a request continues that is in the service's store, and the field that names it.
+# An item that is in the service's store.
+REFERENCE = Other("item_reference")
+# Items that are complete without their ids.
+FREE = frozenset({"message", "reasoning", "compaction", "function_call", CUSTOM, *OUTPUTS})
+# The fields that name what a request continues in the service's store.
 CONTINUED = ("previous_response_id", "conversation")
-
-
-def as_items(form: Form) -> list[Any]:
-    """A form as a list of items; an input may be a bare text."""
-    return [{"role": "user", "content": form}] if isinstance(form, str) else form
-
-
-# --- reading ---
-
-
-def _referred(units: Iterable[Unit]) -> Iterator[Unit]:
-    """The units, marked where references stand for what the service has in its store, and where results
-    directly behind them answer calls that are there."""
-    called: set[str | None] = set()
-    is_referring = False
-    for unit in units:
-        if unit.role == "step":
-            called.update(part.id for part in unit.parts if isinstance(part, Call))
-            is_referring = REFERENCE in unit.parts
-        elif unit.role != "result":
-            is_referring = False
-        is_answer = unit.role == "result" and called.isdisjoint(
-            part.id for part in unit.parts if isinstance(part, Result)
-        )
-        is_marked = is_referring and (unit.role == "step" or is_answer)
-        yield unit._replace(took=(*unit.took, REFERRED)) if is_marked else unit
-
-
-def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
-    if isinstance(body.get("input"), str):
-        yield Unit("user", body["input"], [Text(body["input"])], "input")
-        return
-    if body.get("input") is None and body.get(
-        "prompt"
-    ):  # a template in the service's store says it all
-        return
-    step = Run()
-    for path, item in items(dict(body), "input"):
-        role = _role(item, path)
-        if step.found and (role != "step" or step.is_over_before(item)):
-            yield step.unit()
-            step = Run()
-        if role == "step":
-            step.add(path, item)
-        else:
-            yield Unit(role, [item], read_item(item, path), path)
-    if step.found:
-        yield step.unit()
-
-
-class Run:
-    """Items of the model in a row."""
-
-    def __init__(self) -> None:
-        self.found: list[tuple[str, dict[str, Any]]] = []
-        self._spoke = False
-        self._called = False
-
-    def add(self, path: str, item: dict[str, Any]) -> None:
-        """Take in one more."""
-        self.found.append((path, item))
-        self._spoke = self._spoke or "role" in item
-        self._called = self._called or (item.get("type") in CALLS and not is_run(item))
-
-    def is_over_before(self, item: dict[str, Any]) -> bool:
-        """Reasoning or a message behind a message that made no call: the model was asked again."""
-        return (
-            self._spoke and not self._called and ("role" in item or item.get("type") == "reasoning")
-        )
-
-    def unit(self) -> Unit:
-        """The step that they are."""
-        parts = [part for path, item in self.found for part in read_item(item, path)]
-        return Unit("step", [item for _, item in self.found], parts, self.found[0][0])
-
-
-def _role(item: dict[str, Any], path: str) -> str:
-    type_ = item.get("type")
-    if type_ == "additional_tools":
-        return "system"
-    if type_ == "mcp_approval_response":
-        return "user"
-    if type_ in (None, "message") and "role" in item:
-        return ROLES[one_of(item["role"], tuple(ROLES), f"{path}.role")]
-    if type_ is None and "id" in item:
-        return "step"  # an item_reference, whose type may be left out
-    field(item, "type", str, path)
-    return "result" if is_output(item) else "step"
-
-
-# --- what recordings say about forms ---
-
-
-def _is_reasoning(form: Form, index: int) -> bool:
-    item = form[index] if isinstance(form, list) and form else None
-    return isinstance(item, dict) and item.get("type") == "reasoning"
-
-
-def _bound(form: list[Any]) -> tuple[list[Any], list[str]]:
-    """A reasoning item with an id in front of a message without one was refused: the service looks for
-    the message it knows. Sealed reasoning goes without its id; what is not sealed cannot go."""
-    found: list[Any] = []
-    lost = []
-    for index, item in enumerate(form):
-        following = form[index + 1] if index + 1 < len(form) else {}
-        if is_bare_reasoning(item) and "role" in following and "id" not in following:
-            if not is_sealed(item):
-                lost.append("reasoning that the service would not find is left out")
-                continue
-            item = {key: value for key, value in item.items() if key != "id"}
-        found.append(item)
-    return found, lost
-
-
-def is_bare_reasoning(item: dict[str, Any]) -> bool:
-    """Reasoning that is known by its id: other servers put its text into the item, where it counts."""
-    return item.get("type") == "reasoning" and "id" in item and not item.get("content")
-
-
-def _unstored(form: list[Any]) -> tuple[list[Any], list[str]]:
-    """The items without their ids: "Item with id 'rs_…' not found. Items are not persisted when `store` is
-    set to false" (vercel/ai#7543). What is nothing without the store goes; what the service ran itself was
-    accepted with its id."""
-    kept = [item for item in form if _is_whole(item)]
-    bare = [
-        {key: value for key, value in item.items() if key != "id"} if _is_free(item) else item
-        for item in kept
-    ]
-    if len(kept) == len(form):
-        return bare, []
-    lost = "what only the service's store could have read is left out"
-    return bare, [f"{lost}: reasoning that is not sealed, or an item that needs its id"]
-
-
-def _is_free(item: dict[str, Any]) -> bool:
-    return (item.get("type") in FREE and not is_run(item)) or (
-        "role" in item and "type" not in item
-    )
-
-
-def _is_whole(item: dict[str, Any]) -> bool:
-    """Whether an item says all there is to say, outside of the store."""
-    if item.get("type") == "reasoning":
-        return is_sealed(item) or bool(item.get("content"))
-    return item.get("type") not in (None, "item_reference") or "role" in item
-
-
-def is_sealed(item: dict[str, Any]) -> bool:
-    """Whether reasoning is in the item itself, for the service alone to read."""
-    return isinstance(item.get("encrypted_content"), str) and bool(item["encrypted_content"])
-
-
-def _in_order(form: list[Any]) -> list[Any]:
-    """A message between two calls was refused by DeepSeek: "No tool output found for tool call call-a". It
-    goes before the calls, unless there is reasoning, whose place counts."""
-    calls = [
-        index
-        for index, item in enumerate(form)
-        if item.get("type") in ("function_call", CUSTOM) and not is_run(item)
-    ]
-    if len(calls) < 2 or any(item.get("type") == "reasoning" or "id" in item for item in form):
-        return form
-    first, last = calls[0], calls[-1]
-    between = form[first:last]
-    messages = [item for item in between if "role" in item]
-    return [
-        *form[:first],
-        *messages,
-        *(item for item in between if "role" not in item),
-        *form[last:],
-    ]
+# Fields of a call that are not arguments of the tool.
+CALL_FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller", "created_by"})
+# Fields that no other format can express: of a tool, of a message, a program that makes a call, and
+# warnings about a computer.
+EXTRAS = ("namespace", "phase", "caller", "acknowledged_safety_checks")
+# Parts that only other formats have: here they are a mistake, and refused.
+FOREIGN = frozenset({"image_url", "image", "file", "document", "tool_use", "tool_result"})
 
 
 class ResponsesFormat(Format):
@@ -230,7 +107,6 @@ class ResponsesFormat(Format):
     system_in_place = True
     result_errors = False
     has_detail = True
-    kinds = KINDS
     parameters = MappingProxyType(
         {
             "max_tokens": "max_output_tokens",
@@ -239,162 +115,131 @@ class ResponsesFormat(Format):
             "effort": "reasoning.effort",
         }
     )
+    # A computer's output is a screenshot, which we cannot write. A function's output was accepted for a
+    # search for tools.
+    kinds = frozenset(
+        {"", "tool_search_call", CUSTOM, "shell_call", "local_shell_call", "apply_patch_call"}
+    )
+
+    # --- from turns to a body ---
+
+    def said(self, role: str, content: Any, name: str | None) -> list[Item]:
+        """Write a system or user message."""
+        return [{"role": role, "content": content}]
 
     def top(self, text: str) -> Form:
         """Return system text as it is: it goes into `instructions`."""
         return text
 
-    def names_file(self, found: Media) -> bool:
-        """Return True if a document comes with its data."""
-        return found.url is None
-
-    def said(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
-        """A system or user message."""
-        return [{"role": role, "content": content}]
-
-    def words(self, text: str) -> dict[str, Any]:
-        """A part of words."""
+    def words(self, text: str) -> Item:
+        """Write a part of text."""
         return {"type": "input_text", "text": text}
 
-    def media(self, found: Media, in_result: bool) -> dict[str, Any] | str | None:
-        """Images and PDFs; text documents go as words."""
+    def media(self, found: Media, in_result: bool) -> Item | str | None:
+        """Write an image or a PDF; a text document as text."""
         text = as_words(found)
         if text is not None:
             return text
-        url = web_url(found)
         if found.kind == "image":
-            url = url or (data_url(found) if found.data and found.type in IMAGES else None)
-            return (
-                {"type": "input_image", "image_url": url, "detail": found.detail or "auto"}
-                if url
-                else None
-            )
+            url = image_url(found)
+            if url is None:
+                return None
+            return {"type": "input_image", "image_url": url, "detail": found.detail or "auto"}
         if found.kind != "document":
             return None
+        url = web_url(found)
         if url is not None:
             return {"type": "input_file", "file_url": url}
         if found.type != PDF or not found.data:
             return None
         return {"type": "input_file", "filename": file_name(found), "file_data": data_url(found)}
 
-    def call(
-        self, id: str, name: str, arguments: dict[str, Any], text: str | None
-    ) -> dict[str, Any]:
-        """A function_call item."""
+    def names_file(self, found: Media) -> bool:
+        """Return True if a document comes with its data."""
+        return found.url is None
+
+    def call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Item:
+        """Write a function_call item."""
         given = write_json(arguments) if text is None else text
         return {"type": "function_call", "call_id": id, "name": name, "arguments": given}
 
-    def step(
-        self, texts: Sequence[str], calls: list[Any], name: str | None
-    ) -> list[dict[str, Any]]:
-        """The model's message, if it said something, and its calls."""
-        return [{"role": "assistant", "content": BETWEEN.join(texts)}, *calls] if texts else calls
+    def step(self, texts: Sequence[str], calls: list[Any], name: str | None) -> list[Item]:
+        """Write the model's message, if it has text, and its calls."""
+        if not texts:
+            return calls
+        return [{"role": "assistant", "content": BETWEEN.join(texts)}, *calls]
 
-    def result(
-        self, id: str, name: str, content: Any, error: bool, kind: str
-    ) -> list[dict[str, Any]]:
-        """A call's output. A function's has no flag for an error: the text has to say it."""
-        return [output(id, content, error, kind)]
+    def result(self, id: str, name: str, content: Any, error: bool, kind: str) -> list[Item]:
+        """Write the output of a call. A function's has no flag for an error: the text has to say it."""
+        write = OUTPUT_WRITERS.get(kind, _write_function_output)
+        return [write(id, content, error)]
 
     def body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
     ) -> dict[str, Any]:
-        """The request's instructions and input. A system message that was an input item stays one."""
-        instructions = [form for form in system if isinstance(form, str)]
-        placed = [item for form in system if not isinstance(form, str) for item in form]
+        """Write instructions and input. A system message that was an input item stays one."""
+        instructions: list[str] = []
+        input: list[Any] = []
+        for form in system:
+            if isinstance(form, str):
+                instructions.append(form)
+            else:
+                input.extend(form)
         top = {"instructions": BETWEEN.join(instructions)} if instructions else {}
-        if len(forms) == 1 and not placed and isinstance(forms[0], str):
+        if len(forms) == 1 and not input and isinstance(forms[0], str):
             return {"input": forms[0]} | top
-        return {"input": placed + [item for form in forms for item in as_items(form)]} | top
+        for form in forms:
+            input.extend(_list_items(form))
+        return {"input": input} | top
+
+    # --- from a body or an answer to parts ---
 
     def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Messages and outputs are units; what the model made in one go is a step."""
+        """Yield messages, outputs, and the items that the model made in one go."""
         if body.get("instructions") is not None:
             text = expect(body["instructions"], str, "instructions")
             yield Unit("system", None, [Text(text)], "instructions")
         continued = {key: body[key] for key in CONTINUED if body.get(key)} or None
-        if (
-            continued and body.get("store") is False
-        ):  # what it continues is in the store, though it is not itself
+        # A request can continue a stored answer although it is not stored itself.
+        if continued and body.get("store") is False:
             continued["store"] = False
         is_first = True
-        for unit in _referred(_units(body)):
-            # What came before is in the service's store: there are the calls that these results answer.
+        for unit in _mark_referred(_read_units(body)):
+            # The calls that these results answer are in the service's store.
             is_part = is_first or unit.role == "result"
             yield unit._replace(after=continued) if continued and is_part else unit
             is_first = False
 
     def answer_units(self, form: Form) -> Iterator[Unit]:
-        """An answer is one step, but what the service ran itself has its output in there, and more of the answer
-        behind it: a shell in a container, for one ("Hosted shell" in OpenAI's guide)."""
-        step = Run()
-        is_first = True
+        """Yield the units of an answer. It is one step, unless the service ran a tool itself, such as a shell
+        in a container ("Hosted shell" in OpenAI's guide): its output and the rest of the answer follow."""
+        run = ItemRun()
+        is_empty = True
         for path, item in objects(form, "response"):
-            role = _role(item, path)
+            is_empty = False
+            role = _read_role(item, path)
             if role == "step":
-                step.add(path, item)
+                run.add(path, item)
                 continue
-            if step.found:
-                yield step.unit()
-                step = Run()
+            yield from run.take()
             yield Unit(role, [item], read_item(item, path), path)
-            is_first = False
-        if step.found:
-            yield step.unit()
-        elif is_first:
+        yield from run.take()
+        if is_empty:
             yield Unit("step", form, [], "response")
 
     def read(self, role: str, form: Form, path: str) -> list[Part]:
-        """The parts of a unit's items."""
+        """Return the parts of a unit's items."""
         if isinstance(form, str) and role == "user":
             return [Text(form)]
         parts: list[Part] = []
         for where, item in objects(form, path):
-            if _role(item, where) != role:
+            if _read_role(item, where) != role:
                 raise wrong(where, f"this is not a {role} item")
             parts.extend(read_item(item, where))
         return parts
 
-    def refuses(self, role: str, parts: list[Part]) -> bool:
-        """Reasoning with nothing behind it: "Item 'rs_…' of type 'reasoning' was provided without its required
-        following item" (vercel/ai#7099). Anything of the same answer may follow it. And an output that is an
-        empty array."""
-        if role == "result":
-            return not parts
-        return (
-            role == "step"
-            and bool(parts)
-            and isinstance(parts[-1], Other)
-            and parts[-1].what == "reasoning"
-        )
-
-    def joined(self, forms: list[Form]) -> Form | None:
-        """Items of one answer. Reasoning at the end of an event's items is without its required following item,
-        too, if another event's reasoning follows it."""
-        is_torn = any(
-            _is_reasoning(form, -1) and _is_reasoning(following, 0)
-            for form, following in pairwise(forms)
-        )
-        return None if is_torn else concatenated(forms)
-
-    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
-        """The items without what the service was seen to refuse."""
-        if not isinstance(form, list):
-            return form, []
-        # "Invalid 'input[0].content': empty array. Expected an array with minimum length 1"
-        said = [item for item in form if "role" not in item or item.get("content") != []]
-        found, whys = _bound(said) if stored else _unstored(said)
-        whole = [filled(item) if item.get("type") == "function_call" else item for item in found]
-        whys += ["an empty message is left out"] if len(said) < len(form) else []
-        return _in_order(whole), [*whys, *([FILLED] if whole != found else [])]
-
-    def renamed(self, form: Form, id: str) -> Form:
-        """An output for the same call under another id."""
-        [item] = form
-        return [item | {"call_id": id}]
-
     def answered(self, response: Mapping[str, Any]) -> Answered:
-        """An answer's items, model and usage."""
+        """Return the items, the model and the usage of an answer."""
         model = response.get("model")
         form = field(dict(response), "output", list, "response")
         usage = usage_with_details(response.get("usage"), "input_tokens", "output_tokens")
@@ -402,7 +247,49 @@ class ResponsesFormat(Format):
 
     def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the events of a stream as one answer."""
-        return responses_response(events)
+        stream = ResponsesStream()
+        for event in events:
+            stream.add(event)
+        return stream.finish()
+
+    # --- what goes back to the provider that gave it ---
+
+    def joined(self, forms: list[Form]) -> Form | None:
+        """Join the items of one answer. Reasoning at the end of an event's items is without its required
+        following item, too, if another event's reasoning follows it."""
+        for form, following in pairwise(forms):
+            if _is_reasoning_at(form, -1) and _is_reasoning_at(following, 0):
+                return None
+        return concatenated(forms)
+
+    def refuses(self, role: str, parts: list[Part]) -> bool:
+        """Return True for an output that is an empty array, and for reasoning with nothing after it: "Item
+        'rs_…' of type 'reasoning' was provided without its required following item" (vercel/ai#7099).
+        Anything of the same answer may follow it."""
+        if role == "result":
+            return not parts
+        return role == "step" and bool(parts) and isinstance(parts[-1], Reasoning)
+
+    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+        """Return the items without what the service was seen to refuse."""
+        if not isinstance(form, list):
+            return form, []
+        # "Invalid 'input[0].content': empty array. Expected an array with minimum length 1"
+        said = [item for item in form if "role" not in item or item.get("content") != []]
+        kept, reasons = _unbind_reasoning(said) if stored else _remove_ids(said)
+        if len(said) < len(form):
+            reasons = [*reasons, "an empty message is left out"]
+        whole = [_fill_item(item) for item in kept]
+        if whole != kept:
+            reasons = [*reasons, FILLED]
+        return _put_messages_first(whole), reasons
+
+    def renamed(self, form: Form, id: str) -> Form:
+        """Return an output for the same call with another id."""
+        [item] = form
+        return [item | {"call_id": id}]
+
+    # --- around the messages ---
 
     def write_tool(self, tool: ToolDefinition) -> dict[str, Any]:
         """Write the definition of a function."""
@@ -413,6 +300,428 @@ class ResponsesFormat(Format):
         if mode == "tool":
             return {"tool_choice": {"type": "function", "name": name}}
         return {"tool_choice": mode} if mode else {}
+
+
+# --- units ---
+
+
+class ItemRun:
+    """Items of the model in a row, which are one answer."""
+
+    def __init__(self) -> None:
+        self._items: list[tuple[str, Item]] = []
+        self._has_message = False
+        self._has_call = False
+
+    def add(self, path: str, item: Item) -> None:
+        """Take one more item."""
+        self._items.append((path, item))
+        self._has_message = self._has_message or "role" in item
+        is_call = item.get("type") in CALLS and not is_service_call(item)
+        self._has_call = self._has_call or is_call
+
+    def ends_before(self, item: Item) -> bool:
+        """Return True for reasoning or a message after a message without a call: the model was asked again."""
+        if not self._has_message or self._has_call:
+            return False
+        return "role" in item or item.get("type") == "reasoning"
+
+    def take(self) -> Iterator[Unit]:
+        """Yield the answer that the items are, if there are any, and begin a new one."""
+        found = self._items
+        if found:
+            parts = [part for path, item in found for part in read_item(item, path)]
+            yield Unit("step", [item for _, item in found], parts, found[0][0])
+        self._items = []
+        self._has_message = self._has_call = False
+
+
+def _read_units(body: Mapping[str, Any]) -> Iterator[Unit]:
+    input = body.get("input")
+    if isinstance(input, str):
+        yield Unit("user", input, [Text(input)], "input")
+        return
+    if input is None and body.get("prompt"):  # a template in the service's store is all of it
+        return
+    run = ItemRun()
+    for path, item in items(dict(body), "input"):
+        role = _read_role(item, path)
+        if role != "step":
+            yield from run.take()
+            yield Unit(role, [item], read_item(item, path), path)
+            continue
+        if run.ends_before(item):
+            yield from run.take()
+        run.add(path, item)
+    yield from run.take()
+
+
+def _mark_referred(units: Iterable[Unit]) -> Iterator[Unit]:
+    """Mark the units with references to items in the service's store, and the results directly after them
+    that answer calls in the store."""
+    called: set[str | None] = set()
+    is_referring = False
+    for unit in units:
+        is_marked = False
+        if unit.role == "step":
+            called.update(part.id for part in unit.parts if isinstance(part, Call))
+            is_marked = is_referring = REFERENCE in unit.parts
+        elif unit.role == "result":
+            ids = {part.id for part in unit.parts if isinstance(part, Result)}
+            is_marked = is_referring and called.isdisjoint(ids)
+        else:
+            is_referring = False
+        yield unit._replace(took=(*unit.took, REFERRED)) if is_marked else unit
+
+
+def _read_role(item: Item, path: str) -> str:
+    type_ = item.get("type")
+    if type_ == "additional_tools":
+        return "system"
+    if type_ == "mcp_approval_response":
+        return "user"
+    if type_ in (None, "message") and "role" in item:
+        return ROLES[one_of(item["role"], tuple(ROLES), f"{path}.role")]
+    if type_ is None and "id" in item:
+        return "step"  # an item_reference, whose type may be left out
+    field(item, "type", str, path)
+    return "result" if _is_output(item) else "step"
+
+
+def _list_items(form: Form) -> list[Any]:
+    """Return a form as a list of items. An input may be a bare text."""
+    return [{"role": "user", "content": form}] if isinstance(form, str) else form
+
+
+# --- items ---
+
+
+def read_item(item: Item, path: str) -> list[Part]:
+    """Return the parts of an item."""
+    type_: Any = item.get("type")
+    if is_service_call(item):
+        return [ran(type_, type_.removesuffix("_call"), {**item, "status": None})]
+    if "role" in item and type_ in (None, "message"):
+        parts = _read_content(item.get("content"), f"{path}.content")
+        return [*parts, *map(Other, _list_extras(item))]
+    if type_ == "reasoning":
+        return [_read_reasoning(item)]
+    if type_ in (None, "item_reference"):
+        return [REFERENCE]
+    if type_ in CALLS:
+        return [_read_call(item, type_, path)]
+    if _is_output(item):
+        return [_read_result(item, path)]
+    return [Other(type_)]
+
+
+def is_service_call(item: Item) -> bool:
+    """Return True if the service ran the call itself. What xAI does on X comes as calls of custom tools, too:
+    their ids show it (vercel/ai, packages/xai)."""
+    if item.get("type") in SERVICE_CALLS:
+        return True
+    return item.get("type") == CUSTOM and str(item.get("call_id")).startswith("xs_call_")
+
+
+def _read_call(item: Item, type_: str, path: str) -> Part:
+    extras = _list_extras(item)
+    if type_ == "function_call":
+        arguments = field(item, "arguments", str, path)
+        call = call_of(id_in(item, "call_id", path), name_in(item, "name", path), arguments)
+        return call._replace(extras=extras)
+    if type_ == CUSTOM:
+        given = {"input": field(item, "input", str, path)}
+        id, name = id_in(item, "call_id", path), name_in(item, "name", path)
+        return Call(id, name, given, kind=CUSTOM, extras=extras)
+    if not isinstance(item.get("call_id"), str):
+        return Other(type_)
+    given = {key: value for key, value in item.items() if key not in CALL_FRAME}
+    return Call(item["call_id"], type_.removesuffix("_call"), given, kind=type_, extras=extras)
+
+
+def _list_extras(item: Item) -> tuple[str, ...]:
+    """Return the names of fields that no other format can express."""
+    found = [key for key in EXTRAS if item.get(key) and item[key] != {"type": "direct"}]
+    return tuple(found)
+
+
+def _read_reasoning(item: Item) -> Reasoning:
+    """Read a reasoning item. OpenAI wants a summary: "missing required field summary" (Agora#141). Other
+    servers have the text of the reasoning in the item instead."""
+    summary = _join_reasoning(item.get("summary"))
+    text = summary or _join_reasoning(item.get("content"))
+    is_complete = isinstance(item.get("summary", item.get("content")), list)
+    seal = item["encrypted_content"] if _is_sealed(item) else ""
+    return Reasoning(text, seal, is_complete)
+
+
+def _join_reasoning(parts: Any) -> str:
+    texts: list[str] = []
+    for part in parts if isinstance(parts, list) else ():
+        text = part.get("text") if isinstance(part, dict) else None
+        if isinstance(text, str) and not is_blank(text):
+            texts.append(text.strip())
+    return BETWEEN.join(texts)
+
+
+def _is_output(item: Item) -> bool:
+    """Return True if the caller gave the item back for a call. Some outputs the service makes itself."""
+    if item.get("type") not in OUTPUTS:
+        return False
+    return item["type"] == FUNCTION_OUTPUT or isinstance(_find_call_id(item), str)
+
+
+def _find_call_id(item: Item) -> Any:
+    """Return the id of the call that an output answers."""
+    is_local = item.get("type") == "local_shell_call_output" and "call_id" not in item
+    return item.get("id" if is_local else "call_id")
+
+
+def _read_result(item: Item, path: str) -> Result:
+    parts = [*_read_output(item, f"{path}.output"), *map(Other, _list_extras(item))]
+    id = text_or_none(_find_call_id(item), f"{path}.call_id") or ""
+    return make_result(id, parts, None, kind=CALL_OF_OUTPUT[item["type"]])
+
+
+def _read_output(item: Item, path: str) -> list[Part]:
+    found = item.get("output")
+    match item["type"]:
+        case "computer_call_output":
+            return [_read_screenshot(found)]
+        case "shell_call_output":
+            return [Text(_read_shell(found))]
+        case "tool_search_output":
+            return [Text(write_json(item.get("tools") or []))]
+        case "apply_patch_call_output":
+            return [Text(found if isinstance(found, str) else str(item.get("status") or ""))]
+    return _read_content(found, path)
+
+
+def _read_screenshot(found: Any) -> Part:
+    if isinstance(found, dict) and isinstance(found.get("image_url"), str):
+        return from_url(found["image_url"], "image")
+    return Other("a screenshot in the service's store", media="image")
+
+
+def _read_shell(chunks: Any) -> str:
+    """Return what a shell printed, in its order."""
+    texts: list[Any] = []
+    for chunk in chunks if isinstance(chunks, list) else ():
+        if not isinstance(chunk, dict):
+            continue
+        texts += [chunk.get("stdout"), chunk.get("stderr")]
+        outcome = chunk.get("outcome")
+        code = outcome.get("exit_code") if isinstance(outcome, dict) else None
+        if code:
+            texts.append(f"(exit code {code})")
+    return "\n".join(text for text in texts if isinstance(text, str) and not is_blank(text))
+
+
+def _read_content(content: Any, path: str) -> list[Part]:
+    if isinstance(content, str):
+        return [Text(content)]
+    if content is None:
+        raise wrong(path, "expected a string or an array of parts, found null")
+    parts: list[Part] = []
+    for where, part in objects(content, path):
+        parts.extend(_read_part(part, where))
+    return parts
+
+
+def _read_part(part: dict[str, Any], path: str) -> list[Part]:
+    match field(part, "type", str, path):
+        case "input_text" | "output_text" | "text":
+            text = Text(field(part, "text", str, path))
+            return [text, Other("annotations")] if part.get("annotations") else [text]
+        case "refusal":
+            return [Text(field(part, "refusal", str, path))]
+        case "input_image":
+            return [_read_image(part)]
+        case "input_file":
+            return [_read_file(part)]
+        case "input_audio":
+            return [read_sound(part.get("input_audio"))]
+        case other:
+            return [Other(other, complete=other not in FOREIGN)]
+
+
+def _read_image(part: dict[str, Any]) -> Part:
+    if isinstance(part.get("image_url"), str):
+        return from_url(part["image_url"], "image", detail=detail_of(part))
+    if isinstance(part.get("file_id"), str):
+        return Other("an image in the service's store", media="image")
+    return Other("input_image", complete=False, media="image")
+
+
+def _read_file(part: dict[str, Any]) -> Part:
+    name = part.get("filename") if isinstance(part.get("filename"), str) else None
+    detail = detail_of(part)
+    if isinstance(part.get("file_data"), str):
+        return read_file_data(part["file_data"], name, detail)
+    if isinstance(part.get("file_url"), str):
+        return Media("document", PDF, url=part["file_url"], name=name, detail=detail)
+    if isinstance(part.get("file_id"), str):
+        return Other("a file in the service's store", media="document")
+    return Other("input_file", complete=False, media="document")
+
+
+# --- outputs of the kinds of calls ---
+
+
+def _write_function_output(id: str, content: Any, _error: bool) -> Item:
+    return {"type": FUNCTION_OUTPUT, "call_id": id, "output": content}
+
+
+def _write_custom_output(id: str, content: Any, _error: bool) -> Item:
+    return {"type": CALLS[CUSTOM], "call_id": id, "output": content}
+
+
+def _write_shell_output(id: str, content: Any, error: bool) -> Item:
+    streams = {"stdout": "", "stderr": content} if error else {"stdout": content, "stderr": ""}
+    chunk = streams | {"outcome": {"type": "exit", "exit_code": int(error)}}
+    return {"type": "shell_call_output", "call_id": id, "output": [chunk]}
+
+
+def _write_local_shell_output(id: str, content: Any, _error: bool) -> Item:
+    return {"type": "local_shell_call_output", "id": id, "output": content}
+
+
+def _write_patch_output(id: str, content: Any, error: bool) -> Item:
+    status = "failed" if error else "completed"
+    return {"type": "apply_patch_call_output", "call_id": id, "status": status, "output": content}
+
+
+OUTPUT_WRITERS: dict[str, Callable[[str, Any, bool], Item]] = {
+    CUSTOM: _write_custom_output,
+    "shell_call": _write_shell_output,
+    "local_shell_call": _write_local_shell_output,
+    "apply_patch_call": _write_patch_output,
+}
+
+
+# --- what the service was seen to refuse ---
+
+
+def _is_reasoning_at(form: Form, index: int) -> bool:
+    item = form[index] if isinstance(form, list) and form else None
+    return isinstance(item, dict) and item.get("type") == "reasoning"
+
+
+def _unbind_reasoning(form: list[Item]) -> tuple[list[Item], list[str]]:
+    """Change reasoning with an id before a message without one, which was refused: the service looks for the
+    message that it knows. Sealed reasoning goes without its id; other reasoning cannot go."""
+    kept: list[Item] = []
+    lost: list[str] = []
+    for item, following in zip(form, [*form[1:], {}], strict=True):
+        if not _is_named_reasoning(item) or "role" not in following or "id" in following:
+            kept.append(item)
+        elif _is_sealed(item):
+            kept.append(_remove_id(item))
+        else:
+            lost.append("reasoning that the service would not find is left out")
+    return kept, lost
+
+
+def _is_named_reasoning(item: Item) -> bool:
+    """Return True for reasoning that is known by its id. Other servers put its text into the item, where it
+    counts."""
+    return item.get("type") == "reasoning" and "id" in item and not item.get("content")
+
+
+def _remove_ids(form: list[Item]) -> tuple[list[Item], list[str]]:
+    """Remove the ids of items: "Item with id 'rs_…' not found. Items are not persisted when `store` is set to
+    false" (vercel/ai#7543). Items that are nothing without the store are left out; calls that the service ran
+    itself were accepted with their ids."""
+    kept = [item for item in form if _is_whole(item)]
+    bare = [_remove_id(item) if _is_free(item) else item for item in kept]
+    if len(kept) == len(form):
+        return bare, []
+    lost = "what only the service's store could have read is left out"
+    return bare, [f"{lost}: reasoning that is not sealed, or an item that needs its id"]
+
+
+def _remove_id(item: Item) -> Item:
+    return {key: value for key, value in item.items() if key != "id"}
+
+
+def _is_free(item: Item) -> bool:
+    """Return True if an item is complete without its id."""
+    if "type" not in item:
+        return "role" in item
+    return item["type"] in FREE and not is_service_call(item)
+
+
+def _is_whole(item: Item) -> bool:
+    """Return True if an item is complete outside of the store."""
+    if item.get("type") == "reasoning":
+        return _is_sealed(item) or bool(item.get("content"))
+    return item.get("type") not in (None, "item_reference") or "role" in item
+
+
+def _is_sealed(item: Item) -> bool:
+    """Return True if reasoning is in the item itself, for the service alone to read."""
+    return isinstance(item.get("encrypted_content"), str) and bool(item["encrypted_content"])
+
+
+def _fill_item(item: Item) -> Item:
+    return fill_arguments(item) if item.get("type") == "function_call" else item
+
+
+def _put_messages_first(form: list[Item]) -> list[Item]:
+    """Put messages between two calls before the calls. DeepSeek refused them: "No tool output found for tool
+    call call-a". Beside reasoning, or items that are known by their ids, the order counts."""
+    for item in form:
+        if item.get("type") == "reasoning" or "id" in item:
+            return form
+    calls = [index for index, item in enumerate(form) if _is_answerable(item)]
+    if len(calls) < 2:
+        return form
+    first, last = calls[0], calls[-1]
+    messages = [item for item in form[first:last] if "role" in item]
+    others = [item for item in form[first:last] if "role" not in item]
+    return [*form[:first], *messages, *others, *form[last:]]
+
+
+def _is_answerable(item: Item) -> bool:
+    return item.get("type") in ("function_call", CUSTOM) and not is_service_call(item)
+
+
+# --- streams ---
+
+TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
+THINKING_DELTAS = frozenset(
+    {"response.reasoning_summary_text.delta", "response.reasoning_text.delta"}
+)
+
+
+class ResponsesStream:
+    """Assembles the events of one answer of the Responses API."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[int, Item]] = []
+        self._response: Mapping[str, Any] = {}
+
+    def add(self, event: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Take one event. Return its pieces of text and thinking."""
+        kind = event.get("type")
+        if event.get("response"):
+            self._response = event["response"]
+        if kind == "response.output_item.done":
+            self._done.append((event.get("output_index") or 0, event["item"]))
+        if kind in TEXT_DELTAS:
+            return [("text", event["delta"])]
+        if kind in THINKING_DELTAS:
+            return [("thinking", event["delta"])]
+        if kind == "response.reasoning_summary_part.done":
+            return [("thinking", BETWEEN)]
+        return []
+
+    def finish(self) -> Mapping[str, Any]:
+        """Return the whole answer. Its items are those that were done. The last event has them once more,
+        with reasoning sealed anew; a recorded request sent back the first."""
+        done = [item for _, item in sorted(self._done, key=lambda one: one[0])]
+        last = self._response.get("output") or []
+        return {**self._response, "output": done if len(done) >= len(last) else last}
 
 
 RESPONSES = ResponsesFormat()
