@@ -29,9 +29,11 @@ from backstory.runtime.models.choice import (
 )
 from backstory.runtime.models.chunks import ConnectionEnded, assembled
 from backstory.runtime.models.endpoints import Endpoint
+from backstory.runtime.models.gemini import assembled as gemini_assembled
 from backstory.runtime.models.openai import OpenAIModel
 from backstory.runtime.models.retry import ATTEMPTS, LONGEST_PAUSE, retried
 from backstory.runtime.tools import working_tools
+from backstory.wire import dump
 from backstory.wire.conversation import Conversation
 from tests.chat.screen import CLEAN
 from tests.runtime.scripted import Refuse, Say, scripted
@@ -192,6 +194,36 @@ def test_thinking_that_no_store_can_hold_is_made_storable():
         [*events, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}], "claude-x"
     )
     assert answer.data["native"]["wire"][0]["thinking"] == "H␀m"
+
+
+def test_thinking_goes_back_beside_a_call_with_broken_arguments():
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    use = {"type": "tool_use", "id": "toolu_1", "name": "glob", "input": {}}
+    broken = {"type": "input_json_delta", "partial_json": '{"pattern": '}
+    *_, answer = anthropic_assembled(
+        [
+            {"type": "content_block_start", "index": 0, "content_block": thinking},
+            {"type": "content_block_start", "index": 1, "content_block": use},
+            {"type": "content_block_delta", "index": 1, "delta": broken},
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+        ],
+        "claude-x",
+    )
+    [call] = answer.calls
+    assert call.arguments == '{"pattern": '  # which no tool runs with
+    data = {"id": call.id, "name": call.name, "arguments": call.arguments, **answer.data}
+    events = [("user", "Look.", None), ("tool_call", None, data)]
+    body = dump(events, "anthropic", model="claude-x").body
+    assert body["messages"][1]["content"][0] == thinking
+
+
+def test_a_call_of_gemini_that_was_cut_off_does_not_run():
+    piece = {"jsonPath": "$.path", "stringValue": "/tm"}
+    call = {"name": "delete", "partialArgs": [piece], "willContinue": True}
+    parts = [{"functionCall": call}]
+    chunk = {"candidates": [{"content": {"parts": parts}, "finishReason": "MAX_TOKENS"}]}
+    *_, answer = gemini_assembled([chunk], "gemini-x")
+    assert [call.arguments for call in answer.calls] == ['{"path":"/tm"}']
 
 
 def test_the_openai_sdk_streams_and_sends_the_tools(folder):

@@ -20,11 +20,10 @@ from backstory.wire.formats.gemini import GEMINI
 from backstory.wire.formats.openai import OPENAI
 from backstory.wire.formats.responses import RESPONSES
 from backstory.wire.holes import filled, holed
-from backstory.wire.json_values import encode_body
+from backstory.wire.json_values import as_plain, encode_body
 from backstory.wire.loader import Loaded, answer_events, events_of
 from backstory.wire.repair import Options, repaired
 from backstory.wire.rows import Readable
-from backstory.wire.streams import as_plain
 from backstory.wire.target import Target
 from backstory.wire.turns import Repair
 from backstory.wire.writer import Written, body_of, forms_of, origins_of
@@ -174,7 +173,7 @@ def load_answer(response: Any, format: str, *, model: str | None = None) -> list
 
 def _assembled(events: list[Any], source: Format) -> Any:
     try:
-        return source.assembled(events)
+        return source.assemble_stream(events)
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise Invalid(
             f"these are not the events of a stream of the format {source.name}"

@@ -7,9 +7,9 @@ from typing import Any
 from backstory.errors import Invalid
 from backstory.log.events import to_json
 from backstory.wire import FORMATS, load_answer
+from backstory.wire.json_values import as_plain
 from backstory.wire.loader import Loaded
 from backstory.wire.media import encode_base64
-from backstory.wire.streams import as_plain
 
 # Fields of answers and stream events that only this format has.
 BY_KEY = {

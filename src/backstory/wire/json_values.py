@@ -9,6 +9,7 @@ import base64
 import json
 import math
 import re
+from collections.abc import Iterable, Mapping
 from operator import is_
 from typing import Any, NamedTuple, NoReturn
 
@@ -219,3 +220,15 @@ def is_json(text: str | None) -> bool:
     if arguments.is_same or "_value" not in arguments.value:
         return False
     return bool(arguments.value["_value"] == json.loads(text or ""))
+
+
+def as_plain(value: Any) -> Any:
+    """Return an answer, or a list of stream events, as plain JSON values; SDK objects convert
+    themselves."""
+    if isinstance(value, Mapping | str | bytes) or value is None:
+        return value
+    if hasattr(value, "model_dump"):  # pydantic: OpenAI's, Anthropic's and Google's
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return [as_plain(item) for item in value] if isinstance(value, Iterable) else value

@@ -7,8 +7,8 @@ same model, so it is stored as native content beside the text.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.runtime.models import Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
-from backstory.runtime.models.arguments import parsed, storable, storable_value
+from backstory.runtime.models import StreamItem
+from backstory.runtime.models.answers import load_response, show_stream
 from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
 from backstory.runtime.models.extras import require
@@ -17,11 +17,11 @@ from backstory.runtime.models.retry import retried
 from backstory.runtime.requests import recorded, with_settings
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
-from backstory.wire.formats.anthropic import counts
-from backstory.wire.streams import continue_block, finished_block
+from backstory.wire.formats.anthropic import ANTHROPIC
 
 __all__ = ["AnthropicModel"]
 
+FORMAT = "anthropic"
 MOST_TOKENS = 8192  # of one answer; the service requires a limit
 CUT = "max_tokens"
 REFUSED = "refusal"
@@ -30,7 +30,7 @@ REFUSED = "refusal"
 class AnthropicModel:
     """A model of Anthropic, or of an endpoint with the same API."""
 
-    format = "anthropic"
+    format = FORMAT
 
     def __init__(
         self,
@@ -84,56 +84,13 @@ class AnthropicModel:
 
 
 def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """The answer in the events of a stream, part by part."""
-    blocks: dict[int, dict[str, Any]] = {}
-    usage = {"input": 0, "output": 0}
-    raw: dict[str, Any] = {}  # all that the service says about it
-    ended = None
-    for event in events:
-        match event["type"]:
-            case "message_start":
-                raw |= event["message"].get("usage") or {}
-                usage |= counts(event["message"].get("usage")) or {}
-            case "content_block_start":
-                blocks[event["index"]] = dict(event["content_block"])
-            case "content_block_delta":
-                continue_block(blocks[event["index"]], event["delta"])
-                if event["delta"]["type"] == "text_delta":
-                    yield TextDelta(event["delta"]["text"])
-                elif event["delta"]["type"] == "thinking_delta":
-                    yield ThinkingDelta(event["delta"]["thinking"])
-            case "message_delta":
-                ended = event["delta"].get("stop_reason") or ended
-                raw |= event.get("usage") or {}
-                usage["output"] = event.get("usage", {}).get("output_tokens", usage["output"])
-    if ended is None:
+    """Yield the answer in the events of a stream, part by part."""
+    stream = ANTHROPIC.open_stream()
+    yield from show_stream(events, stream)
+    response = stream.finish()
+    reason = response.get("stop_reason")
+    if reason is None:
         raise ConnectionEnded("the stream ended before the answer did")
-    data = {"model": model, "usage": usage} | ({"request": {"usage": raw}} if raw else {})
-    data |= how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
-    yield _answer(list(blocks.values()), model, data)
-
-
-def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> Response:
-    texts = (block.get("text", "") for block in blocks if block["type"] == "text")
-    text = storable("".join(texts))  # as the wire joins them
-    calls = tuple(
-        ToolCall(block["id"], block["name"], parsed(block.get("partial_json", "")))
-        for block in blocks
-        if block["type"] == "tool_use"
-    )
-    if any(block["type"] not in ("text", "tool_use") for block in blocks):
-        data["native"] = {
-            "provider": "anthropic",
-            "model": model,
-            "wire": storable_value(_wire(blocks)),
-        }
-    return Response(text, calls, data)
-
-
-def _wire(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The blocks as they are sent back."""
-    return [
-        finished_block(block)
-        | ({"input": parsed(block.get("partial_json", ""))} if block["type"] == "tool_use" else {})
-        for block in blocks
-    ]
+    answer = load_response(response, FORMAT, model, response.get("usage"))
+    ended = how_it_ended(cut=reason == CUT, refused=reason == REFUSED)
+    yield answer._replace(data={**(answer.data or {}), **ended})

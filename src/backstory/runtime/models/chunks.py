@@ -5,7 +5,6 @@ Pure: the chunks are plain dicts, whichever server sent them.
 
 import os
 from collections.abc import Iterable, Iterator
-from functools import reduce
 from typing import Any
 
 from backstory.runtime.models import (
@@ -13,11 +12,11 @@ from backstory.runtime.models import (
     Response,
     StreamItem,
     TextDelta,
-    ThinkingDelta,
     ToolCall,
 )
+from backstory.runtime.models.answers import show_stream
 from backstory.runtime.models.arguments import parsed, storable, storable_value
-from backstory.wire.streams import add_call, continued, grow
+from backstory.wire.formats.openai import OPENAI
 
 FUNCTION_CALL = {"id", "type", "function"}
 CUT = "length"  # the finish reason of an answer that reached its limit
@@ -25,68 +24,32 @@ REFUSED = "content_filter"  # and of one that was withheld
 
 
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """The answer in the chunks, part by part."""
-    text: list[str] = []
-    pieces: list[Any] = []
-    calls: dict[int, dict[str, Any]] = {}
-    thought: dict[str, Any] = {}
-    usage = ended = None
+    """Yield the answer in the chunks, part by part."""
+    stream = OPENAI.open_stream()
+    text = ""
     for chunk in chunks:
         if "error" in chunk:
             raise ModelError(f"the model broke off: {_error(chunk['error'])}")
-        usage = chunk.get("usage") or usage
-        for choice in chunk.get("choices") or ():
-            delta = choice.get("delta") or {}
-            ended = choice.get("finish_reason") or ended
-            piece = delta.get("content") or delta.get("refusal")
-            if piece:
-                spoken = list(_spoken(piece))
-                text += [item.text for item in spoken if isinstance(item, TextDelta)]
-                pieces.append(piece)
-                yield from spoken
-            for part in delta.get("tool_calls") or ():
-                add_call(calls, part)
-            grow(
-                thought,
-                {key: value for key, value in delta.items() if "reasoning" in key and value},
-            )
-            # DeepSeek, Qwen and llama.cpp call it reasoning_content; OpenRouter and gpt-oss call it
-            # reasoning.
-            thinks = delta.get("reasoning_content") or delta.get("reasoning")
-            if thinks and isinstance(thinks, str):
-                yield ThinkingDelta(thinks)
+        for item in show_stream([chunk], stream):
+            if isinstance(item, TextDelta):
+                text += item.text
+            yield item
+    response = stream.finish()
+    [choice] = response["choices"]
+    ended = choice.get("finish_reason")
     if ended is None:
         raise ConnectionEnded("the stream ended before the answer did")
-    name_calls(calls.values())
-    data = _data(model, usage, ended)
+    message = choice["message"]
+    calls = message.get("tool_calls") or []
+    name_calls(calls)
+    data = _data(model, response.get("usage"), ended)
     # Some servers refuse the next request unless their thinking, or its signature, is sent back.
-    is_in_parts = not all(isinstance(piece, str) for piece in pieces)
-    if thought or is_in_parts or any(call.keys() > FUNCTION_CALL for call in calls.values()):
-        content = reduce(continued, pieces, None) if is_in_parts else "".join(text)
-        wire = _message(content, list(calls.values()), thought)
+    thought = {key: value for key, value in message.items() if "reasoning" in key and value}
+    is_in_parts = isinstance(message.get("content"), list)
+    if thought or is_in_parts or any(call.keys() > FUNCTION_CALL for call in calls):
+        wire = _message(message["content"] if is_in_parts else text, calls, thought)
         data["native"] = {"provider": "openai", "model": model, "wire": storable_value(wire)}
-    yield Response(storable("".join(text)), _calls(calls), data)
-
-
-def _spoken(piece: Any) -> Iterator[TextDelta | ThinkingDelta]:
-    """What a piece of the content says and thinks. Mistral's models think in parts of it."""
-    match piece:
-        case str():
-            yield TextDelta(piece)
-        case list():
-            for part in piece:
-                yield from _spoken_part(part)
-        case _:
-            raise TypeError(f"the text of the answer is {piece!r:.50}")
-
-
-def _spoken_part(part: Any) -> Iterator[TextDelta | ThinkingDelta]:
-    match part:
-        case {"type": "text", "text": str(words)} if words:
-            yield TextDelta(words)
-        case {"type": "thinking", "thinking": str() | list() as thinking} if thinking:
-            for item in _spoken(thinking):
-                yield ThinkingDelta(item.text)
+    yield Response(storable(text), _calls(calls), data)
 
 
 def _message(content: Any, calls: list[dict[str, Any]], thought: dict[str, Any]) -> dict[str, Any]:
@@ -114,10 +77,10 @@ def name_calls(calls: Iterable[dict[str, Any]]) -> None:
         call["function"]["name"] = storable(call["function"]["name"]).strip() or "unnamed"
 
 
-def _calls(calls: dict[int, dict[str, Any]]) -> tuple[ToolCall, ...]:
+def _calls(calls: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
     return tuple(
         ToolCall(call["id"], call["function"]["name"], parsed(call["function"]["arguments"]))
-        for call in calls.values()
+        for call in calls
     )
 
 

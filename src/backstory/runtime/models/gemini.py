@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.runtime.models import StreamItem, TextDelta, ThinkingDelta
-from backstory.runtime.models.answers import loaded
+from backstory.runtime.models import StreamItem
+from backstory.runtime.models.answers import load_response, show_stream
 from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import Endpoint, address, key_for
 from backstory.runtime.models.extras import require
@@ -17,8 +17,9 @@ from backstory.runtime.models.retry import retried
 from backstory.runtime.requests import recorded, with_settings
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
+from backstory.wire.formats.gemini import GEMINI
+from backstory.wire.json_values import as_plain
 from backstory.wire.media import decode_base64
-from backstory.wire.streams import as_plain
 
 __all__ = ["GeminiModel"]
 
@@ -121,23 +122,15 @@ def _with_bytes(value: Any) -> Any:
 
 
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """The answer in the chunks of a stream, part by part."""
-    kept: list[dict[str, Any]] = []
-    ended = ""
-    for chunk in chunks:
-        kept.append(chunk)
-        for candidate in (chunk.get("candidates") or ())[:1]:
-            ended = candidate.get("finishReason") or ended
-            for part in (candidate.get("content") or {}).get("parts") or ():
-                if part.get("text"):
-                    yield (ThinkingDelta if part.get("thought") else TextDelta)(part["text"])
-        if (chunk.get("promptFeedback") or {}).get("blockReason"):
-            ended = "PROHIBITED_CONTENT"
-    if not ended:
+    """Yield the answer in the chunks of a stream, part by part."""
+    stream = GEMINI.open_stream()
+    yield from show_stream(chunks, stream)
+    response = stream.finish()
+    reason = response["candidates"][0].get("finishReason")
+    if (response.get("promptFeedback") or {}).get("blockReason"):
+        reason = "PROHIBITED_CONTENT"
+    if not reason:
         raise ConnectionEnded("the stream ended before the answer did")
-    usage = next(
-        (chunk["usageMetadata"] for chunk in reversed(kept) if chunk.get("usageMetadata")), None
-    )
-    answer = loaded(kept, FORMAT, model, usage)
-    data = (answer.data or {}) | how_it_ended(cut=ended == CUT, refused=ended in REFUSED)
-    yield answer._replace(data=data)
+    answer = load_response(response, FORMAT, model, response.get("usageMetadata"))
+    ended = how_it_ended(cut=reason == CUT, refused=reason in REFUSED)
+    yield answer._replace(data={**(answer.data or {}), **ended})

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.runtime.models import ModelError, StreamItem, TextDelta, ThinkingDelta
-from backstory.runtime.models.answers import loaded
+from backstory.runtime.models import ModelError, StreamItem
+from backstory.runtime.models.answers import load_response, show_stream
 from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import streamed
 from backstory.runtime.models.openai import OpenAIModel
@@ -16,13 +16,12 @@ from backstory.runtime.models.retry import retried
 from backstory.runtime.requests import recorded, with_settings
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
+from backstory.wire.formats.responses import RESPONSES
 
 __all__ = ["ResponsesModel"]
 
 FORMAT = "openai-responses"
 REASONS = re.compile(r"o[1-9]|gpt-[5-9](?!.*-chat)")
-TEXT = frozenset({"response.output_text.delta", "response.refusal.delta"})
-THINKING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
@@ -70,30 +69,22 @@ class ResponsesModel(OpenAIModel):
 
 
 def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """The answer in the events of a stream, part by part."""
-    kept: list[dict[str, Any]] = []
-    end: dict[str, Any] | None = None
+    """Yield the answer in the events of a stream, part by part."""
+    stream = RESPONSES.open_stream()
+    is_over = False
     for event in events:
         kind = event.get("type")
         if kind == "error" or kind == "response.failed":
             raise ModelError(f"the model broke off: {_error(event)}")
-        if kind in TEXT:
-            yield TextDelta(event["delta"])
-        elif kind in THINKING:
-            yield ThinkingDelta(event["delta"])
-        elif kind == "response.reasoning_summary_part.done":
-            yield ThinkingDelta("\n\n")
-        elif kind == "response.output_item.done":
-            kept.append(event)
-        elif kind in ENDS:
-            kept.append(event)
-            end = event["response"]
-    if end is None:
+        is_over = is_over or kind in ENDS
+        yield from show_stream([event], stream)
+    if not is_over:
         raise ConnectionEnded("the stream ended before the answer did")
-    answer = loaded(kept, FORMAT, model, end.get("usage"))
-    why = (end.get("incomplete_details") or {}).get("reason")
+    response = stream.finish()
+    answer = load_response(response, FORMAT, model, response.get("usage"))
+    why = (response.get("incomplete_details") or {}).get("reason")
     ended = how_it_ended(
-        cut=why == "max_output_tokens", refused=why == "content_filter" or _refused(end)
+        cut=why == "max_output_tokens", refused=why == "content_filter" or _refused(response)
     )
     yield answer._replace(data={**(answer.data or {}), **ended})
 

@@ -71,6 +71,7 @@ MEANINGS: tuple[tuple[str, bool, str, str], ...] = (
     ),
     ("APIError", True, "{where} broke off the answer ({detail})", "try again"),
     # Not errors of an SDK, but what it (or we) raise when a reply is not an answer.
+    ("Invalid", False, *GARBLED),
     ("ValueError", False, *GARBLED),
     ("TypeError", False, *GARBLED),
     ("LookupError", False, *GARBLED),

@@ -17,6 +17,8 @@ from backstory.wire.formats.base import (
     Body,
     Form,
     Format,
+    StreamAssembler,
+    StreamPiece,
     ToolDefinition,
     describe_tool,
     find_turn_ends,
@@ -42,6 +44,7 @@ from backstory.wire.formats.fields import (
     one_of,
     optional,
 )
+from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
     IMAGES,
     PDF,
@@ -55,7 +58,6 @@ from backstory.wire.media import (
 from backstory.wire.models import is_claude
 from backstory.wire.origin import FIELDS
 from backstory.wire.service_tools import ran
-from backstory.wire.streams import anthropic_message
 from backstory.wire.turns import Call, Media, Other, Part, Repair, Text, Unit, make_result
 
 WIRE_ROLES = {"user": "user", "model": "assistant", "system": "system"}
@@ -410,9 +412,9 @@ class AnthropicFormat(Format):
             field(dict(response), "content", list, "response"), response.get("model"), counts(usage)
         )
 
-    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the events of a stream as one answer."""
-        return anthropic_message(events)
+    def open_stream(self) -> StreamAssembler:
+        """Return an assembler for the events of one stream."""
+        return AnthropicStream()
 
     # --- around the messages ---
 
@@ -537,6 +539,77 @@ def mark_last_tool(tools: list[Block]) -> list[Block]:
             tool["cache_control"] = MARK
             break
     return tools
+
+
+# --- streams ---
+
+
+# The fields of its block that each kind of delta continues.
+CONTINUED_FIELDS = {
+    "text_delta": ("text",),
+    "input_json_delta": ("partial_json",),
+    "thinking_delta": ("thinking",),
+    "signature_delta": ("signature",),
+    "compaction_delta": ("content", "encrypted_content"),
+}
+
+
+class AnthropicStream(StreamAssembler):
+    """Assembles a message of blocks, each started once and continued by deltas."""
+
+    def __init__(self) -> None:
+        self._message: Body = {}
+        self._blocks: dict[int, Block] = {}
+
+    def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
+        """Take one event. Return the text and the thinking in it."""
+        match event.get("type"):
+            case "message_start":
+                self._message = dict(event["message"])
+            case "content_block_start":
+                self._blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                return self._continue_block(self._blocks[event["index"]], event["delta"])
+            case "message_delta":
+                self._continue_message(event)
+        return []
+
+    def _continue_block(self, block: Block, delta: Mapping[str, Any]) -> list[StreamPiece]:
+        kind = str(delta.get("type"))
+        if kind == "citations_delta":
+            block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+        for key in CONTINUED_FIELDS.get(kind, ()):
+            if delta.get(key):
+                block[key] = (block.get(key) or "") + delta[key]
+        if kind == "text_delta":
+            return [("text", delta["text"])]
+        if kind == "thinking_delta":
+            return [("thinking", delta["thinking"])]
+        return []
+
+    def _continue_message(self, event: Mapping[str, Any]) -> None:
+        for key, value in event["delta"].items():
+            if value is not None:
+                self._message[key] = value
+        usage = dict(self._message.get("usage") or {})
+        usage.update(event.get("usage") or {})
+        self._message["usage"] = usage
+
+    def finish(self) -> Body:
+        """Return the message, as far as it arrived."""
+        content = [finish_block(block) for block in self._blocks.values()]
+        return {**self._message, "content": content}
+
+
+def finish_block(block: Block) -> Block:
+    """Return a block as it is sent back: with its input parsed, and without null fields."""
+    found = {}
+    for key, value in block.items():
+        if value is not None and key != "partial_json":
+            found[key] = value
+    if block.get("partial_json"):
+        found["input"] = read_arguments(block["partial_json"]).value
+    return found
 
 
 ANTHROPIC = AnthropicFormat()

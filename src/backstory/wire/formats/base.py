@@ -53,6 +53,21 @@ def concatenated(forms: list[Form]) -> Form | None:
     return forms[0] if len(forms) == 1 else [block for form in forms for block in form]
 
 
+StreamPiece = tuple[str, str]  # "text" or "thinking", and a piece of it
+
+
+class StreamAssembler:
+    """Assembles the events of one stream to the answer that the provider would have given at once."""
+
+    def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
+        """Take one event. Return the text and the thinking in it."""
+        raise NotImplementedError
+
+    def finish(self) -> Body:
+        """Return the answer, as far as it arrived."""
+        raise NotImplementedError
+
+
 class Format:
     """One provider's request format. A subclass is everything that is known of one provider.
 
@@ -106,9 +121,16 @@ class Format:
         """Return the pieces of an answer. It is one step, unless a service runs tools in the middle of it."""
         return [Unit("step", form, self.read("step", form, "response"), "response")]
 
-    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the events of a stream as one answer."""
+    def open_stream(self) -> StreamAssembler:
+        """Return an assembler for the events of one stream."""
         raise NotImplementedError
+
+    def assemble_stream(self, events: Iterable[Mapping[str, Any]]) -> Body:
+        """Return the answer in the events of a stream."""
+        stream = self.open_stream()
+        for event in events:
+            stream.add(event)
+        return stream.finish()
 
     # --- writing ---
 

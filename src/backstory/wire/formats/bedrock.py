@@ -17,6 +17,8 @@ from backstory.wire.formats.base import (
     Body,
     Form,
     Format,
+    StreamAssembler,
+    StreamPiece,
     ToolDefinition,
     describe_tool,
     find_turn_ends,
@@ -42,11 +44,10 @@ from backstory.wire.formats.fields import (
     one_of,
     wrong,
 )
-from backstory.wire.json_values import write_json
+from backstory.wire.json_values import read_arguments, write_json
 from backstory.wire.media import is_base64
 from backstory.wire.models import is_claude
 from backstory.wire.service_tools import ran
-from backstory.wire.streams import bedrock_response
 from backstory.wire.turns import Call, Media, Other, Part, Text, Unit, is_blank, make_result
 
 BESIDE_DOCUMENT = "(a document)"
@@ -364,9 +365,9 @@ class BedrockFormat(Format):
         )
         return Answered(list(map(_as_request, content)), None, _counts(response.get("usage")))
 
-    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the events of a stream as one answer."""
-        return bedrock_response(events)
+    def open_stream(self) -> StreamAssembler:
+        """Return an assembler for the events of one stream."""
+        return BedrockStream()
 
     # --- around the messages ---
 
@@ -433,6 +434,98 @@ def drop_extra_points(body: Body) -> tuple[Body, list[str]]:
     if "system" in body:
         thinned["system"] = system
     return thinned, [f"{surplus} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"]
+
+
+# --- streams ---
+
+
+# An SDK puts each event under its name; on the wire the name is in the frame's headers.
+STREAM_EVENTS = ("contentBlockStart", "contentBlockDelta", "messageStop", "metadata")
+
+
+class BedrockStream(StreamAssembler):
+    """Assembles the events of ConverseStream: blocks by their index, begun by a start or by their first
+    delta."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, Block] = {}
+        self._about: Body = {}
+
+    def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
+        """Take one event. Return the text and the thinking in it."""
+        for name in STREAM_EVENTS:
+            if name in event:
+                event = event[name]
+                break
+        match event:
+            case {"start": start, "contentBlockIndex": index}:
+                self._blocks[index] = {key: dict(value) for key, value in start.items()}
+            case {"delta": delta, "contentBlockIndex": index}:
+                block = self._blocks.setdefault(index, {})
+                for key, value in delta.items():
+                    continue_block(block, key, value)
+                return find_spoken(delta)
+            case {"usage": usage}:
+                self._about["usage"] = usage
+            case {"stopReason": reason}:
+                self._about["stopReason"] = reason
+        return []
+
+    def finish(self) -> Body:
+        """Return the answer, as far as it arrived."""
+        content = [finish_block(block) for _, block in sorted(self._blocks.items()) if block]
+        return {**self._about, "output": {"message": {"role": "assistant", "content": content}}}
+
+
+def find_spoken(delta: Mapping[str, Any]) -> list[StreamPiece]:
+    """Return the text and the thinking in a delta."""
+    match delta:
+        case {"text": str(text)}:
+            return [("text", text)]
+        case {"reasoningContent": {"text": str(text)}}:
+            return [("thinking", text)]
+    return []
+
+
+def continue_block(block: Block, key: str, value: Any) -> None:
+    """Add a field of a delta to its block."""
+    match key:
+        case "text":
+            block["text"] = block.get("text", "") + value
+        case "toolUse":
+            use = block.setdefault("toolUse", {})
+            use["input"] = (use.get("input") or "") + (value.get("input") or "")
+        case "toolResult":
+            result = block.setdefault("toolResult", {})
+            result["content"] = [*(result.get("content") or ()), *value]
+        case "citation":
+            cited = block.setdefault("citationsContent", {"content": [], "citations": []})
+            cited["citations"].append(value)
+        case "reasoningContent":
+            continue_reasoning(block.setdefault("reasoningContent", {}), value)
+        case _:
+            block[key] = value
+
+
+def continue_reasoning(reasoning: Block, delta: Mapping[str, Any]) -> None:
+    """Add a delta to the reasoning of a block: text and its signature, or sealed content."""
+    for key, value in delta.items():
+        if key == "redactedContent":
+            reasoning[key] = value
+        else:
+            text = reasoning.setdefault("reasoningText", {"text": ""})
+            text[key] = text.get(key, "") + value
+
+
+def finish_block(block: Block) -> Block:
+    """Return a block as it is sent back: with its input parsed, and its cited text inside."""
+    use = block.get("toolUse")
+    if use is not None and not isinstance(use.get("input"), Mapping):
+        return {"toolUse": use | {"input": read_arguments(use.get("input") or "").value}}
+    if "citationsContent" in block and "text" in block:
+        cited = block["citationsContent"]
+        return {"citationsContent": cited | {"content": [{"text": block["text"]}]}}
+    return block
 
 
 BEDROCK = BedrockFormat()

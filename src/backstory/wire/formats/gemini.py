@@ -16,6 +16,8 @@ from backstory.wire.formats.base import (
     Body,
     Form,
     Format,
+    StreamAssembler,
+    StreamPiece,
     ToolDefinition,
     describe_tool,
     get_schema,
@@ -44,8 +46,8 @@ from backstory.wire.media import (
     type_of,
     web_url,
 )
+from backstory.wire.partial_calls import whole_calls
 from backstory.wire.service_tools import ran
-from backstory.wire.streams import gemini_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit, make_result
 
 NO_SIGNATURE = "skip_thought_signature_validator"
@@ -429,9 +431,9 @@ class GeminiFormat(Format):
             _counts(spelled(response, "usageMetadata")),
         )
 
-    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the events of a stream as one answer."""
-        return gemini_response(events)
+    def open_stream(self) -> StreamAssembler:
+        """Return an assembler for the events of one stream."""
+        return GeminiStream()
 
     # --- around the messages ---
 
@@ -456,6 +458,42 @@ class GeminiFormat(Format):
             "tool": {"mode": "ANY", "allowedFunctionNames": [name]},
         }
         return {"toolConfig.functionCallingConfig": choices[mode]} if mode in choices else {}
+
+
+# --- streams ---
+
+
+class GeminiStream(StreamAssembler):
+    """Assembles the chunks of generateContent: the parts of all chunks, one after another."""
+
+    def __init__(self) -> None:
+        self._parts: list[Any] = []
+        self._about: Body = {}
+        self._reason: str | None = None
+
+    def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
+        """Take one chunk. Return the text and the thinking in it."""
+        for key, value in event.items():
+            if key != "candidates":
+                self._about[key] = value
+        pieces: list[StreamPiece] = []
+        for candidate in (event.get("candidates") or ())[:1]:
+            parts = (candidate.get("content") or {}).get("parts") or ()
+            self._parts.extend(parts)
+            reason = candidate.get("finishReason") or candidate.get("finish_reason")
+            self._reason = reason or self._reason
+            for part in parts:
+                if part.get("text"):
+                    pieces.append(("thinking" if part.get("thought") else "text", part["text"]))
+        return pieces
+
+    def finish(self) -> Body:
+        """Return the answer, as far as it arrived."""
+        parts = whole_calls(self._parts, is_over=self._reason == "STOP")
+        candidate: Body = {"content": {"role": "model", "parts": parts}}
+        if self._reason is not None:
+            candidate["finishReason"] = self._reason
+        return {**self._about, "candidates": [candidate]}
 
 
 GEMINI = GeminiFormat()

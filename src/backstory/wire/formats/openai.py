@@ -15,6 +15,8 @@ from backstory.wire.formats.base import (
     Body,
     Form,
     Format,
+    StreamAssembler,
+    StreamPiece,
     ToolDefinition,
     call_of,
     describe_tool,
@@ -208,12 +210,9 @@ class OpenAIFormat(Format):
             counts(response.get("usage")),
         )
 
-    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the chunks of a stream as one answer."""
-        stream = ChatStream()
-        for chunk in events:
-            stream.add(chunk)
-        return stream.finish()
+    def open_stream(self) -> StreamAssembler:
+        """Return an assembler for the chunks of one stream."""
+        return ChatStream()
 
     # --- what goes back to the provider that gave it ---
 
@@ -581,7 +580,7 @@ ABOUT = ("id", "model", "usage", "service_tier")
 LABELS = frozenset({"type", "id", "index", "format", "name"})
 
 
-class ChatStream:
+class ChatStream(StreamAssembler):
     """Assembles the chunks of one answer of Chat Completions."""
 
     def __init__(self) -> None:
@@ -590,15 +589,15 @@ class ChatStream:
         self._about: dict[str, Any] = {}
         self._stop: str | None = None
 
-    def add(self, chunk: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
         """Take one chunk. Return its pieces of text and thinking."""
-        groq = chunk.get("x_groq") or {}  # Groq has the usage here
+        groq = event.get("x_groq") or {}  # Groq has the usage here
         for key in ABOUT:
-            value = chunk.get(key) or groq.get(key)
+            value = event.get(key) or groq.get(key)
             if value:
                 self._about[key] = value
-        pieces: list[tuple[str, str]] = []
-        for choice in (chunk.get("choices") or ())[:1]:
+        pieces: list[StreamPiece] = []
+        for choice in (event.get("choices") or ())[:1]:
             self._stop = choice.get("finish_reason") or self._stop
             delta = choice.get("delta") or {}
             self._add_delta(delta)
@@ -644,7 +643,7 @@ class ChatStream:
         return {**self._about, "choices": [choice]}
 
 
-def _read_pieces(delta: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _read_pieces(delta: Mapping[str, Any]) -> list[StreamPiece]:
     """Return the text and the thinking of a delta, to show them as they arrive."""
     pieces = _read_content_pieces("text", delta.get("content") or delta.get("refusal"))
     thinking = delta.get("reasoning_content") or delta.get("reasoning")
@@ -653,10 +652,10 @@ def _read_pieces(delta: Mapping[str, Any]) -> list[tuple[str, str]]:
     return pieces
 
 
-def _read_content_pieces(kind: str, content: Any) -> list[tuple[str, str]]:
+def _read_content_pieces(kind: str, content: Any) -> list[StreamPiece]:
     if isinstance(content, str) and content:
         return [(kind, content)]
-    pieces: list[tuple[str, str]] = []
+    pieces: list[StreamPiece] = []
     for part in content if isinstance(content, list) else ():
         match part:
             case {"type": "text", "text": str() as text}:

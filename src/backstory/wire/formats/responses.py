@@ -17,6 +17,8 @@ from backstory.wire.formats.base import (
     Body,
     Form,
     Format,
+    StreamAssembler,
+    StreamPiece,
     ToolDefinition,
     call_of,
     concatenated,
@@ -245,12 +247,9 @@ class ResponsesFormat(Format):
         usage = usage_with_details(response.get("usage"), "input_tokens", "output_tokens")
         return Answered(form, model if isinstance(model, str) else None, usage)
 
-    def assembled(self, events: list[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the events of a stream as one answer."""
-        stream = ResponsesStream()
-        for event in events:
-            stream.add(event)
-        return stream.finish()
+    def open_stream(self) -> StreamAssembler:
+        """Return an assembler for the events of one stream."""
+        return ResponsesStream()
 
     # --- what goes back to the provider that gave it ---
 
@@ -694,14 +693,14 @@ THINKING_DELTAS = frozenset(
 )
 
 
-class ResponsesStream:
+class ResponsesStream(StreamAssembler):
     """Assembles the events of one answer of the Responses API."""
 
     def __init__(self) -> None:
         self._done: list[tuple[int, Item]] = []
         self._response: Mapping[str, Any] = {}
 
-    def add(self, event: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
         """Take one event. Return its pieces of text and thinking."""
         kind = event.get("type")
         if event.get("response"):
@@ -716,7 +715,7 @@ class ResponsesStream:
             return [("thinking", BETWEEN)]
         return []
 
-    def finish(self) -> Mapping[str, Any]:
+    def finish(self) -> Body:
         """Return the whole answer. Its items are those that were done. The last event has them once more,
         with reasoning sealed anew; a recorded request sent back the first."""
         done = [item for _, item in sorted(self._done, key=lambda one: one[0])]
