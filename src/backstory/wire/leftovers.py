@@ -84,7 +84,7 @@ def _has_words_behind_a_call(parts: list[Part]) -> bool:
 def _take_name(step: Step, speaker: str, target: Target) -> None:
     """Put the name of a model among several in its field, or before its text; beside calls, it is left
     out."""
-    if step.texts or target.format.names_people:
+    if step.texts or target.format.has_speakers:
         kept: list[Any] = step.texts[:1]
         step.name = named(speaker, kept, target, step.at)
         step.texts[:1] = kept
@@ -95,7 +95,7 @@ def _take_name(step: Step, speaker: str, target: Target) -> None:
 
 def named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str | None:
     """The name of the speaker for its field; without such a field, it is put before the text."""
-    if target.format.names_people:
+    if target.format.has_speakers:
         return speaker
     first = next((index for index, part in enumerate(kept) if isinstance(part, str)), None)
     if first is None:

@@ -20,7 +20,7 @@ Loaded = tuple[str, str | None, dict[str, Any] | None]
 
 def events_of(format: Format, body: Mapping[str, Any], model: str | None) -> Iterator[Loaded]:
     """The events of a body, in order."""
-    units = list(Ids().named(_storable(format.units, {**body, "model": model})))
+    units = list(Ids().named(_storable(format.read_body, {**body, "model": model})))
     yield from _events(format, _taken(_placed(units, format), format, model), model)
 
 
@@ -40,8 +40,8 @@ def _events(format: Format, units: list[Unit], model: str | None) -> Iterator[Lo
 
 def answer_events(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
     """The events of a provider's answer; the first has its model and usage."""
-    form, its_model, usage = format.answered(response)
-    units = list(Ids().named(_storable(format.answer_units, format.pack(form))))
+    form, its_model, usage = format.read_response(response)
+    units = list(Ids().named(_storable(format.read_answer, format.pack_form(form))))
     about: dict[str, Any] = {} if (its_model or model) is None else {"model": its_model or model}
     about |= {} if usage is None else {"usage": usage}
     # Keep the name that was asked for, such as "claude-x-latest": the answer often gives another one.
@@ -65,7 +65,7 @@ def _storable(units_of: Callable[[Any], Iterable[Unit]], source: Any) -> list[Un
 
 def _placed(units: list[Unit], format: Format) -> list[Unit]:
     """The units, marked where only this request shows that they may stand where they stand."""
-    if not format.alternates:
+    if not format.alternates_roles:
         return units
     found: list[Unit] = []
     for unit in units:
@@ -84,12 +84,12 @@ def _taken(units: list[Unit], format: Format, model: str | None) -> list[Unit]:
     """The units, marked where this request shows that its service takes what others were seen to refuse: ids
     of calls that come again, base64 without padding, and an answer at the end, which the model goes on from.
     Not every model does so: where none is named, the body may be a transcript and no request at all."""
-    may_go_on = format.alternates and model is not None
+    may_go_on = format.alternates_roles and model is not None
     found: list[Unit] = []
     known: set[str | None] = set()
     for index, unit in enumerate(units):
         calls = _calls(unit.parts) if unit.role == "step" else []
-        ids = [] if format.ids is None else [call.id for call in calls]
+        ids = [] if format.call_ids is None else [call.id for call in calls]
         if not known.isdisjoint(ids):
             unit = unit._replace(took=(*unit.took, SAME_IDS))
         if may_go_on and unit.role == "step" and not calls and index == len(units) - 1:
@@ -105,7 +105,7 @@ def _is_apart(before: Unit | None, unit: Unit, format: Format) -> bool:
     """Whether an answer directly after another must not be read as its continuation."""
     if before is None or before.role != "step" or _calls(before.parts):
         return False
-    return not format.alternates or bool(answer_text(unit.parts))
+    return not format.alternates_roles or bool(answer_text(unit.parts))
 
 
 class Ids:
@@ -195,7 +195,11 @@ def _is_plain(format: Format, unit: Unit, text: str) -> bool:
     ):
         return False
     is_marked = unit.after is not None or bool(unit.took) or NUL in text
-    return not is_blank(text) and not is_marked and format.said(unit.role, text, None) == unit.wire
+    return (
+        not is_blank(text)
+        and not is_marked
+        and format.write_message(unit.role, text, None) == unit.wire
+    )
 
 
 def _is_inside(unit: Unit) -> bool:
@@ -209,8 +213,8 @@ def _result(format: Format, unit: Unit, model: str | None, *, is_shuffled: bool)
     data: dict[str, Any] = {"id": result.id}
     if result.is_error:
         data["error"] = True
-    id = "" if format.ids is None else str(result.id)
-    plain = format.result(id, result.name or "", text, bool(result.is_error), "")
+    id = "" if format.call_ids is None else str(result.id)
+    plain = format.write_result(id, result.name or "", text, bool(result.is_error), "")
     is_marked = is_shuffled or unit.after is not None or bool(unit.took) or NUL in text
     if is_marked or is_blank(text) or plain != unit.wire:
         data["native"] = _native(format, unit, model)
@@ -244,15 +248,15 @@ def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> I
 
 def _is_legal(format: Format, call: Call) -> bool:
     """Whether we could have written a call. A server that accepted another id or name accepts it again."""
-    ids = format.ids
+    ids = format.call_ids
     return (ids is None or ids.fullmatch(call.id or "") is not None) and bool(
-        format.names.fullmatch(call.name)
+        format.tool_names.fullmatch(call.name)
     )
 
 
 def _default_step(format: Format, text: str, calls: list[Call]) -> Any:
-    written = [format.call(call.id or "", call.name, call.arguments, None) for call in calls]
-    return format.step([text] if text else [], written, None)
+    written = [format.write_call(call.id or "", call.name, call.arguments, None) for call in calls]
+    return format.write_answer([text] if text else [], written, None)
 
 
 def _calls(parts: list[Part]) -> list[Call]:
@@ -264,4 +268,4 @@ def _native(format: Format, unit: Unit, model: str | None) -> dict[str, Any]:
     marks = ({} if unit.after is None else {"after": unit.after}) | (
         {"took": [*unit.took]} if unit.took else {}
     )
-    return tag | {"wire": format.pack(unit.wire)} | marks
+    return tag | {"wire": format.pack_form(unit.wire)} | marks

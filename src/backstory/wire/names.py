@@ -25,12 +25,12 @@ class Names:
         """Set the id and the name with which a call is sent."""
         name = self._names.get(call.name)
         if name is None:
-            name = self._names[call.name] = legal_name(call.name, self._format.names)
+            name = self._names[call.name] = legal_name(call.name, self._format.tool_names)
         if name != call.name:
             why = f"{self._format.name} refuses the tool name {call.name!r}: it is {name!r}"
             self._report("name", call.at, why)
             call.name = name
-        pattern, key = self._format.ids, call.key
+        pattern, key = self._format.call_ids, call.key
         if pattern is None:
             call.id = ""
             return

@@ -100,23 +100,23 @@ def settle_result(call: StepCall, result: StepResult, native: Native, target: Ta
     is_mine = native.provider == target.format.name and _answers(read, call, result, target.format)
     # "content cannot be empty if `is_error` is true" (Anthropic), "cannot be empty when status value is
     # error" (Bedrock): else a result may be empty.
-    is_taken = not result.error and (target.format.empty_results or target.is_home_of(native))
+    is_taken = not result.error and (target.format.takes_empty_results or target.is_home_of(native))
     is_mine = is_mine and (bool(parts) or is_taken)
     if is_mine and _goes_back("result", parts, native, target.format):
         form = _form(native.wire, target, result.at)
         is_known = (read.id or "") == call.id or (
             UNNAMED in native.took and target.is_home_of(native)
         )
-        result.wire = form if is_known else target.format.renamed(form, call.id)
+        result.wire = form if is_known else target.format.rename_result(form, call.id)
         return
     # A failed result is only text, in every format that allows more in a result.
     kept = _translated(
         parts, target, result.at, in_result=True, words_only=result.error or bool(call.kind)
     )
     content, result.text = _content(kept, result.text, target)
-    if target.format.media_behind_results:
+    if target.format.media_after_results:
         result.extra = content and [
-            block for block in content if block != target.format.words(result.text)
+            block for block in content if block != target.format.write_text(result.text)
         ]
     else:
         result.content = content
@@ -136,7 +136,9 @@ def _answers(read: Result, call: StepCall, result: StepResult, format: Format) -
 
 def _written_kind(kind: str, format: Format) -> str:
     """The kind of result that the format writes for a kind of call."""
-    [result] = format.read("result", format.result("id", "name", "text", False, kind), "")
+    [result] = format.read_form(
+        "result", format.write_result("id", "name", "text", False, kind), ""
+    )
     return result.kind if isinstance(result, Result) else kind
 
 
@@ -179,7 +181,7 @@ def settle_step(step: Step, target: Target, taken: set[str]) -> None:
 def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form]:
     """What the answer looked like: the forms of its events together (often the first has it all), or these
     and those that the other events would be given."""
-    whole = format.joined([native.wire for native in natives])
+    whole = format.join_forms([native.wire for native in natives])
     pieces = step.pieces or ()
     ours = [piece.call for piece in pieces if piece.native is None and piece.call is not None]
     if len(natives) == len(pieces) or not all(_is_legal(call, format) for call in ours):
@@ -189,20 +191,20 @@ def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form
     calls: list[Any] = []
     for piece in pieces:
         if piece.native is not None:
-            before = format.step(texts, calls, None) if texts or calls else None
+            before = format.write_answer(texts, calls, None) if texts or calls else None
             forms += _with_words(before, piece.native.wire, format, is_first=not forms)
             texts, calls = [], []
         elif piece.call is not None:
             calls.append(
-                format.call(
+                format.write_call(
                     piece.call.key or "", piece.call.name, piece.call.arguments, piece.call.text
                 )
             )
         else:
             texts.append(piece.text or "")
     if texts or calls:
-        forms.append(format.step(texts, calls, None))
-    return [form for form in (whole, format.joined(forms)) if form is not None]
+        forms.append(format.write_answer(texts, calls, None))
+    return [form for form in (whole, format.join_forms(forms)) if form is not None]
 
 
 def _with_words(before: Form | None, wire: Form, format: Format, *, is_first: bool) -> list[Form]:
@@ -210,17 +212,15 @@ def _with_words(before: Form | None, wire: Form, format: Format, *, is_first: bo
     there: "a final `assistant` message must start with a thinking block" (Anthropic)."""
     if before is None:
         return [wire]
-    blocks = wire if isinstance(wire, list) and is_first else []
-    count = next(
-        (index for index, block in enumerate(blocks) if not format.thinks(block)), len(blocks)
-    )
-    return [wire[:count], before, wire[count:]] if count else [before, wire]
+    return format.put_before(before, wire) if is_first else [before, wire]
 
 
 def _is_legal(call: StepCall, format: Format) -> bool:
     """Whether a call can be sent with the id and the name that it has in the log."""
-    is_named = format.names.fullmatch(call.name) is not None
-    return is_named and (format.ids is None or format.ids.fullmatch(call.key or "") is not None)
+    is_named = format.tool_names.fullmatch(call.name) is not None
+    return is_named and (
+        format.call_ids is None or format.call_ids.fullmatch(call.key or "") is not None
+    )
 
 
 def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]) -> bool:
@@ -237,7 +237,7 @@ def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]
     return (
         (is_same(answer_text(parts), texts) or is_same(answer_text(words), texts))
         and len(calls) == len(step.calls)
-        and (format.ids is None or (len(set(ids)) == len(ids) and taken.isdisjoint(ids)))
+        and (format.call_ids is None or (len(set(ids)) == len(ids) and taken.isdisjoint(ids)))
         and all(
             (not part.id or part.id == call.key)
             and (part.name, part.arguments) == (call.name, call.arguments)
@@ -248,14 +248,16 @@ def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]
 
 def _has_ids(parts: list[Part], format: Format) -> bool:
     """Whether each call has an id, if it needs one."""
-    return format.ids is None or not any(isinstance(part, Call) and part.id == "" for part in parts)
+    return format.call_ids is None or not any(
+        isinstance(part, Call) and part.id == "" for part in parts
+    )
 
 
 def _is_answerable(parts: list[Part], step: Step, target: Target) -> bool:
     """Whether each call has a result in the form that its kind needs, or can get one."""
     calls = (part for part in parts if isinstance(part, Call))
     return all(
-        part.kind in target.format.kinds
+        part.kind in target.format.call_kinds
         or call.result is None
         or (call.result.native is not None and call.result.native.provider == target.format.name)
         for part, call in zip(calls, step.calls, strict=True)
@@ -268,7 +270,9 @@ def _replay(step: Step, form: Form, parts: list[Part], target: Target) -> None:
     step.wire = _form(form, target, step.at) or None
     calls = (part for part in parts if isinstance(part, Call))
     for part, call in zip(calls, step.calls, strict=True):
-        call.id = part.id or ("" if part.id is not None or target.format.ids is None else call.id)
+        call.id = part.id or (
+            "" if part.id is not None or target.format.call_ids is None else call.id
+        )
         call.kind = part.kind
 
 
@@ -276,10 +280,10 @@ def _replay(step: Step, form: Form, parts: list[Part], target: Target) -> None:
 
 
 def _form(wire: Form, target: Target, at: int | None) -> Form:
-    form, whys = target.format.mended(wire, target.stored)
+    form, whys = target.format.repair_form(wire, target.stored)
     for why in whys:
         target.report("native", at, why)
-    return form if target.packed else target.format.unpack(form)
+    return form if target.packed else target.format.unpack_form(form)
 
 
 def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Part] | None:
@@ -293,7 +297,7 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
         if provider is None:
             parts = read_own_form(native.wire, "native.wire")
         else:
-            parts = provider.read(role, native.wire, "native.wire")
+            parts = provider.read_form(role, native.wire, "native.wire")
     except Invalid as error:
         target.report(
             "native", at, f"its native content is not of its format, so it is left out: {error}"
@@ -309,20 +313,11 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
 
 def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> bool:
     """Whether a form can be sent unchanged: it is not broken, and no recording shows that it is refused."""
-    is_signed = all(map(_is_signed, parts))
     return (
         (role == "result" or not all(isinstance(part, Speaker) for part in parts))
         and all(_is_whole(part, is_known=native.model is not None) for part in parts)
-        and (is_signed or format.takes_unsigned(native.model))
-        and not format.refuses(role, parts)
+        and not format.find_refusal(role, parts, native.model)
     )
-
-
-def _is_signed(part: Part) -> bool:
-    match part:
-        case Other(signed=is_signed) | Reasoning(is_signed=is_signed):
-            return is_signed
-    return True
 
 
 def _is_whole(part: Part, is_known: bool) -> bool:
@@ -372,7 +367,7 @@ def _block(part: Media, format: Format, in_result: bool, words_only: bool) -> An
     """Media as a format has them; None for what it cannot carry."""
     if not _is_usable(part):
         return None
-    return as_words(part) if words_only else format.media(part, in_result)
+    return as_words(part) if words_only else format.write_media(part, in_result)
 
 
 def _is_usable(part: Part) -> bool:
@@ -388,7 +383,7 @@ def _is_usable(part: Part) -> bool:
 def _unsaid(part: Media, format: Format) -> Iterator[str]:
     """What a format cannot say about the media that it supports."""
     if (
-        part.name and part.kind == "document" and not format.names_file(part)
+        part.name and part.kind == "document" and not format.can_name_file(part)
     ):  # no format names an image
         yield f"the name {part.name!r}"
     if part.detail and not (part.kind == "image" and format.has_detail):
@@ -399,5 +394,5 @@ def _content(kept: list[Any], text: str, target: Target) -> tuple[list[Any] | No
     """Blocks if there is media; otherwise only the text."""
     if all(isinstance(part, str) for part in kept):
         return None, BETWEEN.join(kept) or text
-    blocks = [target.format.words(part) if isinstance(part, str) else part for part in kept]
-    return (blocks if target.packed else target.format.unpack(blocks)), text
+    blocks = [target.format.write_text(part) if isinstance(part, str) else part for part in kept]
+    return (blocks if target.packed else target.format.unpack_form(blocks)), text

@@ -67,7 +67,7 @@ def repaired(messages: Iterable[Readable], target: Target, options: Options) -> 
     turns = settled(turns, target)
     after = continued(turns, target)
     system, turns = placed(turns, format, options, report)
-    if format.alternates:
+    if format.alternates_roles:
         turns = alternating(turns, options, report)
     elif not turns and (format.system_on_top or not system):
         report(
@@ -124,7 +124,7 @@ def order(step: Step, report: Report) -> None:
 
 def settle(call: StepCall, result: StepResult, target: Target) -> None:
     """Complete a result. Some services refuse an empty one, and it leaves the model guessing."""
-    if result.error and not target.format.result_errors and result.text != INTERRUPTED:
+    if result.error and not target.format.has_error_flag and result.text != INTERRUPTED:
         target.report("error", result.at, no_flag(target.format.name))
     if result.native is not None:
         settle_result(call, result, result.native, target)

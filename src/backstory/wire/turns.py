@@ -64,7 +64,6 @@ class Other(NamedTuple):
 
     what: str
     complete: bool = True  # would the provider take it back?
-    signed: bool = True  # does it have its signature? Some models refuse thinking without one
     told: str = ""  # text for other providers, if there is something to read
     media: str = ""  # the kind of media that it is: image, document, audio, video
 

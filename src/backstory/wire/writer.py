@@ -15,7 +15,9 @@ def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
         call.name: None for turn in repaired.turns if isinstance(turn, Step) for call in turn.calls
     }
     system = [_top(message, format) for message in repaired.system]
-    body = format.body(system, [one.role for one in placed], [one.form for one in placed], names)
+    body = format.write_body(
+        system, [one.role for one in placed], [one.form for one in placed], names
+    )
     return body | repaired.after if repaired.after else body
 
 
@@ -27,7 +29,7 @@ def origins_of(repaired: Repaired, format: Format) -> list[list[int]]:
     tops = [(_top(message, format), _known(message.at)) for message in repaired.system]
     # Bare system text is not a message: it stays on top.
     system = [form if isinstance(form, str) else _marked(form, at) for form, at in tops]
-    body = format.body(system, [one.role for one in placed], forms, {})
+    body = format.write_body(system, [one.role for one in placed], forms, {})
     messages = next(body[key] for key in ("messages", "input", "contents") if key in body)
     return [sorted({at for mark in _marks(message) for at in mark}) for message in messages]
 
@@ -71,14 +73,14 @@ def _marks(message: Any) -> list[tuple[int, ...]]:
 
 
 def _top(message: MessageTurn, format: Format) -> Form:
-    top = format.top(message.text) if message.wire is None else None
+    top = format.write_top(message.text) if message.wire is None else None
     return _said(message, format) if top is None else top
 
 
 def _said(message: MessageTurn, format: Format) -> Form:
     if message.wire is not None:
         return message.wire
-    return format.said(
+    return format.write_message(
         message.role, message.text if message.content is None else message.content, message.name
     )
 
@@ -86,8 +88,10 @@ def _said(message: MessageTurn, format: Format) -> Form:
 def _step(step: Step, format: Format) -> Form:
     if step.wire is not None:
         return step.wire
-    calls = [format.call(call.id, call.name, call.arguments, call.text) for call in step.calls]
-    return format.step(step.texts, calls, step.name)
+    calls = [
+        format.write_call(call.id, call.name, call.arguments, call.text) for call in step.calls
+    ]
+    return format.write_answer(step.texts, calls, step.name)
 
 
 def _results(step: Step, format: Format) -> Iterator[tuple[tuple[int, ...], Form]]:
@@ -104,7 +108,7 @@ def _results(step: Step, format: Format) -> Iterator[tuple[tuple[int, ...], Form
             content = result.text if result.content is None else result.content
             yield (
                 _known(result.at),
-                format.result(call.id, call.name, content, result.error, call.kind),
+                format.write_result(call.id, call.name, content, result.error, call.kind),
             )
         if result.extra:
             extras.extend(result.extra)

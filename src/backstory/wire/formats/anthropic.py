@@ -12,11 +12,11 @@ from typing import Any
 from backstory.log.settings import Settings
 from backstory.wire.formats.base import (
     MAX_BREAKPOINTS,
-    Answered,
     Block,
     Body,
     Form,
     Format,
+    ProviderAnswer,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
@@ -27,6 +27,7 @@ from backstory.wire.formats.base import (
 )
 from backstory.wire.formats.blocks import (
     cited,
+    has_unsigned,
     is_said,
     is_without_words,
     renamed_block,
@@ -58,12 +59,23 @@ from backstory.wire.media import (
 from backstory.wire.models import is_claude
 from backstory.wire.origin import FIELDS
 from backstory.wire.service_tools import ran
-from backstory.wire.turns import Call, Media, Other, Part, Repair, Text, Unit, make_result
+from backstory.wire.turns import (
+    Call,
+    Media,
+    Other,
+    Part,
+    Reasoning,
+    Repair,
+    Text,
+    Unit,
+    make_result,
+)
 
 WIRE_ROLES = {"user": "user", "model": "assistant", "system": "system"}
 NAME = "anthropic"
 # Anthropic refuses a request without max_tokens.
 DEFAULT_MAX_TOKENS = 4096
+THINKING = ("thinking", "redacted_thinking")
 MARK = {"type": "ephemeral"}
 # Blocks that can have a breakpoint.
 MARKABLE = frozenset({"text", "image", "document", "search_result", "tool_use", "tool_result"})
@@ -177,6 +189,18 @@ def _refused_type(block: dict[str, Any]) -> list[Part]:
     return []
 
 
+def _read_thinking(block: Block) -> Reasoning:
+    text, seal = block.get("thinking"), block.get("signature")
+    is_text = isinstance(text, str)
+    return Reasoning(
+        str(text) if is_text else "",
+        str(seal or ""),
+        is_complete=is_text,
+        is_signed=is_said(seal),
+        what="thinking",
+    )
+
+
 def _read_search(block: dict[str, Any]) -> Part:
     title = block.get("title")
     return media(
@@ -192,6 +216,12 @@ def _texts(content: Any) -> str:
     blocks = content if isinstance(content, list) else []
     texts = (block.get("text") for block in blocks if isinstance(block, dict))
     return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def is_other_server(model: Any) -> bool:
+    """Return True if a model is not Claude. DeepSeek, Kimi, GLM, MiniMax and Qwen speak this language too:
+    they sign no thinking, and their servers take fields that they do not know."""
+    return isinstance(model, str) and not is_claude(model)
 
 
 def has_more_behind_a_call(parts: list[Part]) -> bool:
@@ -216,7 +246,7 @@ class AnthropicFormat(Format):
     """Anthropic's Messages API."""
 
     name = NAME
-    ids = re.compile(r"[A-Za-z0-9_-]{1,64}")
+    call_ids = re.compile(r"[A-Za-z0-9_-]{1,64}")
     parameters = MappingProxyType(
         {
             "max_tokens": "max_tokens",
@@ -228,23 +258,28 @@ class AnthropicFormat(Format):
         }
     )
 
-    def thinks(self, block: Any) -> bool:
-        """Return True if a block is thinking, which must be the first of an answer."""
-        return isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking")
+    def put_before(self, written: Form, form: Form) -> list[Form]:
+        """Put blocks before the first form of an answer, but after its thinking: "a final `assistant`
+        message must start with a thinking block" (claude-code#11978)."""
+        blocks = form if isinstance(form, list) else []
+        count = 0
+        while count < len(blocks) and blocks[count].get("type") in THINKING:
+            count += 1
+        return [form[:count], written, form[count:]] if count else [written, form]
 
-    def renamed(self, form: Form, id: str) -> Form:
+    def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call under another id."""
         return renamed_block(form, "tool_use_id", id)
 
-    def said(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
+    def write_message(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
         """The blocks of a system or user message."""
         return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
-    def words(self, text: str) -> dict[str, Any]:
+    def write_text(self, text: str) -> dict[str, Any]:
         """A block of words."""
         return {"type": "text", "text": text}
 
-    def media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
+    def write_media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
         """An image or a document; there are no others."""
         url = web_url(found)
         if found.kind == "image":
@@ -260,27 +295,27 @@ class AnthropicFormat(Format):
             source = _source(found, url) if type_of(found) in (PDF, None) else None
         return source and {"type": "document", "source": source} | title
 
-    def call(
+    def write_call(
         self, id: str, name: str, arguments: dict[str, Any], text: str | None
     ) -> dict[str, Any]:
         """A tool_use block."""
         return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
-    def step(
+    def write_answer(
         self, texts: Sequence[str], calls: list[Any], name: str | None
     ) -> list[dict[str, Any]]:
         """Texts, then calls. Anything behind a tool_use block is refused: "tool_use ids were found without
         tool_result blocks immediately after" (recorded by opencode, haiku-4.5, 2026-05-05)."""
         return [*({"type": "text", "text": text} for text in texts), *calls]
 
-    def result(
+    def write_result(
         self, id: str, name: str, content: Any, error: bool, kind: str
     ) -> list[dict[str, Any]]:
         """A tool_result block."""
         block = {"type": "tool_result", "tool_use_id": id, "content": content}
         return [block | {"is_error": True} if error else block]
 
-    def body(
+    def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
     ) -> dict[str, Any]:
         """The request's system text and messages."""
@@ -297,12 +332,12 @@ class AnthropicFormat(Format):
         )
         return {"system": top, "messages": messages}
 
-    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
         """System blocks one by one, then the messages, each user message as its results and the rest."""
-        yield from system_units(body, self.read)
+        yield from system_units(body, self.read_form)
         for path, message in items(dict(body), "messages"):
             is_plain = all(key in MESSAGE or value is None for key, value in message.items())
-            if not is_plain and not self.takes_unsigned(body.get("model")):
+            if not is_plain and not is_other_server(body.get("model")):
                 # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429). Other servers
                 # that speak this language take what they do not know.
                 check_keys(message, MESSAGE, path)
@@ -313,9 +348,9 @@ class AnthropicFormat(Format):
         role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
         content, inside = message.get("content"), f"{path}.content"
         if role == "assistant":
-            yield Unit("step", content, self.read("step", content, inside), inside)
+            yield Unit("step", content, self.read_form("step", content, inside), inside)
         elif isinstance(content, str) or role == "system":
-            yield Unit(role, content, self.read(role, content, inside), inside)
+            yield Unit(role, content, self.read_form(role, content, inside), inside)
         else:
             yield from self._user_units(content, inside)
 
@@ -329,9 +364,9 @@ class AnthropicFormat(Format):
         if (
             rest or not content
         ):  # an empty message is logged, and its dump tells that it is left out
-            yield Unit("user", rest, self.read("user", rest, path), path)
+            yield Unit("user", rest, self.read_form("user", rest, path), path)
 
-    def read(self, role: str, form: Form, path: str) -> list[Part]:
+    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """The parts of a content."""
         if isinstance(form, str):
             return [Text(form)]
@@ -361,7 +396,9 @@ class AnthropicFormat(Format):
             case "tool_result":
                 content = block.get("content")
                 found = (
-                    [] if content in (None, "") else self.read("result", content, f"{path}.content")
+                    []
+                    if content in (None, "")
+                    else self.read_form("result", content, f"{path}.content")
                 )
                 is_error = optional(block, "is_error", bool, path)
                 return [
@@ -370,13 +407,12 @@ class AnthropicFormat(Format):
                     )
                 ]
             case "thinking":
-                is_text, is_signed = (
-                    isinstance(block.get("thinking"), str),
-                    is_said(block.get("signature")),
-                )
-                return [Other("thinking", complete=is_text, signed=is_signed)]
+                return [_read_thinking(block)]
             case "redacted_thinking":
-                return [Other("redacted_thinking", complete=is_said(block.get("data")))]
+                seal = block.get("data")
+                return [
+                    Reasoning("", str(seal), is_complete=is_said(seal), what="redacted_thinking")
+                ]
             case "compaction":  # a summary instead of all that came before
                 return [ran("compaction", "compaction", block.get("content"))]
             case "server_tool_use" | "mcp_tool_use" as other:
@@ -388,27 +424,27 @@ class AnthropicFormat(Format):
             case other:
                 return [Other(other, complete=other not in FOREIGN)]
 
-    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
         """Without empty text: "text content blocks must be non-empty" (claude-code#59812). Blank text beside
         something else is taken: [" ", "real"] was accepted (LibreChat agents PR#124)."""
         return without_empty_text(
             form, lambda block: block.get("type") == "text" and block.get("text") == ""
         )
 
-    def refuses(self, role: str, parts: list[Part]) -> bool:
-        """Nothing but blank text: "text content blocks must contain non-whitespace text"
-        (home-assistant#175637). And anything behind a call, see `step`."""
-        return is_without_words(parts) or (role == "step" and has_more_behind_a_call(parts))
+    def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
+        """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
+        if not is_other_server(model) and has_unsigned(parts):
+            return "Invalid `signature` in `thinking` block"
+        if is_without_words(parts):  # (home-assistant#175637)
+            return "text content blocks must contain non-whitespace text"
+        if role == "step" and has_more_behind_a_call(parts):  # see `write_answer`
+            return "`tool_use` ids were found without `tool_result` blocks immediately after"
+        return ""
 
-    def takes_unsigned(self, model: Any) -> bool:
-        """Whether a model takes its thinking back without a signature. Claude answers "Invalid `signature` in
-        `thinking` block"; DeepSeek, Kimi, GLM, MiniMax and Qwen, which speak this language too, sign nothing."""
-        return isinstance(model, str) and not is_claude(model)
-
-    def answered(self, response: Mapping[str, Any]) -> Answered:
+    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """An answer's content, model and usage."""
         usage = response.get("usage")
-        return Answered(
+        return ProviderAnswer(
             field(dict(response), "content", list, "response"), response.get("model"), counts(usage)
         )
 

@@ -21,7 +21,7 @@ MAX_BREAKPOINTS = 4
 NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
-class Answered(NamedTuple):
+class ProviderAnswer(NamedTuple):
     """The parts of a provider's answer: its form, and what else is worth keeping."""
 
     form: Form
@@ -71,33 +71,33 @@ class StreamAssembler:
 class Format:
     """One provider's request format. A subclass is everything that is known of one provider.
 
-    Writers and readers are inverse: `read` takes apart whatever the writers make. A *form* is a message, result
+    Writers and readers are inverse: `read_form` takes apart whatever the writers make. A *form* is a message, result
     or answer as the provider has it; a *block* is a part of it.
     """
 
     name: ClassVar[str]
     # A call id that the service accepts; None if the format has no ids.
-    ids: ClassVar[re.Pattern[str] | None]
+    call_ids: ClassVar[re.Pattern[str] | None]
     # A tool name that the service accepts.
-    names: ClassVar[re.Pattern[str]] = PLAIN_NAME
+    tool_names: ClassVar[re.Pattern[str]] = PLAIN_NAME
     # User and model take turns, and the user has the first and the last word.
-    alternates: ClassVar[bool] = True
+    alternates_roles: ClassVar[bool] = True
     # Leading system text has its own field.
     system_on_top: ClassVar[bool] = True
     # System text may stand between other messages.
     system_in_place: ClassVar[bool] = False
     # A tool result can say that it is an error.
-    result_errors: ClassVar[bool] = True
+    has_error_flag: ClassVar[bool] = True
     # Every model takes a result without content, unless it is an error.
-    empty_results: ClassVar[bool] = True
+    takes_empty_results: ClassVar[bool] = True
     # A message can name its speaker.
-    names_people: ClassVar[bool] = False
+    has_speakers: ClassVar[bool] = False
     # An image can have a level of detail.
     has_detail: ClassVar[bool] = False
     # The media of a result go behind the results of its answer.
-    media_behind_results: ClassVar[bool] = False
-    # The kinds of calls for which `result` can write an output.
-    kinds: ClassVar[frozenset[str]] = frozenset({""})
+    media_after_results: ClassVar[bool] = False
+    # The kinds of calls for which `write_result` can write an output.
+    call_kinds: ClassVar[frozenset[str]] = frozenset({""})
     # The key of the model's name in a request.
     model_key: ClassVar[str] = "model"
     # The path of each canonical parameter in a request.
@@ -105,21 +105,21 @@ class Format:
 
     # --- reading ---
 
-    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
         """Yield the pieces of a body in the order of the log."""
         raise NotImplementedError
 
-    def read(self, role: str, form: Form, path: str) -> list[Part]:
+    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """Return the parts of a form."""
         raise NotImplementedError
 
-    def answered(self, response: Mapping[str, Any]) -> Answered:
+    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return an answer's form, model and usage."""
         raise NotImplementedError
 
-    def answer_units(self, form: Form) -> Iterable[Unit]:
+    def read_answer(self, form: Form) -> Iterable[Unit]:
         """Return the pieces of an answer. It is one step, unless a service runs tools in the middle of it."""
-        return [Unit("step", form, self.read("step", form, "response"), "response")]
+        return [Unit("step", form, self.read_form("step", form, "response"), "response")]
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
@@ -134,69 +134,66 @@ class Format:
 
     # --- writing ---
 
-    def said(self, role: str, content: str | list[Block], name: str | None) -> Form:
+    def write_message(self, role: str, content: str | list[Block], name: str | None) -> Form:
         """Write a system or user message; `name` is the speaker's."""
         raise NotImplementedError
 
-    def top(self, text: str) -> Form | None:
-        """Write system text on top; None if that is what `said` writes."""
+    def write_top(self, text: str) -> Form | None:
+        """Write system text on top; None if that is what `write_message` writes."""
         return None
 
-    def words(self, text: str) -> Block:
+    def write_text(self, text: str) -> Block:
         """Write a block of text."""
         raise NotImplementedError
 
-    def media(self, found: Media, in_result: bool) -> Block | str | None:
+    def write_media(self, found: Media, in_result: bool) -> Block | str | None:
         """Write a block of media, or text where it goes as text; None if the format cannot carry it."""
         raise NotImplementedError
 
-    def call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
+    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
         """Write a call; `text` is the arguments as the model wrote them."""
         raise NotImplementedError
 
-    def step(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
+    def write_answer(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
         """Write an answer of texts and written calls."""
         raise NotImplementedError
 
-    def result(
+    def write_result(
         self, id: str, name: str, content: str | list[Block], error: bool, kind: str
     ) -> Form:
         """Write the result of a call."""
         raise NotImplementedError
 
-    def body(
+    def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
     ) -> dict[str, Any]:
         """Write a body: system forms on top, the roles and forms of the others, the names of the tools called."""
         raise NotImplementedError
 
-    def names_file(self, found: Media) -> bool:
+    def can_name_file(self, found: Media) -> bool:
         """Return True if this document can have a name."""
         return True
 
     # --- what goes back to the provider that gave it ---
 
-    def joined(self, forms: list[Form]) -> Form | None:
+    def join_forms(self, forms: list[Form]) -> Form | None:
         """Join the forms of the events of one answer; None if they cannot be joined."""
         return concatenated(forms)
 
-    def thinks(self, block: Block) -> bool:
-        """Return True if a block is thinking that must be the first of an answer."""
-        return False
+    def put_before(self, written: Form, form: Form) -> list[Form]:
+        """Put a written form before the first form of an answer."""
+        return [written, form]
 
-    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
         """Return a form without what the service refused in a recording, and a report of each change."""
         return form, []
 
-    def refuses(self, role: str, parts: list[Part]) -> bool:
-        """Return True if a recording shows that the service refuses a form of these parts."""
-        return False
+    def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
+        """Return the rule by which the service refuses a form of these parts; empty if it takes it.
+        `model` is the one that the form came from."""
+        return ""
 
-    def takes_unsigned(self, model: Any) -> bool:
-        """Return True if a model takes its thinking back without a signature."""
-        return False
-
-    def renamed(self, form: Form, id: str) -> Form:
+    def rename_result(self, form: Form, id: str) -> Form:
         """Return the form of a result for the same call with another id."""
         return form
 
@@ -282,11 +279,11 @@ class Format:
         """
         return body
 
-    def pack(self, form: Form) -> Form:
+    def pack_form(self, form: Form) -> Form:
         """Return a form as the log keeps it: JSON cannot hold bytes."""
         return form
 
-    def unpack(self, form: Form) -> Form:
+    def unpack_form(self, form: Form) -> Form:
         """Return a form as the provider's SDK takes it."""
         return form
 

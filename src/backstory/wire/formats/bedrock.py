@@ -12,11 +12,11 @@ from typing import Any
 from backstory.wire.formats.anthropic import MESSAGE, has_more_behind_a_call, system_units
 from backstory.wire.formats.base import (
     MAX_BREAKPOINTS,
-    Answered,
     Block,
     Body,
     Form,
     Format,
+    ProviderAnswer,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
@@ -27,6 +27,7 @@ from backstory.wire.formats.base import (
 )
 from backstory.wire.formats.blobs import pack, read_media, unpack, write_media
 from backstory.wire.formats.blocks import (
+    has_unsigned,
     is_said,
     is_without_words,
     summed,
@@ -48,9 +49,20 @@ from backstory.wire.json_values import read_arguments, write_json
 from backstory.wire.media import is_base64
 from backstory.wire.models import is_claude
 from backstory.wire.service_tools import ran
-from backstory.wire.turns import Call, Media, Other, Part, Text, Unit, is_blank, make_result
+from backstory.wire.turns import (
+    Call,
+    Media,
+    Other,
+    Part,
+    Reasoning,
+    Text,
+    Unit,
+    is_blank,
+    make_result,
+)
 
 BESIDE_DOCUMENT = "(a document)"
+REASONING = "reasoningContent"
 POINT = {"cachePoint": {"type": "default"}}
 WIRE_ROLES = {"user": "user", "model": "assistant"}
 
@@ -70,18 +82,29 @@ RESULT = frozenset({"toolUseId", "content", "status"})
 FOREIGN = frozenset({"type", "functionCall", "functionResponse", "inlineData", "fileData"})
 
 
-def _read_reasoning(reasoning: Any) -> Other:
+def takes_unsigned(model: Any) -> bool:
+    """Return True if a model takes its reasoning back without a signature. Claude does not, and neither does
+    DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
+    return isinstance(model, str) and not is_claude(model) and "deepseek.r1" not in model
+
+
+def _read_reasoning(reasoning: Any) -> Reasoning:
     match reasoning:
         case {"reasoningText": dict(said)}:
-            is_signed = is_said(said.get("signature"))
-            is_text = isinstance(said.get("text"), str)
-            return Other("reasoningContent", complete=is_signed or is_text, signed=is_signed)
+            text, seal = said.get("text"), said.get("signature")
+            is_text, is_signed = isinstance(text, str), is_said(seal)
+            return Reasoning(
+                str(text) if is_text else "",
+                str(seal or ""),
+                is_complete=is_text or is_signed,
+                is_signed=is_signed,
+                what=REASONING,
+            )
         case {"redactedContent": str(sealed)}:
-            return Other("reasoningContent", complete=is_base64(sealed))
+            return Reasoning("", sealed, is_complete=is_base64(sealed), what=REASONING)
         case {"redactedContent": bytes(sealed)}:
-            return Other("reasoningContent", complete=bool(sealed))
-        case _:
-            return Other("reasoningContent", complete=False)
+            return Reasoning("", is_complete=bool(sealed), what=REASONING)
+    return Reasoning("", is_complete=False, what=REASONING)
 
 
 def _read_inside(key: str, value: Any) -> list[Part]:
@@ -189,7 +212,7 @@ class BedrockFormat(Format):
     """Amazon Bedrock's Converse API."""
 
     name = "bedrock"
-    ids = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+    call_ids = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
     model_key = "modelId"
     parameters = MappingProxyType(
         {
@@ -200,39 +223,39 @@ class BedrockFormat(Format):
         }
     )
 
-    def media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
+    def write_media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
         """Write a block of media by its data."""
         return write_media(found, in_result)
 
-    def pack(self, form: Form) -> Form:
+    def pack_form(self, form: Form) -> Form:
         """Return a form with its blobs as base64, for the log."""
         return pack(form)
 
-    def unpack(self, form: Form) -> Form:
+    def unpack_form(self, form: Form) -> Form:
         """Return a form with its blobs as bytes, for the SDK."""
         return unpack(form)
 
-    def said(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
+    def write_message(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
         """The blocks of a system or user message."""
         return [{"text": content}] if isinstance(content, str) else content
 
-    def words(self, text: str) -> dict[str, Any]:
+    def write_text(self, text: str) -> dict[str, Any]:
         """A block of words."""
         return {"text": text}
 
-    def call(
+    def write_call(
         self, id: str, name: str, arguments: dict[str, Any], text: str | None
     ) -> dict[str, Any]:
         """A toolUse block."""
         return {"toolUse": {"toolUseId": id, "name": name, "input": arguments}}
 
-    def step(
+    def write_answer(
         self, texts: Sequence[str], calls: list[Any], name: str | None
     ) -> list[dict[str, Any]]:
         """Texts, then calls: anything behind a toolUse block is refused."""
         return [*({"text": text} for text in texts), *calls]
 
-    def result(
+    def write_result(
         self, id: str, name: str, content: Any, error: bool, kind: str
     ) -> list[dict[str, Any]]:
         """A toolResult block."""
@@ -240,7 +263,7 @@ class BedrockFormat(Format):
         found: dict[str, Any] = {"toolUseId": id, "content": blocks}
         return [{"toolResult": found | {"status": "error"} if error else found}]
 
-    def body(
+    def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
     ) -> dict[str, Any]:
         """The request's system text, messages, and stubs for the tools in them."""
@@ -254,10 +277,10 @@ class BedrockFormat(Format):
         top = {"system": [block for form in system for block in form]} if system else {}
         return top | {"messages": messages} | tools
 
-    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
         """System blocks one by one, then the messages, each user message as its results and the rest."""
         expect(body.get("system") or [], list, "system")
-        yield from system_units(body, self.read)
+        yield from system_units(body, self.read_form)
         for path, message in items(dict(body), "messages"):
             role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
             check_keys(message, MESSAGE, path)  # botocore: "Unknown parameter in messages[0]"
@@ -266,19 +289,19 @@ class BedrockFormat(Format):
                 yield from self._user_units(content, inside)
             else:
                 role = "step" if role == "assistant" else role
-                yield Unit(role, content, self.read(role, content, inside), inside)
+                yield Unit(role, content, self.read_form(role, content, inside), inside)
 
     def _user_units(self, content: list[Any], path: str) -> Iterator[Unit]:
         rest = []
         for where, block in objects(content, path):
             if "toolResult" in block:
-                yield Unit("result", [block], self.read("result", [block], path), where)
+                yield Unit("result", [block], self.read_form("result", [block], path), where)
             else:
                 rest.append(block)
         if rest or not content:
-            yield Unit("user", rest, self.read("user", rest, path), path)
+            yield Unit("user", rest, self.read_form("user", rest, path), path)
 
-    def read(self, role: str, form: Form, path: str) -> list[Part]:
+    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """The parts of a content."""
         return [
             part
@@ -316,13 +339,8 @@ class BedrockFormat(Format):
             case _:
                 return [Other(key, complete=key not in FOREIGN)]
 
-    def takes_unsigned(self, model: Any) -> bool:
-        """Whether a model takes its reasoning back without a signature. Claude does not, and neither does
-        DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
-        return isinstance(model, str) and not is_claude(model) and "deepseek.r1" not in model
-
     def _read_result(self, role: str, found: dict[str, Any], path: str) -> Part:
-        parts = self.read("result", field(found, "content", list, path), f"{path}.content")
+        parts = self.read_form("result", field(found, "content", list, path), f"{path}.content")
         parts.extend(unread(found, RESULT))
         if role == "step":
             return ran(
@@ -332,15 +350,21 @@ class BedrockFormat(Format):
             one_of(found["status"], ("success", "error"), f"{path}.status")
         return make_result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
 
-    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
         """Without empty text: "The text field in the ContentBlock object … is blank" (agentcore PR#185).
         A line break beside a document was accepted."""
         return without_empty_text(form, lambda block: block.get("text") == "")
 
-    def refuses(self, role: str, parts: list[Part]) -> bool:
-        """Nothing but blank text (hermes-agent PR#63983), and anything behind a call but a mark for the cache."""
-        said = [part for part in parts if part != Other("cachePoint")]
-        return is_without_words(parts) or (role == "step" and has_more_behind_a_call(said))
+    def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
+        """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
+        if has_unsigned(parts) and not takes_unsigned(model):
+            return "reasoning without a signature"
+        if is_without_words(parts):  # (hermes-agent PR#63983)
+            return "text content blocks must contain non-whitespace text"
+        others = [part for part in parts if part != Other("cachePoint")]
+        if role == "step" and has_more_behind_a_call(others):
+            return "anything behind a toolUse block is refused"
+        return ""
 
     def finish_body(self, body: Body) -> tuple[Body, list[str]]:
         """Give documents names of their own and words beside them, and remove all but the last four
@@ -349,12 +373,12 @@ class BedrockFormat(Format):
         body, dropped = drop_extra_points(body)
         return body, changes + dropped
 
-    def renamed(self, form: Form, id: str) -> Form:
+    def rename_result(self, form: Form, id: str) -> Form:
         """A result for the same call under another id."""
         [block] = form
         return [{"toolResult": block["toolResult"] | {"toolUseId": id}}]
 
-    def answered(self, response: Mapping[str, Any]) -> Answered:
+    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """An answer's content and usage. The service does not say which model it was."""
         output = field(dict(response), "output", dict, "response")
         content = field(
@@ -363,7 +387,7 @@ class BedrockFormat(Format):
             list,
             "response.output.message",
         )
-        return Answered(list(map(_as_request, content)), None, _counts(response.get("usage")))
+        return ProviderAnswer(list(map(_as_request, content)), None, _counts(response.get("usage")))
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backstory.wire.formats.base import usage_of
-from backstory.wire.turns import Other, Part, Text, is_blank
+from backstory.wire.turns import Other, Part, Reasoning, Text, is_blank
 
 
 def is_said(value: Any) -> bool:
@@ -48,6 +48,11 @@ _DIRECT = {"type": "direct"}
 def is_without_words(parts: list[Part]) -> bool:
     """Whether there is nothing but blank text. A result may come without any parts."""
     return bool(parts) and all(isinstance(part, Text) and is_blank(part.text) for part in parts)
+
+
+def has_unsigned(parts: list[Part]) -> bool:
+    """Return True if there is reasoning without its signature."""
+    return any(isinstance(part, Reasoning) and not part.is_signed for part in parts)
 
 
 def renamed_block(form: Any, key: str, id: str) -> Any:

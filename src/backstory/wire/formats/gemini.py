@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 from backstory.wire.formats.base import (
-    Answered,
     Block,
     Body,
     Form,
     Format,
+    ProviderAnswer,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
@@ -267,9 +267,9 @@ class GeminiFormat(Format):
     """Gemini's generateContent."""
 
     name = "gemini"
-    ids = None
-    names = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
-    media_behind_results = True
+    call_ids = None
+    tool_names = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
+    media_after_results = True
     parameters = MappingProxyType(
         {
             "max_tokens": "generationConfig.maxOutputTokens",
@@ -281,19 +281,19 @@ class GeminiFormat(Format):
         }
     )
 
-    def names_file(self, found: Media) -> bool:
+    def can_name_file(self, found: Media) -> bool:
         """Return False: a part has no name."""
         return False
 
-    def said(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
+    def write_message(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
         """The parts of a system or user message."""
         return [{"text": content}] if isinstance(content, str) else content
 
-    def words(self, text: str) -> dict[str, Any]:
+    def write_text(self, text: str) -> dict[str, Any]:
         """A part of words."""
         return {"text": text}
 
-    def media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
+    def write_media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
         """Images, PDFs, text, sounds and films, by their data or a URL."""
         type_ = type_of(found)
         url = web_url(found)
@@ -305,13 +305,13 @@ class GeminiFormat(Format):
             return None
         return {"inlineData": {"mimeType": found.type, "data": standard(found)}}
 
-    def call(
+    def write_call(
         self, id: str, name: str, arguments: dict[str, Any], text: str | None
     ) -> dict[str, Any]:
         """A functionCall part."""
         return {"functionCall": {"name": name, "args": arguments}}
 
-    def step(
+    def write_answer(
         self, texts: Sequence[str], calls: list[Any], name: str | None
     ) -> list[dict[str, Any]]:
         """Texts, then calls, the first of them signed: "Function call is missing a thought_signature"
@@ -322,7 +322,7 @@ class GeminiFormat(Format):
             parts.extend(calls[1:])
         return parts
 
-    def result(
+    def write_result(
         self, id: str, name: str, content: Any, error: bool, kind: str
     ) -> list[dict[str, Any]]:
         """A response. `output` and `error` are the keys that the service knows."""
@@ -334,7 +334,7 @@ class GeminiFormat(Format):
             }
         ]
 
-    def body(
+    def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
     ) -> dict[str, Any]:
         """The request's system instruction and contents."""
@@ -348,7 +348,7 @@ class GeminiFormat(Format):
         )
         return {"systemInstruction": {"parts": parts}, "contents": contents}
 
-    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
         """System parts one by one, then the contents, each user content as its responses and the rest."""
         system = spelled(body, "systemInstruction")
         if system is not None:
@@ -377,7 +377,7 @@ class GeminiFormat(Format):
                 else expect(content["parts"], list, inside)
             )
             if role == "model":
-                yield Unit("step", parts, self.read("step", parts, inside), inside)
+                yield Unit("step", parts, self.read_form("step", parts, inside), inside)
             else:
                 yield from self._user_units(parts, inside)
 
@@ -393,9 +393,9 @@ class GeminiFormat(Format):
             else:
                 rest.append(part)
         if rest or not parts:
-            yield Unit("user", rest, self.read("user", rest, path), path)
+            yield Unit("user", rest, self.read_form("user", rest, path), path)
 
-    def read(self, role: str, form: Form, path: str) -> list[Part]:
+    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """The parts of a content's parts."""
         return [
             found
@@ -403,7 +403,7 @@ class GeminiFormat(Format):
             for found in _read_part(part, where)
         ]
 
-    def renamed(self, form: Form, id: str) -> Form:
+    def rename_result(self, form: Form, id: str) -> Form:
         """A response to the same call under another id."""
         [part] = _as_list(form)
         key = (
@@ -411,7 +411,7 @@ class GeminiFormat(Format):
         )
         return [part | {key: part[key] | {"id": id}}]
 
-    def answered(self, response: Mapping[str, Any]) -> Answered:
+    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """The first candidate's parts, and the model and usage."""
         candidates = response.get("candidates") or [{}]
         first = expect(
@@ -425,7 +425,7 @@ class GeminiFormat(Format):
         found = [
             part for part in parts if part
         ]  # a stream may end with a part that has nothing in it
-        return Answered(
+        return ProviderAnswer(
             found,
             model if isinstance(model, str) else None,
             _counts(spelled(response, "usageMetadata")),

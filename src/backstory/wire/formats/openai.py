@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from backstory.wire.formats.base import (
-    Answered,
     Body,
     Form,
     Format,
+    ProviderAnswer,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
@@ -92,16 +92,16 @@ class OpenAIFormat(Format):
 
     name = "openai"
     # "string too long. Expected … maximum length 40" (vercel/ai#5171)
-    ids = re.compile(r".{1,40}", re.DOTALL)
-    alternates = False
+    call_ids = re.compile(r".{1,40}", re.DOTALL)
+    alternates_roles = False
     system_on_top = False
     system_in_place = True
-    result_errors = False
+    has_error_flag = False
     # "Invalid value for 'content': expected a string, got null" (llama_index#17555).
-    empty_results = False
-    names_people = True
+    takes_empty_results = False
+    has_speakers = True
     has_detail = True
-    kinds = frozenset({"", LEGACY})
+    call_kinds = frozenset({"", LEGACY})
     parameters = MappingProxyType(
         {
             "max_tokens": "max_tokens",
@@ -114,17 +114,17 @@ class OpenAIFormat(Format):
 
     # --- from turns to a body ---
 
-    def said(self, role: str, content: Any, name: str | None) -> dict[str, Any]:
+    def write_message(self, role: str, content: Any, name: str | None) -> dict[str, Any]:
         """Write a system or user message."""
         if name is None:
             return {"role": role, "content": content}
         return {"role": role, "name": name, "content": content}
 
-    def words(self, text: str) -> dict[str, Any]:
+    def write_text(self, text: str) -> dict[str, Any]:
         """Write a part of text."""
         return {"type": "text", "text": text}
 
-    def media(self, found: Media, in_result: bool) -> dict[str, Any] | str | None:
+    def write_media(self, found: Media, in_result: bool) -> dict[str, Any] | str | None:
         """Write an image, a PDF or a sound; a text document as text. A tool message has only text."""
         text = as_words(found)
         if text is not None or in_result:
@@ -141,14 +141,16 @@ class OpenAIFormat(Format):
             return {"type": "input_audio", "input_audio": sound}
         return None
 
-    def call(
+    def write_call(
         self, id: str, name: str, arguments: dict[str, Any], text: str | None
     ) -> dict[str, Any]:
         """Write a tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
         given = write_json(arguments) if text is None else text
         return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
 
-    def step(self, texts: Sequence[str], calls: list[Any], name: str | None) -> dict[str, Any]:
+    def write_answer(
+        self, texts: Sequence[str], calls: list[Any], name: str | None
+    ) -> dict[str, Any]:
         """Write the assistant's message. Without text the content is null, which is legal only beside calls
         (llama_index PR#17921); an empty list of calls is refused (openai-node PR#1341), so there is none."""
         message: dict[str, Any] = {"role": "assistant", "content": BETWEEN.join(texts) or None}
@@ -158,13 +160,15 @@ class OpenAIFormat(Format):
             message["tool_calls"] = calls
         return message
 
-    def result(self, id: str, name: str, content: Any, error: bool, kind: str) -> dict[str, Any]:
+    def write_result(
+        self, id: str, name: str, content: Any, error: bool, kind: str
+    ) -> dict[str, Any]:
         """Write a tool message. There is no flag for an error: the text has to say it."""
         if kind == LEGACY:
             return {"role": "function", "name": name, "content": content}
         return {"role": "tool", "tool_call_id": id, "content": content}
 
-    def body(
+    def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
     ) -> dict[str, Any]:
         """Write the messages of a request."""
@@ -172,7 +176,7 @@ class OpenAIFormat(Format):
 
     # --- from a body or an answer to parts ---
 
-    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
         """Yield each message. Zhipu's servers take results that do not say which call they answer."""
         has_calls = False
         for path, message in items(dict(body), "messages"):
@@ -182,9 +186,9 @@ class OpenAIFormat(Format):
                 raise wrong(f"{path}.tool_call_id", "missing, expected a string")
             has_calls = has_calls or bool(message.get("tool_calls"))
             took = (UNNAMED,) if is_unnamed else ()
-            yield Unit(role, message, self.read(role, message, path), path, took=took)
+            yield Unit(role, message, self.read_form(role, message, path), path, took=took)
 
-    def read(self, role: str, form: Form, path: str) -> list[Part]:
+    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """Return the parts of a message."""
         message = expect(form, dict, path)
         if _read_role(message, path) != role:
@@ -198,13 +202,13 @@ class OpenAIFormat(Format):
             return [_read_result(message, parts, path)]
         return [*_read_speaker(message), *parts, *_read_rest(message)]
 
-    def answered(self, response: Mapping[str, Any]) -> Answered:
+    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return the message of the first choice as the next request takes it, the model and the usage."""
         choices = field(dict(response), "choices", list, "response")
         first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
         message = field(first, "message", dict, "response.choices[0]")
         model = response.get("model")
-        return Answered(
+        return ProviderAnswer(
             _clean_answer(message),
             model if isinstance(model, str) else None,
             counts(response.get("usage")),
@@ -216,7 +220,7 @@ class OpenAIFormat(Format):
 
     # --- what goes back to the provider that gave it ---
 
-    def joined(self, forms: list[Form]) -> Form | None:
+    def join_forms(self, forms: list[Form]) -> Form | None:
         """Join the messages of one answer: text from one of them, calls and other fields from all."""
         if len(forms) == 1:
             return forms[0]
@@ -238,7 +242,7 @@ class OpenAIFormat(Format):
             whole["tool_calls"] = calls
         return whole
 
-    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
         """Return a message without arguments that are null or blank."""
         message = dict(form)
         if form.get("tool_calls"):
@@ -249,7 +253,7 @@ class OpenAIFormat(Format):
             return form, []
         return message, [FILLED]
 
-    def renamed(self, form: Form, id: str) -> Form:
+    def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call with another id."""
         return form | {"tool_call_id": id} if form.get("role") == "tool" else form
 

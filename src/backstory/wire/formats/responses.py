@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from backstory.wire.formats.base import (
-    Answered,
     Body,
     Form,
     Format,
+    ProviderAnswer,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
@@ -104,10 +104,10 @@ class ResponsesFormat(Format):
 
     name = "openai-responses"
     # "string too long. Expected … maximum length 64" (fastllm#45)
-    ids = re.compile(r".{1,64}", re.DOTALL)
-    alternates = False
+    call_ids = re.compile(r".{1,64}", re.DOTALL)
+    alternates_roles = False
     system_in_place = True
-    result_errors = False
+    has_error_flag = False
     has_detail = True
     parameters = MappingProxyType(
         {
@@ -119,25 +119,25 @@ class ResponsesFormat(Format):
     )
     # A computer's output is a screenshot, which we cannot write. A function's output was accepted for a
     # search for tools.
-    kinds = frozenset(
+    call_kinds = frozenset(
         {"", "tool_search_call", CUSTOM, "shell_call", "local_shell_call", "apply_patch_call"}
     )
 
     # --- from turns to a body ---
 
-    def said(self, role: str, content: Any, name: str | None) -> list[Item]:
+    def write_message(self, role: str, content: Any, name: str | None) -> list[Item]:
         """Write a system or user message."""
         return [{"role": role, "content": content}]
 
-    def top(self, text: str) -> Form:
+    def write_top(self, text: str) -> Form:
         """Return system text as it is: it goes into `instructions`."""
         return text
 
-    def words(self, text: str) -> Item:
+    def write_text(self, text: str) -> Item:
         """Write a part of text."""
         return {"type": "input_text", "text": text}
 
-    def media(self, found: Media, in_result: bool) -> Item | str | None:
+    def write_media(self, found: Media, in_result: bool) -> Item | str | None:
         """Write an image or a PDF; a text document as text."""
         text = as_words(found)
         if text is not None:
@@ -156,27 +156,27 @@ class ResponsesFormat(Format):
             return None
         return {"type": "input_file", "filename": file_name(found), "file_data": data_url(found)}
 
-    def names_file(self, found: Media) -> bool:
+    def can_name_file(self, found: Media) -> bool:
         """Return True if a document comes with its data."""
         return found.url is None
 
-    def call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Item:
+    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Item:
         """Write a function_call item."""
         given = write_json(arguments) if text is None else text
         return {"type": "function_call", "call_id": id, "name": name, "arguments": given}
 
-    def step(self, texts: Sequence[str], calls: list[Any], name: str | None) -> list[Item]:
+    def write_answer(self, texts: Sequence[str], calls: list[Any], name: str | None) -> list[Item]:
         """Write the model's message, if it has text, and its calls."""
         if not texts:
             return calls
         return [{"role": "assistant", "content": BETWEEN.join(texts)}, *calls]
 
-    def result(self, id: str, name: str, content: Any, error: bool, kind: str) -> list[Item]:
+    def write_result(self, id: str, name: str, content: Any, error: bool, kind: str) -> list[Item]:
         """Write the output of a call. A function's has no flag for an error: the text has to say it."""
         write = OUTPUT_WRITERS.get(kind, _write_function_output)
         return [write(id, content, error)]
 
-    def body(
+    def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
     ) -> dict[str, Any]:
         """Write instructions and input. A system message that was an input item stays one."""
@@ -196,7 +196,7 @@ class ResponsesFormat(Format):
 
     # --- from a body or an answer to parts ---
 
-    def units(self, body: Mapping[str, Any]) -> Iterator[Unit]:
+    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
         """Yield messages, outputs, and the items that the model made in one go."""
         if body.get("instructions") is not None:
             text = expect(body["instructions"], str, "instructions")
@@ -212,7 +212,7 @@ class ResponsesFormat(Format):
             yield unit._replace(after=continued) if continued and is_part else unit
             is_first = False
 
-    def answer_units(self, form: Form) -> Iterator[Unit]:
+    def read_answer(self, form: Form) -> Iterator[Unit]:
         """Yield the units of an answer. It is one step, unless the service ran a tool itself, such as a shell
         in a container ("Hosted shell" in OpenAI's guide): its output and the rest of the answer follow."""
         run = ItemRun()
@@ -229,7 +229,7 @@ class ResponsesFormat(Format):
         if is_empty:
             yield Unit("step", form, [], "response")
 
-    def read(self, role: str, form: Form, path: str) -> list[Part]:
+    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """Return the parts of a unit's items."""
         if isinstance(form, str) and role == "user":
             return [Text(form)]
@@ -240,12 +240,12 @@ class ResponsesFormat(Format):
             parts.extend(read_item(item, where))
         return parts
 
-    def answered(self, response: Mapping[str, Any]) -> Answered:
+    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return the items, the model and the usage of an answer."""
         model = response.get("model")
         form = field(dict(response), "output", list, "response")
         usage = usage_with_details(response.get("usage"), "input_tokens", "output_tokens")
-        return Answered(form, model if isinstance(model, str) else None, usage)
+        return ProviderAnswer(form, model if isinstance(model, str) else None, usage)
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
@@ -253,7 +253,7 @@ class ResponsesFormat(Format):
 
     # --- what goes back to the provider that gave it ---
 
-    def joined(self, forms: list[Form]) -> Form | None:
+    def join_forms(self, forms: list[Form]) -> Form | None:
         """Join the items of one answer. Reasoning at the end of an event's items is without its required
         following item, too, if another event's reasoning follows it."""
         for form, following in pairwise(forms):
@@ -261,15 +261,17 @@ class ResponsesFormat(Format):
                 return None
         return concatenated(forms)
 
-    def refuses(self, role: str, parts: list[Part]) -> bool:
-        """Return True for an output that is an empty array, and for reasoning with nothing after it: "Item
+    def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
+        """Return the rule for an output that is an empty array, and for reasoning with nothing after it: "Item
         'rs_…' of type 'reasoning' was provided without its required following item" (vercel/ai#7099).
         Anything of the same answer may follow it."""
         if role == "result":
-            return not parts
-        return role == "step" and bool(parts) and isinstance(parts[-1], Reasoning)
+            return "" if parts else "an output is not an empty array"
+        if role == "step" and parts and isinstance(parts[-1], Reasoning):
+            return "an item has to follow reasoning"
+        return ""
 
-    def mended(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
         """Return the items without what the service was seen to refuse."""
         if not isinstance(form, list):
             return form, []
@@ -283,7 +285,7 @@ class ResponsesFormat(Format):
             reasons = [*reasons, FILLED]
         return _put_messages_first(whole), reasons
 
-    def renamed(self, form: Form, id: str) -> Form:
+    def rename_result(self, form: Form, id: str) -> Form:
         """Return an output for the same call with another id."""
         [item] = form
         return [item | {"call_id": id}]
