@@ -21,7 +21,7 @@ from backstory.wire.formats.openai import OPENAI
 from backstory.wire.formats.responses import RESPONSES
 from backstory.wire.holes import filled, holed
 from backstory.wire.json_values import as_plain, encode_body
-from backstory.wire.loader import Loaded, answer_events, events_of
+from backstory.wire.loading import Loaded, load_body, load_response
 from backstory.wire.repair import Options, repaired
 from backstory.wire.rows import Readable
 from backstory.wire.target import Target
@@ -149,7 +149,7 @@ def load(body: Mapping[str, Any], format: str, *, model: str | None = None) -> l
     if not isinstance(body, Mapping):
         raise Invalid(f"a body of the format {format} is an object, not {type(body).__name__}")
     tag = model if model is not None else body.get("model")
-    return list(events_of(source, body, tag if isinstance(tag, str) else None))
+    return load_body(source, body, tag if isinstance(tag, str) else None)
 
 
 def load_answer(response: Any, format: str, *, model: str | None = None) -> list[Loaded]:
@@ -168,7 +168,7 @@ def load_answer(response: Any, format: str, *, model: str | None = None) -> list
         raise Invalid(
             f"an answer of the format {format} is an object, not {type(response).__name__}"
         )
-    return answer_events(source, whole, model)
+    return load_response(source, whole, model)
 
 
 def _assembled(events: list[Any], source: Format) -> Any:

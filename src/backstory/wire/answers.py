@@ -8,7 +8,7 @@ from backstory.errors import Invalid
 from backstory.log.events import to_json
 from backstory.wire import FORMATS, load_answer
 from backstory.wire.json_values import as_plain
-from backstory.wire.loader import Loaded
+from backstory.wire.loading import Loaded
 from backstory.wire.media import encode_base64
 
 # Fields of answers and stream events that only this format has.

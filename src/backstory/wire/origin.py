@@ -34,7 +34,7 @@ class Native(NamedTuple):
     model: str | None
     wire: Form
     after: Any = None  # what it came after when the provider accepted it, if that matters
-    took: tuple[str, ...] = ()  # what else the provider accepted then: see `loader`
+    took: tuple[str, ...] = ()  # what else the provider accepted then: see `loading`
 
 
 def native_of(data: Mapping[str, Any] | None) -> Native | None:

@@ -1,0 +1,314 @@
+"""Converts a provider's body or answer to events, for all formats.
+
+A format splits a body into units. Each unit becomes events with the same meaning. If these would not be
+written as the same form again, the form is kept with them as native content.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from backstory.wire.formats.base import Format
+from backstory.wire.json_values import replace_lone_surrogates
+from backstory.wire.media import pad_part
+from backstory.wire.origin import LAST_WORD, REPLACED, SAME_IDS, UNNAMED, UNPADDED
+from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
+from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
+
+NUL = "\0"
+Loaded = tuple[str, str | None, dict[str, Any] | None]
+
+
+def load_body(format: Format, body: Mapping[str, Any], model: str | None) -> list[Loaded]:
+    """Return the events of a body, in order."""
+    units = read_units(format.read_body, {**body, "model": model})
+    units = CallIds().add_ids(units)
+    units = mark_places(units, format)
+    units = mark_accepted(units, format, model)
+    return list(EventWriter(format, model).write(units))
+
+
+def load_response(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
+    """Return the events of a provider's answer. The first has its model and usage."""
+    answer = format.read_response(response)
+    units = CallIds().add_ids(read_units(format.read_answer, format.pack_form(answer.form)))
+    facts: dict[str, Any] = {}
+    if answer.model or model:
+        facts["model"] = answer.model or model
+    if answer.usage is not None:
+        facts["usage"] = answer.usage
+    # Keep the name that was asked for, such as "claude-x-latest": the answer often gives another one.
+    events = list(EventWriter(format, model or answer.model).write(units))
+    kind, text, data = events[0]
+    events[0] = kind, text, {**(data or {}), **facts} or None
+    return events
+
+
+# --- reading units ---
+
+
+def read_units(read: Callable[[Any], Iterable[Unit]], source: Any) -> list[Unit]:
+    """Read the units of `source`, with a question mark for each half of a surrogate pair, and a mark at each
+    unit that had one. No store holds such a half, and services refuse it: "no low surrogate in string"
+    (Anthropic)."""
+    cleaned = replace_lone_surrogates(source, "?")
+    units = list(read(cleaned))
+    if cleaned is source:
+        return units
+    others = read(replace_lone_surrogates(source, "!"))
+    marked: list[Unit] = []
+    for unit, other in zip(units, others, strict=True):
+        marked.append(unit if unit == other else add_mark(unit, REPLACED))
+    return marked
+
+
+def add_mark(unit: Unit, mark: str) -> Unit:
+    """Return `unit` with one more thing that its service accepted."""
+    return unit._replace(took=(*unit.took, mark))
+
+
+def find_calls(unit: Unit) -> list[Call]:
+    """Return the calls of a unit."""
+    return [part for part in unit.parts if isinstance(part, Call)]
+
+
+class CallIds:
+    """Gives ids to calls that have none, and to their results. A result belongs to the oldest open call of
+    that name in its answer."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: list[tuple[str, str]] = []  # the names and ids of calls
+        self._is_calling = False  # did only the model write since the first of them?
+
+    def add_ids(self, units: Iterable[Unit]) -> list[Unit]:
+        """Return the units with ids in all their calls and results."""
+        found: list[Unit] = []
+        for unit in units:
+            if unit.role == "step":
+                found.append(self._add_call_ids(unit))
+                continue
+            self._is_calling = False
+            if unit.role == "result":
+                parts: list[Part] = [self._add_result_id(part) for part in unit.parts]
+                unit = unit._replace(parts=parts)
+            found.append(unit)
+        return found
+
+    def _add_call_ids(self, unit: Unit) -> Unit:
+        calls = find_calls(unit)
+        if not calls:
+            return unit
+        if not self._is_calling:  # Google takes one answer as several messages in a row
+            self._open = []
+        self._is_calling = True
+        if any(call.id == "" for call in calls):  # a server that gives no ids
+            unit = add_mark(unit, UNNAMED)
+        return unit._replace(parts=[self._add_call_id(part) for part in unit.parts])
+
+    def _add_call_id(self, part: Part) -> Part:
+        if not isinstance(part, Call):
+            return part
+        self._count += 1
+        id = f"call_{self._count}" if is_blank(part.id or "") else str(part.id)
+        self._open.append((part.name, id))
+        return part._replace(id=id)
+
+    def _add_result_id(self, part: Part) -> Part:
+        """Return a result with the id of its call. A result without a call gets its name as its id."""
+        assert isinstance(part, Result)
+        has_id = not is_blank(part.id or "")
+        for index, (name, id) in enumerate(self._open):
+            is_answer = part.id == id if has_id else part.name in (None, name)
+            if is_answer:
+                del self._open[index]
+                return part._replace(id=id)
+        return part if has_id else part._replace(id=part.name or "unknown")
+
+
+# --- what only this request shows ---
+
+
+def mark_places(units: list[Unit], format: Format) -> list[Unit]:
+    """Mark the units that may stand where they stand only because this request was accepted."""
+    if not format.alternates_roles:
+        return units
+    marked: list[Unit] = []
+    before: str | None = None  # the role of the last unit that is not system text
+    for unit in units:
+        if unit.role == "system":
+            marked.append(unit._replace(after=BEHIND_A_MESSAGE) if is_inside(unit) else unit)
+            continue
+        if unit.role == "step" and before in (None, "step"):
+            unit = unit._replace(after=FIRST if before is None else BEHIND_AN_ANSWER)
+        before = unit.role
+        marked.append(unit)
+    return marked
+
+
+def is_inside(unit: Unit) -> bool:
+    """Return True if system text stands between other messages, not on top."""
+    return not unit.path.startswith("system")
+
+
+def mark_accepted(units: list[Unit], format: Format, model: str | None) -> list[Unit]:
+    """Mark the units that show that their service accepts what others were seen to refuse: ids of calls that
+    come again, base64 without padding, and an answer at the end, which the model continues. Not every model
+    does so: without a model, the body may be a transcript and no request at all."""
+    may_continue = format.alternates_roles and model is not None
+    marked: list[Unit] = []
+    known: set[str | None] = set()
+    for index, unit in enumerate(units):
+        calls = find_calls(unit)
+        ids = {call.id for call in calls if format.call_ids is not None}
+        is_last = index == len(units) - 1
+        if known & ids:
+            unit = add_mark(unit, SAME_IDS)
+        if may_continue and is_last and unit.role == "step" and not calls:
+            unit = add_mark(unit, LAST_WORD)
+        if any(pad_part(part) is not part for part in unit.parts):
+            unit = add_mark(unit, UNPADDED)
+        known |= ids
+        marked.append(unit)
+    return marked
+
+
+def find_shuffled(units: list[Unit]) -> set[int]:
+    """Return the indexes of results that are not in the order of their calls, which only their own form can
+    keep."""
+    shuffled: set[int] = set()
+    calls: list[str | None] = []
+    results: list[tuple[int, str | None]] = []
+    for index, unit in enumerate((*units, None)):
+        if unit is not None and unit.role == "result":
+            results.extend((index, part.id) for part in unit.parts if isinstance(part, Result))
+            continue
+        if [id for _, id in results] != calls[: len(results)]:
+            shuffled.update(index for index, _ in results)
+        calls = [call.id for call in find_calls(unit)] if unit is not None else []
+        results = []
+    return shuffled
+
+
+# --- writing events ---
+
+
+class EventWriter:
+    """Writes units as events, with their form where the events alone would not be written as it."""
+
+    def __init__(self, format: Format, model: str | None) -> None:
+        self.format = format
+        self.model = model
+
+    def write(self, units: list[Unit]) -> Iterator[Loaded]:
+        """Yield the events of `units`."""
+        shuffled = find_shuffled(units)
+        before: Unit | None = None
+        for index, unit in enumerate(units):
+            if unit.role == "step":
+                yield from self._write_answer(unit, is_apart=self._is_apart(before, unit))
+            elif unit.role == "result":
+                yield self._write_result(unit, is_shuffled=index in shuffled)
+            else:
+                yield self._write_message(unit)
+            before = unit
+
+    def _is_apart(self, before: Unit | None, unit: Unit) -> bool:
+        """Return True if an answer directly after another must not be read as its continuation."""
+        if before is None or before.role != "step" or find_calls(before):
+            return False
+        return not self.format.alternates_roles or bool(answer_text(unit.parts))
+
+    def _write_message(self, unit: Unit) -> Loaded:
+        text = text_of(unit.parts)
+        data = None
+        if unit.wire is None:
+            # Text without a form of its own (Responses' `instructions`): mark what is replaced in it.
+            if unit.took or NUL in text:
+                data = {"native": {"provider": self.format.name, "took": [REPLACED]}}
+        elif not self._is_plain_message(unit, text):
+            data = {"native": self._build_native(unit)}
+        return unit.role, replace_nul(text), data
+
+    def _is_plain_message(self, unit: Unit, text: str) -> bool:
+        """Return True if the event alone is written as the same form: it has text, and stands where that kind
+        of event goes. System text has two places in some formats; if it was not on top, it stays there."""
+        has_two_places = self.format.system_on_top and (
+            self.format.system_in_place or is_inside(unit)
+        )
+        if unit.role == "system" and has_two_places:
+            return False
+        if is_blank(text) or is_marked(unit, text):
+            return False
+        return bool(self.format.write_message(unit.role, text, None) == unit.wire)
+
+    def _write_result(self, unit: Unit, *, is_shuffled: bool) -> Loaded:
+        [result] = unit.parts
+        assert isinstance(result, Result)
+        data: dict[str, Any] = {"id": result.id}
+        if result.is_error:
+            data["error"] = True
+        is_plain = not is_shuffled and self._is_plain_result(unit, result)
+        if not is_plain:
+            data["native"] = self._build_native(unit)
+        return "tool_result", replace_nul(result.text), data
+
+    def _is_plain_result(self, unit: Unit, result: Result) -> bool:
+        """Return True if the event alone is written as the same form."""
+        if is_blank(result.text) or is_marked(unit, result.text):
+            return False
+        id = "" if self.format.call_ids is None else str(result.id)
+        is_error = bool(result.is_error)
+        written = self.format.write_result(id, result.name or "", result.text, is_error, "")
+        return bool(written == unit.wire)
+
+    def _write_answer(self, unit: Unit, *, is_apart: bool) -> Iterator[Loaded]:
+        text, calls = answer_text(unit.parts), find_calls(unit)
+        native = None
+        if is_apart or not self._is_plain_answer(unit, text, calls):
+            native = {"native": self._build_native(unit)}
+        if text or is_apart or not calls:
+            yield "assistant", replace_nul(text), native
+            native = None
+        for call in calls:
+            arguments = call.arguments if call.is_sound else call.text
+            data = {"id": call.id, "name": call.name, "arguments": arguments}
+            yield "tool_call", None, data | (native or {})
+            native = None
+
+    def _is_plain_answer(self, unit: Unit, text: str, calls: list[Call]) -> bool:
+        """Return True if the events alone are written as the same form."""
+        if is_marked(unit, text) or not all(self._is_legal(call) for call in calls):
+            return False
+        written = [
+            self.format.write_call(call.id or "", call.name, call.arguments, None) for call in calls
+        ]
+        return bool(self.format.write_answer([text] if text else [], written, None) == unit.wire)
+
+    def _is_legal(self, call: Call) -> bool:
+        """Return True if we could have written a call. A server that accepted another id or name accepts it
+        again."""
+        ids = self.format.call_ids
+        if ids is not None and ids.fullmatch(call.id or "") is None:
+            return False
+        return self.format.tool_names.fullmatch(call.name) is not None
+
+    def _build_native(self, unit: Unit) -> dict[str, Any]:
+        native: dict[str, Any] = {"provider": self.format.name}
+        if self.model is not None:
+            native["model"] = self.model
+        native["wire"] = self.format.pack_form(unit.wire)
+        if unit.after is not None:
+            native["after"] = unit.after
+        if unit.took:
+            native["took"] = [*unit.took]
+        return native
+
+
+def is_marked(unit: Unit, text: str) -> bool:
+    """Return True if only the form of a unit can keep what is special about it."""
+    return unit.after is not None or bool(unit.took) or NUL in text
+
+
+def replace_nul(text: str) -> str:
+    """Return a text as an event can have it. Its form has the U+0000, which JSON escapes."""
+    return text.replace(NUL, "\ufffd")
