@@ -145,9 +145,9 @@ class Agent(AgentReader):
         `store.verify(requests=True)` can check it. With `key`, only if the lineage has no answer
         with this key yet; otherwise the events of that answer are returned, whatever they say. The
         first event has the key, the second "KEY (part 2)", and so on."""
-        from backstory.wire.answers import answer_batch
+        from backstory.wire.answers import build_answer
 
-        batch = answer_batch(response, format, model=model, request=request, at=self.head)
+        batch = build_answer(response, format, model=model, request=request, at=self.head)
         if key is None:
             return self.extend(batch, expected=expected)
         drafts = check_drafts(batch)

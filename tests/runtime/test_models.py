@@ -57,7 +57,8 @@ def test_chunks_become_text_and_one_answer():
     pieces = list(
         assembled([chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop")], "m")
     )
-    assert pieces == [TextDelta("Hel"), TextDelta("lo"), Response("Hello", (), {"model": "m"})]
+    data = {"model": "m", "response": {"stop": "stop"}}
+    assert pieces == [TextDelta("Hel"), TextDelta("lo"), Response("Hello", (), data)]
 
 
 def test_calls_come_in_parts_by_number_or_whole_without():
@@ -169,6 +170,7 @@ def test_how_an_answer_of_anthropic_ended_is_kept(reason, kept):
     end = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}
     *_, answer = anthropic_assembled([end], "claude-x")
     request = {"request": {"usage": {"output_tokens": 9}}}
+    kept = kept | {"response": {"stop": reason}}
     assert answer.data == {"model": "claude-x", "usage": {"input": 0, "output": 9}} | request | kept
 
 
@@ -184,6 +186,7 @@ def test_how_an_answer_of_openai_ended_is_kept_and_what_it_cost(reason, kept):
     ]
     *_, answer = assembled(chunks, "m")
     request = {"request": {"usage": {"prompt_tokens": 7, "completion_tokens": 9}}}
+    kept = kept | {"response": {"stop": reason}}
     assert answer.data == {"model": "m", "usage": {"input": 7, "output": 9}} | request | kept
 
 

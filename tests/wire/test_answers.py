@@ -10,7 +10,7 @@ from google.genai import types as google
 import backstory
 from backstory import Invalid
 from backstory.wire import FORMATS, dump, load_answer, to_bytes
-from backstory.wire.answers import answer_batch
+from backstory.wire.answers import build_answer
 from tests.wire.answers import ANSWERS
 from tests.wire.rules import violations
 
@@ -295,7 +295,7 @@ def test_fields_of_a_delta_that_are_objects_or_lists_go_on_too():
 
 def test_an_answer_of_an_unknown_model_is_recorded_without_one():
     said = {"output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}}
-    [(_, _, data)] = answer_batch(said, "bedrock", model=None, request=None, at=3)
+    [(_, _, data)] = build_answer(said, "bedrock", model=None, request=None, at=3)
     assert data == {"request": {"format": "bedrock", "at": 3}}
 
 

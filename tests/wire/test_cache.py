@@ -8,7 +8,8 @@ import pytest
 
 import backstory
 from backstory import Invalid
-from backstory.wire import FORMATS, dump, get_format, load, to_bytes
+from backstory.wire import FORMATS, dump, load, to_bytes
+from backstory.wire.formats import get_format
 from backstory.wire.formats.anthropic import MARK
 from backstory.wire.formats.base import MAX_BREAKPOINTS
 from backstory.wire.formats.bedrock import POINT

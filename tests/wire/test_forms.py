@@ -5,7 +5,8 @@ import json
 import pytest
 
 import backstory
-from backstory.wire import _FORMATS, FORMATS, dump, json_values, load
+from backstory.wire import FORMATS, dump, json_values, load
+from backstory.wire.formats import get_format
 from backstory.wire.json_values import encode_body, write_json
 from tests.wire.laws import strings
 from tests.wire.rules import violations
@@ -299,7 +300,7 @@ def test_an_address_that_no_service_can_fetch_is_told():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_body_of_nothing_has_no_messages(format):
-    assert list(_FORMATS[format].write_body([], [], [], ()).values()) == [[]]
+    assert list(get_format(format).write_body([], [], [], ()).values()) == [[]]
 
 
 def test_without_orjson_the_standard_library_says_the_same(monkeypatch):

@@ -181,3 +181,131 @@ def test_of_two_answers_behind_one_head_the_second_is_refused(agent):
     agent.record(GEMINI, expected=1)
     with pytest.raises(backstory.Conflict):
         agent.record(BEDROCK, expected=1)
+
+
+FACTS = {
+    "openai": (
+        {
+            "id": "chatcmpl-1",
+            "model": "m",
+            "service_tier": "flex",
+            "choices": [
+                {"finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}
+            ],
+        },
+        {"id": "chatcmpl-1", "stop": "stop", "tier": "flex"},
+    ),
+    "openai-responses": (
+        {
+            "id": "resp_1",
+            "model": "m",
+            "status": "incomplete",
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "store": True,
+            "service_tier": "priority",
+            "prompt_cache_diagnostics": {"type": "cache_hit"},
+            "output": [
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "output_text", "text": "hi"}],
+                },
+            ],
+        },
+        {
+            "id": "resp_1",
+            "stop": "max_output_tokens",
+            "stored": True,
+            "tier": "priority",
+            "diagnostics": {"type": "cache_hit"},
+        },
+    ),
+    "anthropic": (
+        {
+            "id": "msg_1",
+            "type": "message",
+            "model": "m",
+            "content": [{"type": "text", "text": "hi"}],
+            "stop_reason": "end_turn",
+            "usage": {"input_tokens": 1, "output_tokens": 1, "service_tier": "batch"},
+            "diagnostics": {"cache_miss_reason": {"type": "tools_changed"}},
+        },
+        {
+            "id": "msg_1",
+            "stop": "end_turn",
+            "tier": "batch",
+            "diagnostics": {"cache_miss_reason": {"type": "tools_changed"}},
+        },
+    ),
+    "gemini": (
+        {
+            "responseId": "r1",
+            "modelVersion": "m",
+            "candidates": [{"finishReason": "STOP", "content": {"parts": [{"text": "hi"}]}}],
+            "usageMetadata": {"promptTokenCount": 1, "trafficType": "ON_DEMAND"},
+        },
+        {"id": "r1", "stop": "STOP", "tier": "ON_DEMAND"},
+    ),
+    "bedrock": (
+        {
+            "ResponseMetadata": {"RequestId": "b1"},
+            "output": {"message": {"role": "assistant", "content": [{"text": "hi"}]}},
+            "stopReason": "end_turn",
+            "serviceTier": {"type": "flex"},
+        },
+        {"id": "b1", "stop": "end_turn", "tier": "flex"},
+    ),
+}
+SAID = {"role": "assistant", "content": "hi"}
+STREAMS = {
+    "openai": [
+        {"id": "chatcmpl-1", "service_tier": "flex", "choices": [{"delta": {"content": "hi"}}]},
+        {"id": "chatcmpl-1", "choices": [{"delta": {}, "finish_reason": "stop"}]},
+    ],
+    "openai-responses": [
+        {"type": "response.output_item.done", "item": FACTS["openai-responses"][0]["output"][0]},
+        {"type": "response.incomplete", "response": FACTS["openai-responses"][0]},
+    ],
+    "anthropic": [
+        {"type": "message_start", "message": FACTS["anthropic"][0] | {"stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "hi"}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}},
+    ],
+    "gemini": [
+        {"responseId": "r1", "candidates": [{"content": {"parts": [{"text": "h"}]}}]},
+        FACTS["gemini"][0] | {"candidates": [{"finishReason": "STOP", "content": {"parts": []}}]},
+    ],
+    "bedrock": [
+        {"contentBlockDelta": {"delta": {"text": "hi"}, "contentBlockIndex": 0}},
+        {"messageStop": {"stopReason": "end_turn"}},
+        {"metadata": {"usage": {}, "serviceTier": {"type": "flex"}}},
+    ],
+}
+
+
+@pytest.mark.parametrize("format", FACTS)
+def test_an_answer_keeps_its_id_its_stop_reason_and_its_diagnostics(agent, format):
+    answer, facts = FACTS[format]
+    first = agent.record(answer)[0]
+    assert first.data["response"] == facts
+
+
+@pytest.mark.parametrize("format", STREAMS)
+def test_a_streamed_answer_keeps_the_same_facts(agent, format):
+    first = agent.record(STREAMS[format], format=format, model="m")[0]
+    facts = FACTS[format][1]
+    if format == "bedrock":  # the id is in the response of HTTP, which is not part of the stream
+        facts = {key: value for key, value in facts.items() if key != "id"}
+    assert first.data["response"] == facts
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"id": 7, "choices": [{"finish_reason": None, "message": SAID}]},
+        {"choices": [{"message": SAID}], "service_tier": None},
+    ],
+)
+def test_facts_that_a_server_did_not_give_are_not_there(agent, answer):
+    assert "response" not in agent.record(answer)[0].data

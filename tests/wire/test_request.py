@@ -3,7 +3,8 @@
 import pytest
 
 from backstory.log.settings import Settings
-from backstory.wire import FORMATS, dump, get_format
+from backstory.wire import FORMATS, dump
+from backstory.wire.formats import get_format
 
 GLOB = {
     "name": "glob",

@@ -12,6 +12,7 @@ REDO = "redo"  # True if redo wrote it
 NATIVE = "native"  # the provider's own form; the first event of an answer has that of all its parts
 ANSWER = "answer"  # the provider's name for the answer that an event is part of
 REQUEST = "request"  # the digest of the request that was answered
+RESPONSE = "response"  # the provider's id of the answer, its stop reason and other facts
 ITEM = "item"  # the form of a framework's item
 
 # Of the events of a compaction.

@@ -6,11 +6,11 @@
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 from backstory.errors import InvalidEvent
-from backstory.log.data_keys import COMPACTED, COPY, ITEM, NATIVE, REQUEST
+from backstory.log.data_keys import COMPACTED, COPY, ITEM, NATIVE, REQUEST, RESPONSE
 from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 
 # Keys of an event's data that are not part of its message.
-BOOKKEEPING = frozenset({"by", COMPACTED, COPY, ITEM, "model", REQUEST, "usage"})
+BOOKKEEPING = frozenset({"by", COMPACTED, COPY, ITEM, "model", REQUEST, RESPONSE, "usage"})
 
 
 class MessageFields(Protocol):

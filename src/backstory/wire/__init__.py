@@ -13,14 +13,11 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
 from backstory.log.json_text import copy_exactly, encode_exactly
-from backstory.wire.formats.anthropic import ANTHROPIC
-from backstory.wire.formats.base import Format
-from backstory.wire.formats.bedrock import BEDROCK
-from backstory.wire.formats.gemini import GEMINI
-from backstory.wire.formats.openai import OPENAI
-from backstory.wire.formats.responses import RESPONSES
+from backstory.wire.answers import assemble_answer
+from backstory.wire.formats import FORMATS as FORMATS_BY_NAME
+from backstory.wire.formats import get_format
 from backstory.wire.holes import filled, holed
-from backstory.wire.json_values import as_plain, encode_body
+from backstory.wire.json_values import encode_body
 from backstory.wire.loading import Loaded, load_body, load_response
 from backstory.wire.repair import Options, repaired
 from backstory.wire.rows import Readable
@@ -28,10 +25,7 @@ from backstory.wire.target import Target
 from backstory.wire.turns import Repair
 from backstory.wire.writer import Written, body_of, forms_of, origins_of
 
-_FORMATS: Mapping[str, Format] = {
-    format.name: format for format in (OPENAI, RESPONSES, ANTHROPIC, GEMINI, BEDROCK)
-}
-FORMATS = tuple(_FORMATS)
+FORMATS = tuple(FORMATS_BY_NAME)
 AUTO = "auto"
 
 __all__ = [
@@ -106,7 +100,7 @@ def to_bytes(
 def _target(name: str, cache: str | None, **fields: Any) -> Target:
     if cache not in (None, AUTO):
         raise Invalid(f"cache={cache!r} is not known: use {AUTO!r} or None")
-    return Target(get_format(name), _FORMATS, lambda rule, at, why: None, **fields)
+    return Target(get_format(name), FORMATS_BY_NAME, lambda rule, at, why: None, **fields)
 
 
 def _build(
@@ -161,28 +155,4 @@ def load_answer(response: Any, format: str, *, model: str | None = None) -> list
     usage of the answer.
     """
     source = get_format(format)
-    whole = as_plain(response)
-    if isinstance(whole, list):
-        whole = _assembled(whole, source)
-    if not isinstance(whole, Mapping):
-        raise Invalid(
-            f"an answer of the format {format} is an object, not {type(response).__name__}"
-        )
-    return load_response(source, whole, model)
-
-
-def _assembled(events: list[Any], source: Format) -> Any:
-    try:
-        return source.assemble_stream(events)
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise Invalid(
-            f"these are not the events of a stream of the format {source.name}"
-        ) from error
-
-
-def get_format(name: str) -> Format:
-    """Return the format of this name. Raises Invalid if there is none."""
-    try:
-        return _FORMATS[name]
-    except (KeyError, TypeError):
-        raise Invalid(f"no wire format {name!r}: use one of {', '.join(FORMATS)}") from None
+    return load_response(source, assemble_answer(response, source), model)

@@ -1,18 +1,20 @@
-"""What a provider's SDK returned, as events to write: whose format it is, and what was asked. Pure."""
+"""Reads what a provider's SDK returned: whose answer it is, what was asked, and facts about the answer. Pure."""
 
 import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from backstory.errors import Invalid
+from backstory.log.data_keys import REQUEST, RESPONSE
 from backstory.log.events import to_json
-from backstory.wire import FORMATS, load_answer
-from backstory.wire.json_values import as_plain
-from backstory.wire.loading import Loaded
+from backstory.wire.formats import FORMATS, get_format
+from backstory.wire.formats.base import Format
+from backstory.wire.json_values import as_plain, clean_value
+from backstory.wire.loading import Loaded, load_response
 from backstory.wire.media import encode_base64
 
 # Fields of answers and stream events that only this format has.
-BY_KEY = {
+FORMAT_BY_KEY = {
     "choices": "openai",
     "candidates": "gemini",
     "messageStart": "bedrock",
@@ -20,9 +22,10 @@ BY_KEY = {
     "contentBlockDelta": "bedrock",
 }
 ANTHROPIC_TYPES = frozenset({"message", "message_start"})
+USAGE_KEYS = ("usage", "usageMetadata", "usage_metadata")
 
 
-def answer_batch(
+def build_answer(
     response: Any,
     format: str | None,
     *,
@@ -30,63 +33,62 @@ def answer_batch(
     request: Mapping[str, Any] | None,
     at: int,
 ) -> list[Loaded]:
-    """The events of an answer; the data of the first describes the request. `at` is the position at which the
-    request was made."""
-    whole = as_plain(response)
-    name = _format_of(whole) if format is None else format
-    (kind, text, data), *rest = load_answer(whole, name, model=model)
+    """Return the events of an answer. The data of the first describes the request, which was made at the
+    position `at`, and the response."""
+    answer = as_plain(response)
+    source = get_format(find_format_name(answer) if format is None else format)
+    whole = assemble_answer(answer, source)
+    events = load_response(source, whole, model)
+    kind, text, data = events[0]
     data = dict(data or {})
-    asked: dict[str, Any] = {"format": name, "at": at}
+    asked: dict[str, Any] = {"format": source.name, "at": at}
     if request is not None:
-        asked["sha256"] = _checked_digest(request)
-    if (model or data.get("model")) is not None:
+        asked["sha256"] = _check_digest(request)
+    if model or data.get("model"):
         asked["model"] = model or data["model"]
-    usage = _usage(whole)
-    if usage is not None:
+    usage = _find_usage(answer)
+    if usage:
         asked["usage"] = usage
-    return [(kind, text, data | {"request": asked}), *rest]
+    data[REQUEST] = asked
+    facts = read_facts(whole, source)
+    if facts:
+        data[RESPONSE] = facts
+    events[0] = kind, text, data
+    return events
 
 
-def _checked_digest(request: Any) -> str:
-    if not isinstance(request, Mapping):
-        raise Invalid(
-            f"{request!r:.60} is not a request", remedy="pass the body that was sent, an object"
-        )
-    try:
-        return request_digest(request)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(
-            f"the request is not JSON: {error}", remedy="pass the body that was sent"
-        ) from error
+def assemble_answer(response: Any, source: Format) -> Mapping[str, Any]:
+    """Return an answer as an object: a dict, an object of the provider's SDK, or the events of a stream."""
+    whole = as_plain(response)
+    if isinstance(whole, list):
+        try:
+            whole = source.assemble_stream(whole)
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            problem = f"these are not the events of a stream of the format {source.name}"
+            raise Invalid(problem) from error
+    if not isinstance(whole, Mapping):
+        found = type(response).__name__
+        raise Invalid(f"an answer of the format {source.name} is an object, not {found}")
+    return whole
 
 
-def request_digest(body: Mapping[str, Any]) -> str:
-    """The SHA-256 of a request's canonical JSON: keys in order, no blanks, blobs as base64."""
-    return hashlib.sha256(to_json(_canonical(body)).encode(errors="surrogatepass")).hexdigest()
+def read_facts(response: Mapping[str, Any], source: Format) -> dict[str, Any]:
+    """Return what a log keeps about a response: its id, why it stopped, whether it is stored, its service
+    tier, and the provider's diagnostics. Only what the provider gave."""
+    facts: dict[str, Any] = clean_value(source.read_facts(response))
+    return facts
 
 
-def _canonical(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return {str(key): _canonical(value[key]) for key in sorted(value, key=str)}
-        case list() | tuple():
-            return [_canonical(item) for item in value]
-        case bytes() | bytearray():
-            return encode_base64(bytes(value))
-    return value
-
-
-def _format_of(whole: Any) -> str:
-    """The format of an answer, by its shape."""
-    first = whole[0] if isinstance(whole, list) and whole else whole
+def find_format_name(answer: Any) -> str:
+    """Return the format of an answer, or of the events of a stream, by its shape."""
+    first = answer[0] if isinstance(answer, list) and answer else answer
     if isinstance(first, Mapping):
-        for key, format in BY_KEY.items():
+        for key, format in FORMAT_BY_KEY.items():
             if key in first:
                 return format
-        kind = first.get("type")
+        kind, output = first.get("type"), first.get("output")
         if kind in ANTHROPIC_TYPES:
             return "anthropic"
-        output = first.get("output")
         if isinstance(output, Mapping) and "message" in output:
             return "bedrock"
         if isinstance(output, list) or (isinstance(kind, str) and kind.startswith("response.")):
@@ -97,13 +99,41 @@ def _format_of(whole: Any) -> str:
     )
 
 
-def _usage(whole: Any) -> Any:
-    """The usage exactly as the provider reported it."""
-    parts = whole if isinstance(whole, list) else [whole]
-    found: dict[str, Any] = {}
-    for part in parts:
-        for place in (part, *(part.get(name) for name in ("message", "response", "metadata"))):
-            for name in ("usage", "usageMetadata", "usage_metadata"):
-                usage = place.get(name) if isinstance(place, Mapping) else None
-                found |= usage if isinstance(usage, Mapping) else {}
-    return found or None
+def _find_usage(answer: Any) -> dict[str, Any]:
+    """Return the usage exactly as the provider reported it. Streams report it in several events."""
+    usage: dict[str, Any] = {}
+    for part in answer if isinstance(answer, list) else [answer]:
+        if not isinstance(part, Mapping):
+            continue
+        for place in (part, part.get("message"), part.get("response"), part.get("metadata")):
+            if isinstance(place, Mapping):
+                for key in USAGE_KEYS:
+                    usage |= place[key] if isinstance(place.get(key), Mapping) else {}
+    return usage
+
+
+def _check_digest(request: Any) -> str:
+    if not isinstance(request, Mapping):
+        problem = f"{request!r:.60} is not a request"
+        raise Invalid(problem, remedy="pass the body that was sent, an object")
+    try:
+        return request_digest(request)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"the request is not JSON: {error}"
+        raise Invalid(problem, remedy="pass the body that was sent") from error
+
+
+def request_digest(body: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a request's canonical JSON: keys in order, no blanks, blobs as base64."""
+    return hashlib.sha256(to_json(_sort_keys(body)).encode(errors="surrogatepass")).hexdigest()
+
+
+def _sort_keys(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {str(key): _sort_keys(value[key]) for key in sorted(value, key=str)}
+        case list() | tuple():
+            return [_sort_keys(item) for item in value]
+        case bytes() | bytearray():
+            return encode_base64(bytes(value))
+    return value

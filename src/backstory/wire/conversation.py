@@ -15,7 +15,8 @@ from backstory.log.events import Event
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.messages import Message, to_message
 from backstory.log.settings import SETTINGS, Settings, read_settings
-from backstory.wire import Dump, Repair, dump, get_format, origins, to_bytes
+from backstory.wire import Dump, Repair, dump, origins, to_bytes
+from backstory.wire.formats import get_format
 from backstory.wire.holes import HOLE, with_filled
 
 if TYPE_CHECKING:

@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from backstory.log.data_keys import RESPONSE
 from backstory.runtime.models import Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
 from backstory.runtime.models.arguments import storable, storable_value
 from backstory.wire import load_answer
+from backstory.wire.answers import read_facts
+from backstory.wire.formats import get_format
 from backstory.wire.formats.base import StreamAssembler
 
 CALL = frozenset({"id", "name", "arguments"})
@@ -36,7 +39,15 @@ def load_response(response: Mapping[str, Any], format: str, model: str, usage: A
     )
     kept = {key: value for key, value in drafts[0][2].items() if key not in CALL} if drafts else {}
     data = {"model": model} | storable_value(kept)
-    return Response(storable(text), calls, data | ({"request": {"usage": usage}} if usage else {}))
+    if usage:
+        data["request"] = {"usage": usage}
+    return Response(storable(text), calls, data | describe_response(response, format))
+
+
+def describe_response(response: Mapping[str, Any], format: str) -> dict[str, Any]:
+    """Return the facts about a response as data to store: its id, its stop reason and others."""
+    facts = read_facts(response, get_format(format))
+    return {RESPONSE: storable_value(facts)} if facts else {}
 
 
 def _read_arguments(arguments: Any) -> Any:

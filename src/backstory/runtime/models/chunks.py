@@ -14,7 +14,7 @@ from backstory.runtime.models import (
     TextDelta,
     ToolCall,
 )
-from backstory.runtime.models.answers import show_stream
+from backstory.runtime.models.answers import describe_response, show_stream
 from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.wire.formats.openai import OPENAI
 
@@ -42,7 +42,7 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
     message = choice["message"]
     calls = message.get("tool_calls") or []
     name_calls(calls)
-    data = _data(model, response.get("usage"), ended)
+    data = _data(model, response.get("usage"), ended) | describe_response(response, OPENAI.name)
     # Some servers refuse the next request unless their thinking, or its signature, is sent back.
     thought = {key: value for key, value in message.items() if "reasoning" in key and value}
     is_in_parts = isinstance(message.get("content"), list)

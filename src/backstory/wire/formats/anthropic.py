@@ -17,9 +17,11 @@ from backstory.wire.formats.base import (
     Form,
     Format,
     ProviderAnswer,
+    ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
+    build_facts,
     describe_tool,
     find_turn_ends,
     get_schema,
@@ -446,6 +448,16 @@ class AnthropicFormat(Format):
         usage = response.get("usage")
         return ProviderAnswer(
             field(dict(response), "content", list, "response"), response.get("model"), counts(usage)
+        )
+
+    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
+        """Return the id, the stop reason and other facts of a response."""
+        usage = response.get("usage")
+        return build_facts(
+            id=response.get("id"),
+            stop=response.get("stop_reason"),
+            tier=usage.get("service_tier") if isinstance(usage, Mapping) else None,
+            diagnostics=response.get("diagnostics"),
         )
 
     def open_stream(self) -> StreamAssembler:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, get_args
 
 from backstory.log.settings import Settings
 from backstory.wire.json_values import read_arguments
@@ -19,6 +19,39 @@ ToolDefinition = Mapping[str, Any]
 # "A maximum of 4 blocks with cache_control may be provided"
 MAX_BREAKPOINTS = 4
 NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+class ResponseFacts(TypedDict, total=False):
+    """Facts about a response that a log keeps; only those that the provider gave."""
+
+    id: str
+    stop: str  # the reason for which the answer ended
+    stored: bool  # does the provider keep the response?
+    tier: str  # the service tier
+    diagnostics: Any  # why the prompt cache was not used, for example
+
+
+def build_facts(
+    *,
+    id: Any = None,
+    stop: Any = None,
+    stored: Any = None,
+    tier: Any = None,
+    diagnostics: Any = None,
+) -> ResponseFacts:
+    """Return the facts that have a value of their type."""
+    facts: ResponseFacts = {}
+    if isinstance(id, str) and id:
+        facts["id"] = id
+    if isinstance(stop, str) and stop:
+        facts["stop"] = stop
+    if isinstance(stored, bool):
+        facts["stored"] = stored
+    if isinstance(tier, str) and tier:
+        facts["tier"] = tier
+    if diagnostics:
+        facts["diagnostics"] = diagnostics
+    return facts
 
 
 class ProviderAnswer(NamedTuple):
@@ -120,6 +153,10 @@ class Format:
     def read_answer(self, form: Form) -> Iterable[Unit]:
         """Return the pieces of an answer. It is one step, unless a service runs tools in the middle of it."""
         return [Unit("step", form, self.read_form("step", form, "response"), "response")]
+
+    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
+        """Return the id, the stop reason and other facts of a response."""
+        raise NotImplementedError
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""

@@ -17,9 +17,11 @@ from backstory.wire.formats.base import (
     Form,
     Format,
     ProviderAnswer,
+    ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
+    build_facts,
     describe_tool,
     find_turn_ends,
     get_schema,
@@ -389,6 +391,16 @@ class BedrockFormat(Format):
         )
         return ProviderAnswer(list(map(_as_request, content)), None, _counts(response.get("usage")))
 
+    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
+        """Return the id, the stop reason and other facts of a response."""
+        about = response.get("ResponseMetadata")
+        tier = response.get("serviceTier")
+        return build_facts(
+            id=about.get("RequestId") if isinstance(about, Mapping) else None,
+            stop=response.get("stopReason"),
+            tier=tier.get("type") if isinstance(tier, Mapping) else None,
+        )
+
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
         return BedrockStream()
@@ -491,6 +503,8 @@ class BedrockStream(StreamAssembler):
                 return find_spoken(delta)
             case {"usage": usage}:
                 self._about["usage"] = usage
+                if "serviceTier" in event:
+                    self._about["serviceTier"] = event["serviceTier"]
             case {"stopReason": reason}:
                 self._about["stopReason"] = reason
         return []

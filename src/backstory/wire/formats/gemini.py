@@ -16,9 +16,11 @@ from backstory.wire.formats.base import (
     Form,
     Format,
     ProviderAnswer,
+    ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
+    build_facts,
     describe_tool,
     get_schema,
     merged,
@@ -88,6 +90,7 @@ _SNAKE = {
             "modelVersion",
             "usageMetadata",
         ),
+        *("responseId", "promptFeedback", "blockReason", "finishReason", "trafficType"),
         *(
             "promptTokenCount",
             "candidatesTokenCount",
@@ -429,6 +432,19 @@ class GeminiFormat(Format):
             found,
             model if isinstance(model, str) else None,
             _counts(spelled(response, "usageMetadata")),
+        )
+
+    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
+        """Return the id, the stop reason and other facts of a response. A prompt that is blocked has no
+        candidates."""
+        candidates = response.get("candidates") or [{}]
+        feedback = spelled(response, "promptFeedback")
+        blocked = spelled(feedback, "blockReason") if isinstance(feedback, Mapping) else None
+        usage = spelled(response, "usageMetadata")
+        return build_facts(
+            id=spelled(response, "responseId"),
+            stop=blocked or spelled(candidates[0], "finishReason"),
+            tier=spelled(usage, "trafficType") if isinstance(usage, Mapping) else None,
         )
 
     def open_stream(self) -> StreamAssembler:

@@ -15,9 +15,11 @@ from backstory.wire.formats.base import (
     Form,
     Format,
     ProviderAnswer,
+    ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
+    build_facts,
     call_of,
     describe_tool,
     get_schema,
@@ -213,6 +215,12 @@ class OpenAIFormat(Format):
             model if isinstance(model, str) else None,
             counts(response.get("usage")),
         )
+
+    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
+        """Return the id, the stop reason and other facts of a response."""
+        choices = response.get("choices") or [{}]
+        tier = response.get("service_tier")
+        return build_facts(id=response.get("id"), stop=choices[0].get("finish_reason"), tier=tier)
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the chunks of one stream."""

@@ -17,9 +17,11 @@ from backstory.wire.formats.base import (
     Form,
     Format,
     ProviderAnswer,
+    ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
+    build_facts,
     call_of,
     concatenated,
     describe_tool,
@@ -246,6 +248,18 @@ class ResponsesFormat(Format):
         form = field(dict(response), "output", list, "response")
         usage = usage_with_details(response.get("usage"), "input_tokens", "output_tokens")
         return ProviderAnswer(form, model if isinstance(model, str) else None, usage)
+
+    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
+        """Return the id, the stop reason and other facts of a response."""
+        incomplete = response.get("incomplete_details")
+        reason = incomplete.get("reason") if isinstance(incomplete, Mapping) else None
+        return build_facts(
+            id=response.get("id"),
+            stop=reason or response.get("status"),
+            stored=response.get("store"),
+            tier=response.get("service_tier"),
+            diagnostics=response.get("prompt_cache_diagnostics"),
+        )
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
