@@ -60,9 +60,7 @@ def _known(*positions: int | None) -> tuple[int, ...]:
 
 def _marked(form: Form, at: tuple[int, ...]) -> Form:
     """What stands for a form: a format has messages, lists of blocks or items, or bare texts."""
-    if isinstance(form, list):
-        return [at] * len(form)
-    return at if isinstance(form, dict) else [at]
+    return [at] * len(form) if isinstance(form, list) else [at]
 
 
 def _marks(message: Any) -> list[tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """Anthropic Messages: `{"system"?, "messages": [...]}`, messages of blocks.
 
-Results are the first blocks of the user message behind their calls, calls the last blocks of
-the model's. A unit's own form is a content: a text or a list of blocks.
+Results are the first blocks of the user message after their calls, calls the last blocks of the model's.
+A form is a content: a text or a list of blocks.
 """
 
 import re
@@ -13,40 +13,31 @@ from backstory.log.settings import Settings
 from backstory.wire.formats.base import (
     MAX_BREAKPOINTS,
     Block,
+    BlockFormat,
     Body,
     Form,
-    Format,
     ProviderAnswer,
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
     build_facts,
+    describe_run,
     describe_tool,
     find_turn_ends,
     get_schema,
-    merged,
-)
-from backstory.wire.formats.blocks import (
-    cited,
+    has_more_after_call,
+    has_text,
     has_unsigned,
-    is_said,
     is_without_words,
-    renamed_block,
-    summed,
-    unread,
-    unread_keys,
-    without_empty_text,
+    join_texts,
+    list_unread,
+    list_unread_keys,
+    read_name,
+    remove_empty_text,
+    sum_usage,
 )
-from backstory.wire.formats.fields import (
-    check_keys,
-    field,
-    items,
-    name_in,
-    objects,
-    one_of,
-    optional,
-)
+from backstory.wire.formats.fields import check_keys, field, items, name_in, one_of, optional
 from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
     IMAGES,
@@ -60,7 +51,6 @@ from backstory.wire.media import (
 )
 from backstory.wire.models import is_claude
 from backstory.wire.origin import FIELDS
-from backstory.wire.service_tools import ran
 from backstory.wire.turns import (
     Call,
     Media,
@@ -68,187 +58,38 @@ from backstory.wire.turns import (
     Part,
     Reasoning,
     Repair,
+    Result,
     Text,
     Unit,
     make_result,
 )
 
-WIRE_ROLES = {"user": "user", "model": "assistant", "system": "system"}
-NAME = "anthropic"
-# Anthropic refuses a request without max_tokens.
+# The request needs max_tokens.
 DEFAULT_MAX_TOKENS = 4096
-THINKING = ("thinking", "redacted_thinking")
 MARK = {"type": "ephemeral"}
 # Blocks that can have a breakpoint.
 MARKABLE = frozenset({"text", "image", "document", "search_result", "tool_use", "tool_result"})
-
-
-def _source(found: Media, url: str | None) -> dict[str, Any] | None:
-    if url is not None:
-        return {"type": "url", "url": url}
-    if found.data is None or found.type is None:
-        return None
-    return {"type": "base64", "media_type": found.type, "data": standard(found)}
-
-
-def as_blocks(form: Form) -> list[Any]:
-    """A content as a list of blocks."""
-    return [{"type": "text", "text": form}] if isinstance(form, str) else form
-
-
-# --- reading ---
-
-
-def system_units(body: Mapping[str, Any], read: Any) -> Iterator[Unit]:
-    """The units of system text that is a field of the body: one, or one for each block."""
-    system = body.get("system")
-    if isinstance(system, str):
-        yield Unit("system", system, read("system", system, "system"), "system")
-    elif system is not None:
-        for path, block in objects(system, "system"):
-            yield Unit("system", [block], read("system", [block], path), path)
-
-
-# What is read of a message and of its blocks.
-MESSAGE = frozenset({"role", "content"})
-MEDIA = frozenset({"source", "title"})
-SEARCH = frozenset({"content", "title"})
-USE = frozenset({"id", "name", "input"})
-RESULT = frozenset({"tool_use_id", "content", "is_error"})
+THINKING = ("thinking", "redacted_thinking")
+# The fields that are read of a message and of its blocks.
+MESSAGE_KEYS = frozenset({"role", "content"})
+MEDIA_KEYS = frozenset({"source", "title"})
+SEARCH_KEYS = frozenset({"content", "title"})
+CALL_KEYS = frozenset({"id", "name", "input"})
+RESULT_KEYS = frozenset({"tool_use_id", "content", "is_error"})
 # Blocks that only other formats have: here they are a mistake, and refused.
 FOREIGN = frozenset(
-    {
-        "image_url",
-        "input_text",
-        "output_text",
-        "input_image",
-        "input_file",
-        "input_audio",
-        "file",
-        "reasoning",
-    }
+    {"image_url", "input_text", "output_text", "input_image", "input_file", "input_audio"}
+    | {"file", "reasoning"}
 )
 
 
-def _read_media(kind: str, block: dict[str, Any]) -> list[Part]:
-    """An image or a document, and the images that are in the document."""
-    match block.get("source"):
-        case {"type": "content", "content": list(content)}:
-            if not all(map(_is_inside, content)):
-                return [Other(kind, complete=False, media=kind)]
-            inner = [item for item in content if item["type"] == "image"]
-            images = [
-                part
-                for item in inner
-                for part in (_read_source("image", item), *_refused_type(item))
-            ]
-            whole = _read_source(kind, block)
-            if not images or not isinstance(whole, Media) or whole.text:
-                return [whole, *images]
-            return [*images, *([Other(f"the name {whole.name!r}")] if whole.name else [])]
-    return [_read_source(kind, block)]
+class AnthropicFormat(BlockFormat):
+    """Anthropic's Messages API, and the servers that speak it."""
 
-
-def _is_inside(item: Any) -> bool:
-    """Whether an item of a document's content is a block, and one of text has its text."""
-    match item:
-        case {"type": "text"}:
-            return isinstance(item.get("text"), str)
-        case {"type": str()}:
-            return True
-    return False
-
-
-def _read_source(kind: str, block: dict[str, Any]) -> Part:
-    title = block.get("title")
-    name = title if isinstance(title, str) else None
-    match block.get("source"):
-        case {"type": "base64", "data": str(data), "media_type": str(type_)}:
-            return Media(kind, usual_type(type_), data, name=name)
-        case {"type": "url", "url": str(url)}:
-            return Media(kind, PDF if kind == "document" else None, url=url, name=name)
-        case {"type": "text", "data": str(text)}:
-            return Media(kind, "text/plain", text=text, name=name)
-        case {"type": "content", "content": content}:
-            return Media(kind, "text/plain", text=_texts(content), name=name)
-        case {"type": "base64" | "url" | "text"}:
-            return Other(kind, complete=False, media=kind)
-        case {"type": str(type_)}:
-            is_whole = type_ != "file" or is_said(block["source"].get("file_id"))
-            return Other(f"{kind} by {type_}", complete=is_whole, media=kind)
-        case _:
-            return Other(kind, complete=False, media=kind)
-
-
-def _refused_type(block: dict[str, Any]) -> list[Part]:
-    """An image's type that the service refuses: "media_type: Input should be 'image/jpeg', 'image/png',
-    'image/gif' or 'image/webp'" (claude-code#8184)."""
-    match block:
-        case {"type": "image", "source": {"type": "base64", "media_type": str(type_)}} if (
-            type_ not in IMAGES
-        ):
-            return [Other(f"the media type {type_!r}", complete=False)]
-    return []
-
-
-def _read_thinking(block: Block) -> Reasoning:
-    text, seal = block.get("thinking"), block.get("signature")
-    is_text = isinstance(text, str)
-    return Reasoning(
-        str(text) if is_text else "",
-        str(seal or ""),
-        is_complete=is_text,
-        is_signed=is_said(seal),
-        what="thinking",
-    )
-
-
-def _read_search(block: dict[str, Any]) -> Part:
-    title = block.get("title")
-    return media(
-        "text/plain",
-        text=_texts(block.get("content")),
-        name=title if isinstance(title, str) else None,
-    )
-
-
-def _texts(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    blocks = content if isinstance(content, list) else []
-    texts = (block.get("text") for block in blocks if isinstance(block, dict))
-    return "\n\n".join(text for text in texts if isinstance(text, str))
-
-
-def is_other_server(model: Any) -> bool:
-    """Return True if a model is not Claude. DeepSeek, Kimi, GLM, MiniMax and Qwen speak this language too:
-    they sign no thinking, and their servers take fields that they do not know."""
-    return isinstance(model, str) and not is_claude(model)
-
-
-def has_more_behind_a_call(parts: list[Part]) -> bool:
-    """Whether something other than calls follows a call. Of tools that the service runs itself the results
-    come with its next answer."""
-    first = next((index for index, part in enumerate(parts) if isinstance(part, Call)), len(parts))
-    return not all(
-        isinstance(part, Call) or (isinstance(part, Other) and part.what == "server_tool_use")
-        for part in parts[first:]
-    )
-
-
-def counts(usage: Any) -> dict[str, int] | None:
-    """Tokens as they are kept: all that was read, of it what came from the cache or was put there."""
-    if not isinstance(usage, dict):
-        return None
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return summed(usage, names, "output_tokens")
-
-
-class AnthropicFormat(Format):
-    """Anthropic's Messages API."""
-
-    name = NAME
+    name = "anthropic"
+    # "String should match pattern '^[a-zA-Z0-9_-]+$'" (langchain PR#37756); 64 characters at most.
     call_ids = re.compile(r"[A-Za-z0-9_-]{1,64}")
+    role_names = MappingProxyType({"user": "user", "model": "assistant", "system": "system"})
     parameters = MappingProxyType(
         {
             "max_tokens": "max_tokens",
@@ -260,195 +101,127 @@ class AnthropicFormat(Format):
         }
     )
 
-    def put_before(self, written: Form, form: Form) -> list[Form]:
-        """Put blocks before the first form of an answer, but after its thinking: "a final `assistant`
-        message must start with a thinking block" (claude-code#11978)."""
-        blocks = form if isinstance(form, list) else []
-        count = 0
-        while count < len(blocks) and blocks[count].get("type") in THINKING:
-            count += 1
-        return [form[:count], written, form[count:]] if count else [written, form]
+    # --- writing ---
 
-    def rename_result(self, form: Form, id: str) -> Form:
-        """Return a result for the same call under another id."""
-        return renamed_block(form, "tool_use_id", id)
-
-    def write_message(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
-        """The blocks of a system or user message."""
-        return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-    def write_text(self, text: str) -> dict[str, Any]:
-        """A block of words."""
+    def write_text(self, text: str) -> Block:
+        """Write a block of text."""
         return {"type": "text", "text": text}
 
-    def write_media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
-        """An image or a document; there are no others."""
-        url = web_url(found)
+    def write_media(self, found: Media, in_result: bool) -> Block | None:
+        """Write an image or a document; there are no others."""
         if found.kind == "image":
-            source = _source(found, url) if found.url is not None or found.type in IMAGES else None
-            return source and {"type": "image", "source": source}
+            source = write_image_source(found)
+            return {"type": "image", "source": source} if source else None
         if found.kind != "document":
             return None
-        title = {"title": found.name} if found.name else {}
-        text = words_of(found)
-        if text is not None:
-            source = {"type": "text", "media_type": "text/plain", "data": text}
-        else:
-            source = _source(found, url) if type_of(found) in (PDF, None) else None
-        return source and {"type": "document", "source": source} | title
+        source = write_document_source(found)
+        if source is None:
+            return None
+        block: Block = {"type": "document", "source": source}
+        if found.name:
+            block["title"] = found.name
+        return block
 
-    def write_call(
-        self, id: str, name: str, arguments: dict[str, Any], text: str | None
-    ) -> dict[str, Any]:
-        """A tool_use block."""
+    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
+        """Write a tool_use block."""
         return {"type": "tool_use", "id": id, "name": name, "input": arguments}
 
-    def write_answer(
-        self, texts: Sequence[str], calls: list[Any], name: str | None
-    ) -> list[dict[str, Any]]:
-        """Texts, then calls. Anything behind a tool_use block is refused: "tool_use ids were found without
-        tool_result blocks immediately after" (recorded by opencode, haiku-4.5, 2026-05-05)."""
-        return [*({"type": "text", "text": text} for text in texts), *calls]
+    def write_answer(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
+        """Write texts, then calls. Anything after a tool_use block is refused: "tool_use ids were found
+        without tool_result blocks immediately after" (recorded by opencode, haiku-4.5, 2026-05-05)."""
+        return [*map(self.write_text, texts), *calls]
 
     def write_result(
-        self, id: str, name: str, content: Any, error: bool, kind: str
-    ) -> list[dict[str, Any]]:
-        """A tool_result block."""
-        block = {"type": "tool_result", "tool_use_id": id, "content": content}
-        return [block | {"is_error": True} if error else block]
+        self, id: str, name: str, content: str | list[Block], error: bool, kind: str
+    ) -> Form:
+        """Write a tool_result block."""
+        block: Block = {"type": "tool_result", "tool_use_id": id, "content": content}
+        if error:
+            block["is_error"] = True
+        return [block]
+
+    def list_blocks(self, form: Form) -> Any:
+        """Return a content as a list of blocks."""
+        return [self.write_text(form)] if isinstance(form, str) else form
 
     def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> dict[str, Any]:
-        """The request's system text and messages."""
-        messages = [
-            {"role": WIRE_ROLES[role], "content": content}
-            for role, content in merged(roles, forms, as_blocks)
-        ]
+    ) -> Body:
+        """Write the system text and the messages."""
+        messages = self.write_messages(roles, forms)
         if not system:
             return {"messages": messages}
-        top = (
-            system[0]
-            if len(system) == 1
-            else [block for form in system for block in as_blocks(form)]
-        )
-        return {"system": top, "messages": messages}
+        return {"system": self.join_blocks(system), "messages": messages}
+
+    # --- reading ---
 
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """System blocks one by one, then the messages, each user message as its results and the rest."""
-        yield from system_units(body, self.read_form)
+        """Yield system blocks one by one, then the messages, each user message as its results and the rest."""
+        system = body.get("system")
+        if isinstance(system, str):
+            yield Unit("system", system, [Text(system)], "system")
+        elif system is not None:
+            yield from self.read_system_blocks(system, "system")
         for path, message in items(dict(body), "messages"):
-            is_plain = all(key in MESSAGE or value is None for key, value in message.items())
-            if not is_plain and not is_other_server(body.get("model")):
-                # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429). Other servers
-                # that speak this language take what they do not know.
-                check_keys(message, MESSAGE, path)
-            for unit in self._message_units(message, path):
-                yield unit if is_plain else unit._replace(took=(FIELDS,))
+            has_fields = any(
+                key not in MESSAGE_KEYS and value is not None for key, value in message.items()
+            )
+            if has_fields and not is_other_server(body.get("model")):
+                # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429).
+                check_keys(message, MESSAGE_KEYS, path)
+            for unit in self._read_message(message, path):
+                yield unit._replace(took=(FIELDS,)) if has_fields else unit
 
-    def _message_units(self, message: dict[str, Any], path: str) -> Iterator[Unit]:
+    def _read_message(self, message: Body, path: str) -> Iterator[Unit]:
         role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
         content, inside = message.get("content"), f"{path}.content"
+        if role == "user" and not isinstance(content, str):
+            yield from self.read_user_blocks(content, inside)
+            return
         if role == "assistant":
-            yield Unit("step", content, self.read_form("step", content, inside), inside)
-        elif isinstance(content, str) or role == "system":
-            yield Unit(role, content, self.read_form(role, content, inside), inside)
-        else:
-            yield from self._user_units(content, inside)
+            role = "step"
+        yield Unit(role, content, self.read_form(role, content, inside), inside)
 
-    def _user_units(self, content: Any, path: str) -> Iterator[Unit]:
-        rest = []
-        for where, block in objects(content, path):
-            if block.get("type") == "tool_result":
-                yield Unit("result", [block], self._read_block(block, where), where)
-            else:
-                rest.append(block)
-        if (
-            rest or not content
-        ):  # an empty message is logged, and its dump tells that it is left out
-            yield Unit("user", rest, self.read_form("user", rest, path), path)
+    def is_result(self, block: Block) -> bool:
+        """Return True if a block is the result of a call."""
+        return bool(block.get("type") == "tool_result")
 
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
-        """The parts of a content."""
-        if isinstance(form, str):
-            return [Text(form)]
-        return [
-            part for where, block in objects(form, path) for part in self._read_block(block, where)
-        ]
-
-    def _read_block(self, block: dict[str, Any], path: str) -> list[Part]:
+    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
+        """Return the parts of a block."""
         match field(block, "type", str, path):
             case "text":
-                return cited(field(block, "text", str, path), block)
+                text = Text(field(block, "text", str, path))
+                return [text, Other("citations")] if block.get("citations") else [text]
             case "image" | "document" as kind:
-                return [*_read_media(kind, block), *_refused_type(block), *unread(block, MEDIA)]
+                return read_media(kind, block)
             case "search_result":
-                return [_read_search(block), *unread(block, SEARCH)]
+                return [read_search(block), *list_unread(block, SEARCH_KEYS)]
             case "tool_use":
-                arguments = field(block, "input", dict, path)
-                more = unread_keys(block, USE)
-                return [
-                    Call(
-                        name_in(block, "id", path),
-                        name_in(block, "name", path),
-                        arguments,
-                        extras=more,
-                    )
-                ]
+                return [read_call(block, path)]
             case "tool_result":
-                content = block.get("content")
-                found = (
-                    []
-                    if content in (None, "")
-                    else self.read_form("result", content, f"{path}.content")
-                )
-                is_error = optional(block, "is_error", bool, path)
-                return [
-                    make_result(
-                        name_in(block, "tool_use_id", path), found + unread(block, RESULT), is_error
-                    )
-                ]
+                return [self._read_result(block, path)]
             case "thinking":
-                return [_read_thinking(block)]
+                return [read_thinking(block)]
             case "redacted_thinking":
-                seal = block.get("data")
-                return [
-                    Reasoning("", str(seal), is_complete=is_said(seal), what="redacted_thinking")
-                ]
-            case "compaction":  # a summary instead of all that came before
-                return [ran("compaction", "compaction", block.get("content"))]
-            case "server_tool_use" | "mcp_tool_use" as other:
-                return [ran(other, block.get("name"), block.get("input"))]
-            case "container_upload" as other:
-                return [Other(other, media="document")]
-            case other if other.endswith("_tool_result"):
-                return [ran(other, other.replace("_tool_result", "_result"), block.get("content"))]
-            case other:
-                return [Other(other, complete=other not in FOREIGN)]
+                return [read_redacted_thinking(block)]
+            case kind:
+                return [read_service_block(kind, block)]
 
-    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
-        """Without empty text: "text content blocks must be non-empty" (claude-code#59812). Blank text beside
-        something else is taken: [" ", "real"] was accepted (LibreChat agents PR#124)."""
-        return without_empty_text(
-            form, lambda block: block.get("type") == "text" and block.get("text") == ""
-        )
-
-    def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
-        """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
-        if not is_other_server(model) and has_unsigned(parts):
-            return "Invalid `signature` in `thinking` block"
-        if is_without_words(parts):  # (home-assistant#175637)
-            return "text content blocks must contain non-whitespace text"
-        if role == "step" and has_more_behind_a_call(parts):  # see `write_answer`
-            return "`tool_use` ids were found without `tool_result` blocks immediately after"
-        return ""
+    def _read_result(self, block: Block, path: str) -> Result:
+        content = block.get("content")
+        parts: list[Part] = []
+        if content not in (None, ""):
+            parts.extend(self.read_form("result", content, f"{path}.content"))
+        parts.extend(list_unread(block, RESULT_KEYS))
+        is_error = optional(block, "is_error", bool, path)
+        return make_result(name_in(block, "tool_use_id", path), parts, is_error)
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """An answer's content, model and usage."""
-        usage = response.get("usage")
-        return ProviderAnswer(
-            field(dict(response), "content", list, "response"), response.get("model"), counts(usage)
-        )
+        """Return an answer's content, model and usage."""
+        content = field(dict(response), "content", list, "response")
+        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        usage = sum_usage(response.get("usage"), names, "output_tokens")
+        return ProviderAnswer(content, response.get("model"), usage)
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
         """Return the id, the stop reason and other facts of a response."""
@@ -463,6 +236,37 @@ class AnthropicFormat(Format):
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
         return AnthropicStream()
+
+    # --- what goes back ---
+
+    def put_before(self, written: Form, form: Form) -> list[Form]:
+        """Put blocks before the first form of an answer, but after its thinking: "a final `assistant`
+        message must start with a thinking block" (claude-code#11978)."""
+        blocks = form if isinstance(form, list) else []
+        count = 0
+        while count < len(blocks) and blocks[count].get("type") in THINKING:
+            count += 1
+        return [form[:count], written, form[count:]] if count else [written, form]
+
+    def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
+        """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
+        if has_unsigned(parts) and not is_other_server(model):
+            return "Invalid `signature` in `thinking` block"
+        if is_without_words(parts):  # (home-assistant#175637)
+            return "text content blocks must contain non-whitespace text"
+        if role == "step" and has_more_after_call(parts):  # see `write_answer`
+            return "`tool_use` ids were found without `tool_result` blocks immediately after"
+        return ""
+
+    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+        """Remove empty text: "text content blocks must be non-empty" (claude-code#59812). Blank text beside
+        something else is taken: [" ", "real"] was accepted (LibreChat agents PR#124)."""
+        return remove_empty_text(form)
+
+    def rename_result(self, form: Form, id: str) -> Form:
+        """Return a result for the same call under another id."""
+        [block] = form
+        return [block | {"tool_use_id": id}]
 
     # --- around the messages ---
 
@@ -508,12 +312,12 @@ class AnthropicFormat(Format):
         messages = []
         for message in marked["messages"]:
             # Marked content is a list of blocks, and stays one when the breakpoint moves on.
-            messages.append(message | {"content": as_blocks(message["content"])})
+            messages.append(message | {"content": self.list_blocks(message["content"])})
         for index in find_turn_ends(messages):
             messages[index]["content"] = mark_last_block(messages[index]["content"])
         marked = marked | {"messages": messages}
         if body.get("system"):
-            marked["system"] = mark_last_block(as_blocks(marked["system"]))
+            marked["system"] = mark_last_block(self.list_blocks(marked["system"]))
         if body.get("tools"):
             marked["tools"] = mark_last_tool(body["tools"])
         return marked
@@ -525,6 +329,167 @@ class AnthropicFormat(Format):
             return body, []
         why = f"{len(surplus)} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"
         return remove_marks(body, surplus), [why]
+
+
+# --- blocks ---
+
+
+def write_image_source(image: Media) -> Block | None:
+    """Write the source of an image; None if the service does not take its type."""
+    if image.url is None and image.type not in IMAGES:
+        return None
+    return write_source(image)
+
+
+def write_document_source(document: Media) -> Block | None:
+    """Write the source of a document: its text, or a PDF."""
+    text = words_of(document)
+    if text is not None:
+        return {"type": "text", "media_type": "text/plain", "data": text}
+    if type_of(document) not in (PDF, None):
+        return None
+    return write_source(document)
+
+
+def write_source(found: Media) -> Block | None:
+    """Write the source of media by a URL or by its data."""
+    url = web_url(found)
+    if url is not None:
+        return {"type": "url", "url": url}
+    if found.data is None or found.type is None:
+        return None
+    return {"type": "base64", "media_type": found.type, "data": standard(found)}
+
+
+def read_call(block: Block, path: str) -> Call:
+    """Return the call in a tool_use block."""
+    arguments = field(block, "input", dict, path)
+    extras = list_unread_keys(block, CALL_KEYS)
+    id, name = name_in(block, "id", path), name_in(block, "name", path)
+    return Call(id, name, arguments, extras=extras)
+
+
+def read_thinking(block: Block) -> Reasoning:
+    """Return the reasoning in a thinking block."""
+    text, signature = block.get("thinking"), block.get("signature")
+    is_complete = isinstance(text, str)
+    return Reasoning(
+        text=str(text) if is_complete else "",
+        seal=str(signature or ""),
+        is_complete=is_complete,
+        is_signed=has_text(signature),
+        what="thinking",
+    )
+
+
+def read_redacted_thinking(block: Block) -> Reasoning:
+    """Return the sealed reasoning in a redacted_thinking block."""
+    data = block.get("data")
+    return Reasoning("", str(data or ""), is_complete=has_text(data), what="redacted_thinking")
+
+
+def read_service_block(kind: str, block: Block) -> Other:
+    """Return a block that only Anthropic understands, with text for others where there is any."""
+    if kind == "compaction":  # a summary instead of all that came before
+        return describe_run(kind, kind, block.get("content"))
+    if kind in ("server_tool_use", "mcp_tool_use"):
+        return describe_run(kind, block.get("name"), block.get("input"))
+    if kind.endswith("_tool_result"):
+        name = kind.replace("_tool_result", "_result")
+        return describe_run(kind, name, block.get("content"))
+    if kind == "container_upload":
+        return Other(kind, media="document")
+    return Other(kind, complete=kind not in FOREIGN)
+
+
+def read_media(kind: str, block: Block) -> list[Part]:
+    """Return an image or a document, the images in it, and what is not read of it."""
+    if is_content_source(block.get("source")):
+        parts = read_content_source(kind, block)
+    else:
+        parts = [read_source(kind, block)]
+    return [*parts, *find_refused_type(block), *list_unread(block, MEDIA_KEYS)]
+
+
+def read_content_source(kind: str, block: Block) -> list[Part]:
+    """Return a document whose source is a list of blocks, and the images among them."""
+    content = block["source"]["content"]
+    if not all(map(is_readable, content)):
+        return [Other(kind, complete=False, media=kind)]
+    images: list[Part] = []
+    for item in content:
+        if item["type"] == "image":
+            images.extend([read_source("image", item), *find_refused_type(item)])
+    document = read_source(kind, block)
+    has_only_images = images and isinstance(document, Media) and not document.text
+    if not has_only_images:
+        return [document, *images]
+    name = read_name(block.get("title"))
+    return [*images, Other(f"the name {name!r}")] if name else images
+
+
+def is_content_source(source: Any) -> bool:
+    """Return True if the source of a document is a list of blocks."""
+    return (
+        isinstance(source, dict)
+        and source.get("type") == "content"
+        and isinstance(source.get("content"), list)
+    )
+
+
+def is_readable(item: Any) -> bool:
+    """Return True if an item of a document's content is a block, and one of text has its text."""
+    match item:
+        case {"type": "text"}:
+            return isinstance(item.get("text"), str)
+        case {"type": str()}:
+            return True
+    return False
+
+
+def read_source(kind: str, block: Block) -> Part:
+    """Return the media of a block by its source."""
+    name = read_name(block.get("title"))
+    match block.get("source"):
+        case {"type": "base64", "data": str(data), "media_type": str(type_)}:
+            return Media(kind, usual_type(type_), data, name=name)
+        case {"type": "url", "url": str(url)}:
+            return Media(kind, PDF if kind == "document" else None, url=url, name=name)
+        case {"type": "text", "data": str(text)}:
+            return Media(kind, "text/plain", text=text, name=name)
+        case {"type": "content", "content": content}:
+            text = content if isinstance(content, str) else join_texts(content)
+            return Media(kind, "text/plain", text=text, name=name)
+        case {"type": str(type_)} if type_ not in ("base64", "url", "text"):
+            is_whole = type_ != "file" or has_text(block["source"].get("file_id"))
+            return Other(f"{kind} by {type_}", complete=is_whole, media=kind)
+    return Other(kind, complete=False, media=kind)
+
+
+def find_refused_type(block: Block) -> list[Part]:
+    """Return a part for an image's type that the service refuses: "media_type: Input should be
+    'image/jpeg', 'image/png', 'image/gif' or 'image/webp'" (claude-code#8184)."""
+    match block:
+        case {"type": "image", "source": {"type": "base64", "media_type": str(type_)}}:
+            if type_ not in IMAGES:
+                return [Other(f"the media type {type_!r}", complete=False)]
+    return []
+
+
+def read_search(block: Block) -> Media:
+    """Return a search result as a text document."""
+    content = block.get("content")
+    text = content if isinstance(content, str) else join_texts(content)
+    return media("text/plain", text=text, name=read_name(block.get("title")))
+
+
+def is_other_server(model: Any) -> bool:
+    """Return True if a model is not Claude. DeepSeek, Kimi, GLM, MiniMax and Qwen speak this language too:
+    they sign no thinking, and their servers take fields that they do not know."""
+    return isinstance(model, str) and not is_claude(model)
+
+
+# --- breakpoints of the prompt cache ---
 
 
 def find_marks(value: Any) -> list[Block]:

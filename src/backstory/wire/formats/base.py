@@ -1,13 +1,27 @@
 """The base of all formats: what a service accepts, its writers and its readers."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, get_args
 
 from backstory.log.settings import Settings
+from backstory.wire.formats.fields import objects
 from backstory.wire.json_values import read_arguments
-from backstory.wire.turns import Call, Media, Part, Repair, Unit
+from backstory.wire.turns import (
+    BETWEEN,
+    Call,
+    Media,
+    Other,
+    Part,
+    Reasoning,
+    Repair,
+    Text,
+    Unit,
+    is_blank,
+)
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FormatName = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
@@ -60,30 +74,6 @@ class ProviderAnswer(NamedTuple):
     form: Form
     model: str | None
     usage: dict[str, int] | None
-
-
-def usage_of(read: Any, wrote: Any, cached: Any = 0, cache_written: Any = 0) -> dict[str, int]:
-    """Tokens as they are kept: all that was read and written, and of it what came from the cache or was put
-    there, where something did. What is not a number counts as nothing."""
-    found = {"input": read, "output": wrote, "cached": cached, "cache_written": cache_written}
-    numbers = {name: count if type(count) is int else 0 for name, count in found.items()}
-    return {name: count for name, count in numbers.items() if count or name in ("input", "output")}
-
-
-def usage_with_details(usage: Any, read: str, wrote: str) -> dict[str, int] | None:
-    """Tokens as they are kept, of a usage that has what came from the cache in an object of details."""
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get(f"{read}_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return usage_of(usage.get(read), usage.get(wrote), cached)
-
-
-def concatenated(forms: list[Form]) -> Form | None:
-    """Lists of blocks as one list; None for several forms that are not lists."""
-    if not all(isinstance(form, list) for form in forms):
-        return forms[0] if len(forms) == 1 else None
-    return forms[0] if len(forms) == 1 else [block for form in forms for block in form]
 
 
 StreamPiece = tuple[str, str]  # "text" or "thinking", and a piece of it
@@ -215,7 +205,7 @@ class Format:
 
     def join_forms(self, forms: list[Form]) -> Form | None:
         """Join the forms of the events of one answer; None if they cannot be joined."""
-        return concatenated(forms)
+        return concatenate_forms(forms)
 
     def put_before(self, written: Form, form: Form) -> list[Form]:
         """Put a written form before the first form of an answer."""
@@ -259,15 +249,22 @@ class Format:
         if isinstance(own, Mapping):
             merge_fields(request, deepcopy(dict(own)))
         for name, value in settings.params.items():
-            if name in FORMAT_NAMES or (name == "tool_choice" and not tools):
-                continue
-            fields = self.write_parameter(name, value, model)
-            if not fields:
-                why = f"the format {self.name} cannot say {name} = {value!r:.60}: it was left out"
-                repairs.append(Repair("parameter", None, why))
-            for path, field in fields.items():
-                set_field(request, path, field)
+            is_canonical = name not in FORMAT_NAMES
+            if is_canonical and (tools or name != "tool_choice"):
+                fields = self._write_known_parameter(name, value, model, repairs)
+                for path, field in fields.items():
+                    set_field(request, path, field)
         return request, repairs
+
+    def _write_known_parameter(
+        self, name: str, value: Any, model: str | None, repairs: list[Repair]
+    ) -> Body:
+        """Write a parameter. Report it if the format cannot express it."""
+        fields = self.write_parameter(name, value, model)
+        if not fields:
+            why = f"the format {self.name} cannot say {name} = {value!r:.60}: it was left out"
+            repairs.append(Repair("parameter", None, why))
+        return fields
 
     def _choose_tools(self, tools: Iterable[ToolDefinition], repairs: list[Repair]) -> list[Block]:
         """Write the tools that the format can express."""
@@ -325,6 +322,267 @@ class Format:
         return form
 
 
+class BlockFormat(Format):
+    """A format whose messages are lists of blocks. A form is the content of a message."""
+
+    # The provider's name of each role.
+    role_names: ClassVar[Mapping[str, str]]
+    # The key of a message's blocks.
+    content_key: ClassVar[str] = "content"
+
+    def write_message(self, role: str, content: str | list[Block], name: str | None) -> Form:
+        """Write the blocks of a system or user message."""
+        return [self.write_text(content)] if isinstance(content, str) else content
+
+    def list_blocks(self, form: Form) -> Any:
+        """Return a form as a list of blocks."""
+        return form
+
+    def join_blocks(self, forms: list[Form]) -> Form:
+        """Return the only form as it is, or a list of the blocks of several."""
+        if len(forms) == 1:
+            return forms[0]
+        blocks: list[Block] = []
+        for form in forms:
+            blocks.extend(self.list_blocks(form))
+        return blocks
+
+    def write_messages(self, roles: list[str], forms: list[Form]) -> list[Body]:
+        """Write messages. Neighbours of one role are one message."""
+        messages: list[Body] = []
+        for role, group in groupby(zip(roles, forms, strict=True), key=itemgetter(0)):
+            content = self.join_blocks([form for _, form in group])
+            messages.append({"role": self.role_names[role], self.content_key: content})
+        return messages
+
+    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
+        """Return the parts of a content."""
+        parts: list[Part] = []
+        for where, block in objects(self.list_blocks(form), path):
+            parts.extend(self.read_block(role, block, where))
+        return parts
+
+    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
+        """Return the parts of a block."""
+        raise NotImplementedError
+
+    def is_result(self, block: Block) -> bool:
+        """Return True if a block is the result of a call."""
+        raise NotImplementedError
+
+    def read_system_blocks(self, blocks: Any, path: str) -> Iterator[Unit]:
+        """Yield the blocks of system text one by one."""
+        for where, block in objects(blocks, path):
+            yield Unit("system", [block], self.read_block("system", block, where), where)
+
+    def read_user_blocks(self, blocks: Any, path: str) -> Iterator[Unit]:
+        """Yield the results in a user message one by one, then the rest of it."""
+        rest: list[Block] = []
+        for where, block in objects(blocks, path):
+            if self.is_result(block):
+                yield Unit("result", [block], self.read_block("result", block, where), where)
+            else:
+                rest.append(block)
+        if (
+            rest or not blocks
+        ):  # an empty message is logged, and its request reports that it is left out
+            yield Unit("user", rest, self.read_form("user", rest, path), path)
+
+
+# --- reading ---
+
+
+def make_call(id: str | None, name: str, arguments: str, kind: str = "") -> Call:
+    """Return a call whose arguments are text in a form."""
+    found = read_arguments(arguments)
+    return Call(id, name, found.value, arguments, found.is_same, kind)
+
+
+def has_text(value: Any) -> bool:
+    """Return True if a field has a text that is not blank."""
+    return isinstance(value, str) and not is_blank(value)
+
+
+def read_name(value: Any) -> str | None:
+    """Return the name of a file, or None if it is not a string."""
+    return value if isinstance(value, str) else None
+
+
+def join_texts(blocks: Any) -> str:
+    """Return the texts of the blocks of a document."""
+    texts: list[str] = []
+    for block in blocks if isinstance(blocks, list) else ():
+        text = block.get("text") if isinstance(block, dict) else None
+        if isinstance(text, str):
+            texts.append(text)
+    return BETWEEN.join(texts)
+
+
+# Fields of a block that are settings of the request: how to cache, and to cite.
+SETTING_KEYS = frozenset({"type", "cache_control", "prompt_cache_breakpoint", "citations"})
+CALLED_BY_MODEL = {"type": "direct"}
+
+
+def list_unread_keys(block: Block, read: frozenset[str]) -> tuple[str, ...]:
+    """Return the fields of a block that are not read: no other provider can express them."""
+    keys: list[str] = []
+    for key, value in block.items():
+        is_read = key in read or key in SETTING_KEYS or value == CALLED_BY_MODEL
+        if value and not is_read:
+            keys.append(key)
+    return tuple(keys)
+
+
+def list_unread(block: Block, read: frozenset[str]) -> list[Part]:
+    """Return a part for each field of a block that is not read."""
+    return [Other(key) for key in list_unread_keys(block, read)]
+
+
+def concatenate_forms(forms: list[Form]) -> Form | None:
+    """Return lists of blocks as one list; None for several forms that are not lists."""
+    if len(forms) == 1:
+        return forms[0]
+    blocks: list[Block] = []
+    for form in forms:
+        if not isinstance(form, list):
+            return None
+        blocks.extend(form)
+    return blocks
+
+
+def remove_empty_text(form: Form) -> tuple[Form, list[str]]:
+    """Return blocks without empty texts, and a report of that."""
+    if not isinstance(form, list):
+        return form, []
+    blocks = [block for block in form if not is_empty_text(block)]
+    if len(blocks) == len(form):
+        return form, []
+    return blocks, ["empty text in it is left out"]
+
+
+def is_empty_text(block: dict[str, Any]) -> bool:
+    """Return True if a block is an empty text. Only Anthropic's blocks have a type."""
+    return block.get("text") == "" and block.get("type", "text") == "text"
+
+
+# --- refusals ---
+
+
+def is_without_words(parts: list[Part]) -> bool:
+    """Return True if there is nothing but blank text. A result may come without any parts."""
+    for part in parts:
+        if not isinstance(part, Text) or not is_blank(part.text):
+            return False
+    return bool(parts)
+
+
+def has_unsigned(parts: list[Part]) -> bool:
+    """Return True if there is reasoning without its signature."""
+    return any(isinstance(part, Reasoning) and not part.is_signed for part in parts)
+
+
+def has_more_after_call(parts: list[Part]) -> bool:
+    """Return True if something other than a call follows a call. The results of tools that the service
+    runs itself come with its next answer."""
+    is_called = False
+    for part in parts:
+        if isinstance(part, Call):
+            is_called = True
+        elif is_called and not (isinstance(part, Other) and part.what == "server_tool_use"):
+            return True
+    return False
+
+
+# --- tools that a service runs itself ---
+
+
+FILE_KEYS = frozenset({"bytes", "b64_json", "result"})  # text has other names everywhere
+
+
+def describe_run(what: str, name: Any, *values: Any) -> Other:
+    """Return a part that only its provider understands, with text for all others: the texts in the values,
+    each after the name of its field.
+
+    <web_search>
+    query: high tide today
+    </web_search>
+    """
+    lines = [line for value in values for line in list_lines(value)]
+    tag = re.sub(r"\W+", "_", name) if isinstance(name, str) else "tool"
+    text = "\n".join([f"<{tag}>", *lines, f"</{tag}>"])
+    return Other(what, told=text if lines else "")
+
+
+def is_unread(key: str) -> bool:
+    """Return True if a field is nothing for a model to read."""
+    return key.startswith("encrypted") or key.endswith(("signature", "id", "type"))
+
+
+def list_lines(value: Any, name: str = "") -> Iterator[str]:
+    """Yield the texts in a value, each after the name of its field."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if is_readable_field(value, key):
+                yield from list_lines(item, key)
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from list_lines(item, name)
+        return
+    text = "" if value is None or isinstance(value, bool) else str(value)
+    if not is_blank(text):
+        yield f"{name}: {text}" if name else text
+
+
+def is_readable_field(value: dict[str, Any], key: str) -> bool:
+    """Return True if a field has something to read, and is not a file."""
+    if key in FILE_KEYS or is_unread(key):
+        return False
+    return key != "data" or value.get("type") != "base64"
+
+
+# --- usage ---
+
+
+def make_usage(read: Any, written: Any, cached: Any = 0, cache_written: Any = 0) -> dict[str, int]:
+    """Return tokens as they are kept: all that were read and written, and of these the ones that came from
+    the cache or were put there, unless there are none. A value that is not a number counts as 0."""
+    usage = {"input": to_count(read), "output": to_count(written)}
+    if to_count(cached):
+        usage["cached"] = cached
+    if to_count(cache_written):
+        usage["cache_written"] = cache_written
+    return usage
+
+
+def to_count(value: Any) -> int:
+    """Return a number of tokens, or 0 if the value is not a number."""
+    return value if type(value) is int else 0
+
+
+def sum_usage(usage: Any, read: tuple[str, str, str], written: str) -> dict[str, int] | None:
+    """Return tokens as they are kept. These services count apart the tokens that were read from the cache
+    and those that were written to it."""
+    if not isinstance(usage, dict):
+        return None
+    counts = [usage.get(name) for name in read]
+    total = sum(to_count(count) for count in counts)
+    return make_usage(total, usage.get(written), *counts[1:])
+
+
+def make_detailed_usage(usage: Any, read: str, written: str) -> dict[str, int] | None:
+    """Return tokens as they are kept. These services have the tokens that were read from the cache in an
+    object of details."""
+    if not isinstance(usage, dict):
+        return None
+    details = usage.get(f"{read}_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return make_usage(usage.get(read), usage.get(written), cached)
+
+
+# --- settings ---
+
+
 def read_tool_choice(value: Any) -> tuple[str, str | None]:
     """Return the mode and the name of a canonical tool choice: "auto", "none", "required", or
     {"name": …} for one tool."""
@@ -369,29 +627,3 @@ def find_turn_ends(messages: list[Body]) -> list[int]:
     request ended, so that its cache is found again."""
     indexes = [index for index, message in enumerate(messages) if message["role"] == "user"]
     return indexes[-2:]
-
-
-def call_of(id: str | None, name: str, arguments: str, kind: str = "") -> Call:
-    """A call whose arguments are text on the wire."""
-    found = read_arguments(arguments)
-    return Call(id, name, found.value, arguments, found.is_same, kind)
-
-
-def merged(
-    roles: list[str], forms: list[Form], as_blocks: Callable[[Form], list[Block]]
-) -> Iterator[tuple[str, Form]]:
-    """Rule 9, the first half: neighbours of one role are one message, results first because they
-    come first. A single form stays as it is."""
-    run: list[Form] = []
-    last = ""
-    for role, form in zip(roles, forms, strict=True):
-        if role != last and run:
-            yield (
-                last,
-                run[0] if len(run) == 1 else [block for one in run for block in as_blocks(one)],
-            )
-            run = []
-        run.append(form)
-        last = role
-    if run:
-        yield last, run[0] if len(run) == 1 else [block for one in run for block in as_blocks(one)]

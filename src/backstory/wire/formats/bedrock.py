@@ -1,41 +1,40 @@
 """Amazon Bedrock Converse: `{"system"?, "messages": [...], "toolConfig"?}`, as botocore takes it.
 
-Blobs are base64 here, in the log and in JSON; `unpack` makes them bytes, since that is what the SDK
-wants. Once a tool block exists the service wants to see tools, so the names in the history become stubs.
+Blobs are base64 in the log and in JSON; `unpack_form` makes them bytes, since that is what the SDK wants.
+Once a tool block exists the service wants to see tools, so the names in the history become stubs.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from backstory.wire.formats.anthropic import MESSAGE, has_more_behind_a_call, system_units
 from backstory.wire.formats.base import (
     MAX_BREAKPOINTS,
     Block,
+    BlockFormat,
     Body,
     Form,
-    Format,
     ProviderAnswer,
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
     build_facts,
+    describe_run,
     describe_tool,
     find_turn_ends,
     get_schema,
-    merged,
-)
-from backstory.wire.formats.blobs import pack, read_media, unpack, write_media
-from backstory.wire.formats.blocks import (
+    has_more_after_call,
+    has_text,
     has_unsigned,
-    is_said,
     is_without_words,
-    summed,
-    unread,
-    unread_keys,
-    without_empty_text,
+    join_texts,
+    list_unread,
+    list_unread_keys,
+    read_name,
+    remove_empty_text,
+    sum_usage,
 )
 from backstory.wire.formats.fields import (
     check_keys,
@@ -43,178 +42,55 @@ from backstory.wire.formats.fields import (
     field,
     items,
     name_in,
-    objects,
     one_of,
     wrong,
 )
 from backstory.wire.json_values import read_arguments, write_json
-from backstory.wire.media import is_base64
-from backstory.wire.models import is_claude
-from backstory.wire.service_tools import ran
-from backstory.wire.turns import (
-    Call,
-    Media,
-    Other,
-    Part,
-    Reasoning,
-    Text,
-    Unit,
-    is_blank,
-    make_result,
+from backstory.wire.media import (
+    IMAGES,
+    SUFFIXES,
+    decode_base64,
+    encode_base64,
+    is_base64,
+    plain_name,
+    standard,
+    type_of_suffix,
+    words_of,
 )
+from backstory.wire.models import is_claude
+from backstory.wire.turns import Call, Media, Other, Part, Reasoning, Text, Unit, make_result
 
 BESIDE_DOCUMENT = "(a document)"
 REASONING = "reasoningContent"
 POINT = {"cachePoint": {"type": "default"}}
-WIRE_ROLES = {"user": "user", "model": "assistant"}
-
-
-def _stub(name: str) -> dict[str, Any]:
-    return {"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}}
-
-
-# --- reading ---
-
-
-MEDIA = frozenset({"format", "source", "name", "error"})
-SEARCH = frozenset({"content", "title"})
-USE = frozenset({"toolUseId", "name", "input"})
-RESULT = frozenset({"toolUseId", "content", "status"})
+# The fields that are read of a message and of its blocks.
+MESSAGE_KEYS = frozenset({"role", "content"})
+MEDIA_KEYS = frozenset({"format", "source", "name", "error"})
+SEARCH_KEYS = frozenset({"content", "title"})
+CALL_KEYS = frozenset({"toolUseId", "name", "input"})
+RESULT_KEYS = frozenset({"toolUseId", "content", "status"})
 # Keys of other formats' blocks: here they are a mistake, and refused.
 FOREIGN = frozenset({"type", "functionCall", "functionResponse", "inlineData", "fileData"})
+# The names that the service has for types of media: botocore's model of Converse.
+MEDIA_FORMATS = {
+    "image": frozenset({"png", "jpeg", "gif", "webp"}),
+    "document": frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"}),
+    "video": frozenset({"mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"}),
+    "audio": frozenset(
+        {"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "mka", "x-aac", "m4a"}
+        | {"mpeg", "mpga", "pcm", "webm"}
+    ),
+}
+PDF_START = "JVBERi"  # %PDF, in base64
 
 
-def takes_unsigned(model: Any) -> bool:
-    """Return True if a model takes its reasoning back without a signature. Claude does not, and neither does
-    DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
-    return isinstance(model, str) and not is_claude(model) and "deepseek.r1" not in model
-
-
-def _read_reasoning(reasoning: Any) -> Reasoning:
-    match reasoning:
-        case {"reasoningText": dict(said)}:
-            text, seal = said.get("text"), said.get("signature")
-            is_text, is_signed = isinstance(text, str), is_said(seal)
-            return Reasoning(
-                str(text) if is_text else "",
-                str(seal or ""),
-                is_complete=is_text or is_signed,
-                is_signed=is_signed,
-                what=REASONING,
-            )
-        case {"redactedContent": str(sealed)}:
-            return Reasoning("", sealed, is_complete=is_base64(sealed), what=REASONING)
-        case {"redactedContent": bytes(sealed)}:
-            return Reasoning("", is_complete=bool(sealed), what=REASONING)
-    return Reasoning("", is_complete=False, what=REASONING)
-
-
-def _read_inside(key: str, value: Any) -> list[Part]:
-    """Words that are wrapped: guarded by a guardrail, cited from a document, found by a search."""
-    match value:
-        case {"text": {"text": str(text)}} if key == "guardContent":
-            return [Text(text)]
-        case {"image": image} if key == "guardContent":
-            return [read_media("image", image)]
-        case {"content": list(content)}:
-            given = (part.get("text") for part in content if isinstance(part, dict))
-            texts = [text for text in given if isinstance(text, str)]
-            if key == "searchResult":
-                title = value.get("title")
-                name = title if isinstance(title, str) else None
-                found = Media("document", "text/plain", text="\n\n".join(texts), name=name)
-                return [found, *unread(value, SEARCH)]
-            return [*map(Text, texts), Other("citations")]
-        case _:
-            return [Other(key)]
-
-
-def _as_text(value: Any, path: str) -> str:
-    try:
-        return write_json(value)
-    except (TypeError, ValueError) as error:
-        raise wrong(f"{path}.json", f"this is not JSON: {error}") from error
-
-
-def _read_call(use: dict[str, Any], path: str) -> Part:
-    arguments = field(use, "input", dict, path)
-    more = unread_keys(use, USE)
-    found = Call(
-        name_in(use, "toolUseId", path), name_in(use, "name", path), arguments, extras=more
-    )
-    # A tool that the service ran itself (Nova): its result stands in the same answer.
-    if use.get("type") == "server_tool_use":
-        return ran(f"{found.name} run by the service", found.name, arguments)
-    return found
-
-
-def finish_documents(body: Body) -> tuple[Body, list[str]]:
-    """Return a body that obeys the rules on documents: "Messages can't contain duplicate document names"
-    (bifrost#7003), "A text block must be included when using documents" (litellm PR#36499)."""
-    taken: set[str] = set()
-    whys: list[str] = []
-    messages = [
-        message | {"content": _finished(message["content"], taken, whys)}
-        for message in body["messages"]
-    ]
-    return (body | {"messages": messages} if whys else body), list(dict.fromkeys(whys))
-
-
-def _finished(content: list[Any], taken: set[str], whys: list[str]) -> list[Any]:
-    found = [_renamed_document(block, taken, whys) for block in content]
-    has_words = any(
-        isinstance(block.get("text"), str) and not is_blank(block["text"]) for block in found
-    )
-    if any("document" in block for block in found) and not has_words:
-        whys.append(f"a document needs words beside it: they are {BESIDE_DOCUMENT!r}")
-        found.append({"text": BESIDE_DOCUMENT})
-    return found
-
-
-def _renamed_document(block: dict[str, Any], taken: set[str], whys: list[str]) -> dict[str, Any]:
-    if "toolResult" in block:
-        inside = block["toolResult"]
-        content = [_renamed_document(part, taken, whys) for part in inside.get("content") or ()]
-        return (
-            block
-            if content == inside.get("content")
-            else {"toolResult": inside | {"content": content}}
-        )
-    document = block.get("document")
-    if not isinstance(document, dict):
-        return block
-    name = str(document.get("name"))
-    number = 1
-    while (unique := name if number == 1 else f"{name} {number}").lower() in taken:
-        number += 1
-    taken.add(unique.lower())
-    if unique == name:
-        return block
-    whys.append(f"a document's name comes again: it is {unique!r}")
-    return {"document": document | {"name": unique}}
-
-
-def _as_request(block: Any) -> Any:
-    """A block as requests have it: answers say that a call is a call, for which requests have no word."""
-    match block:
-        case {"toolUse": {"type": "tool_use", **use}}:
-            return {"toolUse": use}
-    return block
-
-
-def _counts(usage: Any) -> dict[str, int] | None:
-    if not isinstance(usage, dict):
-        return None
-    return summed(
-        usage, ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"), "outputTokens"
-    )
-
-
-class BedrockFormat(Format):
+class BedrockFormat(BlockFormat):
     """Amazon Bedrock's Converse API."""
 
     name = "bedrock"
+    # botocore's model of Converse: `[a-zA-Z0-9_.:-]+`, 64 characters at most.
     call_ids = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+    role_names = MappingProxyType({"user": "user", "model": "assistant"})
     model_key = "modelId"
     parameters = MappingProxyType(
         {
@@ -225,171 +101,125 @@ class BedrockFormat(Format):
         }
     )
 
-    def write_media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
-        """Write a block of media by its data."""
-        return write_media(found, in_result)
+    # --- writing ---
 
-    def pack_form(self, form: Form) -> Form:
-        """Return a form with its blobs as base64, for the log."""
-        return pack(form)
-
-    def unpack_form(self, form: Form) -> Form:
-        """Return a form with its blobs as bytes, for the SDK."""
-        return unpack(form)
-
-    def write_message(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
-        """The blocks of a system or user message."""
-        return [{"text": content}] if isinstance(content, str) else content
-
-    def write_text(self, text: str) -> dict[str, Any]:
-        """A block of words."""
+    def write_text(self, text: str) -> Block:
+        """Write a block of text."""
         return {"text": text}
 
-    def write_call(
-        self, id: str, name: str, arguments: dict[str, Any], text: str | None
-    ) -> dict[str, Any]:
-        """A toolUse block."""
+    def write_media(self, found: Media, in_result: bool) -> Block | None:
+        """Write media by their data: the service fetches nothing. A tool's result has no sound."""
+        if found.data is None and found.text is None:
+            return None
+        if in_result and found.kind == "audio":
+            return None
+        format = find_media_format(found)
+        if format is None:
+            return None
+        block: Block = {"format": format, "source": {"bytes": standard(found)}}
+        if found.kind == "document":
+            block["name"] = plain_name(found.name)
+        return {found.kind: block}
+
+    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
+        """Write a toolUse block."""
         return {"toolUse": {"toolUseId": id, "name": name, "input": arguments}}
 
-    def write_answer(
-        self, texts: Sequence[str], calls: list[Any], name: str | None
-    ) -> list[dict[str, Any]]:
-        """Texts, then calls: anything behind a toolUse block is refused."""
-        return [*({"text": text} for text in texts), *calls]
+    def write_answer(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
+        """Write texts, then calls: anything after a toolUse block is refused."""
+        return [*map(self.write_text, texts), *calls]
 
     def write_result(
-        self, id: str, name: str, content: Any, error: bool, kind: str
-    ) -> list[dict[str, Any]]:
-        """A toolResult block."""
-        blocks = [{"text": content}] if isinstance(content, str) else content
-        found: dict[str, Any] = {"toolUseId": id, "content": blocks}
-        return [{"toolResult": found | {"status": "error"} if error else found}]
+        self, id: str, name: str, content: str | list[Block], error: bool, kind: str
+    ) -> Form:
+        """Write a toolResult block."""
+        blocks = [self.write_text(content)] if isinstance(content, str) else content
+        result: Block = {"toolUseId": id, "content": blocks}
+        if error:
+            result["status"] = "error"
+        return [{"toolResult": result}]
 
     def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> dict[str, Any]:
-        """The request's system text, messages, and stubs for the tools in them."""
-        messages = [
-            {"role": WIRE_ROLES[role], "content": content}
-            for role, content in merged(roles, forms, list)
-        ]
-        stubs = [_stub(name) for name in names]
+    ) -> Body:
+        """Write the system text, the messages, and stubs for the tools in them."""
+        body: Body = {}
+        if system:
+            body["system"] = self.join_blocks(system)
+        body["messages"] = self.write_messages(roles, forms)
+        stubs = []
+        for name in names:
+            stubs.append({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}})
         # "The toolConfig field must be defined when using toolUse and toolResult content blocks."
-        tools = {"toolConfig": {"tools": stubs}} if stubs else {}
-        top = {"system": [block for form in system for block in form]} if system else {}
-        return top | {"messages": messages} | tools
+        if stubs:
+            body["toolConfig"] = {"tools": stubs}
+        return body
+
+    # --- reading ---
 
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """System blocks one by one, then the messages, each user message as its results and the rest."""
-        expect(body.get("system") or [], list, "system")
-        yield from system_units(body, self.read_form)
+        """Yield system blocks one by one, then the messages, each user message as its results and the rest."""
+        yield from self.read_system_blocks(body.get("system") or [], "system")
         for path, message in items(dict(body), "messages"):
             role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
-            check_keys(message, MESSAGE, path)  # botocore: "Unknown parameter in messages[0]"
+            check_keys(message, MESSAGE_KEYS, path)  # botocore: "Unknown parameter in messages[0]"
             content, inside = field(message, "content", list, path), f"{path}.content"
             if role == "user":
-                yield from self._user_units(content, inside)
-            else:
-                role = "step" if role == "assistant" else role
-                yield Unit(role, content, self.read_form(role, content, inside), inside)
+                yield from self.read_user_blocks(content, inside)
+                continue
+            if role == "assistant":
+                role = "step"
+            yield Unit(role, content, self.read_form(role, content, inside), inside)
 
-    def _user_units(self, content: list[Any], path: str) -> Iterator[Unit]:
-        rest = []
-        for where, block in objects(content, path):
-            if "toolResult" in block:
-                yield Unit("result", [block], self.read_form("result", [block], path), where)
-            else:
-                rest.append(block)
-        if rest or not content:
-            yield Unit("user", rest, self.read_form("user", rest, path), path)
+    def is_result(self, block: Block) -> bool:
+        """Return True if a block is the result of a call."""
+        return "toolResult" in block
 
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
-        """The parts of a content."""
-        return [
-            part
-            for where, block in objects(form, path)
-            for part in self._read_block(role, block, where)
-        ]
-
-    def _read_block(self, role: str, block: dict[str, Any], path: str) -> list[Part]:
-        given = {key: value for key, value in block.items() if value is not None}
-        if len(given) != 1:
-            raise wrong(path, f"expected an object with one key, found {len(given)}")
-        [(key, value)] = given.items()
+    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
+        """Return the parts of a block, which has one key."""
+        fields = [(key, value) for key, value in block.items() if value is not None]
+        if len(fields) != 1:
+            raise wrong(path, f"expected an object with one key, found {len(fields)}")
+        [(key, value)] = fields
+        inside = f"{path}.{key}"
         match key:
             case "text":
-                return [Text(expect(value, str, f"{path}.text"))]
+                return [Text(expect(value, str, inside))]
             case "json":
-                return [Text(_as_text(value, path))]
+                return [Text(read_json(value, inside))]
             case "image" | "document" | "video" | "audio":
-                return [
-                    read_media(key, value),
-                    *unread(expect(value, dict, f"{path}.{key}"), MEDIA),
-                ]
-            case "searchResult" | "guardContent" | "citationsContent":
-                return _read_inside(key, value)
+                unread = list_unread(expect(value, dict, inside), MEDIA_KEYS)
+                return [read_media(key, value), *unread]
+            case "guardContent" | "searchResult" | "citationsContent":
+                return read_wrapped(key, value)
             case "toolUse":
-                return [_read_call(expect(value, dict, f"{path}.toolUse"), f"{path}.toolUse")]
+                return [read_call(expect(value, dict, inside), inside)]
             case "toolResult":
-                return [
-                    self._read_result(
-                        role, expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult"
-                    )
-                ]
+                return [self._read_result(role, expect(value, dict, inside), inside)]
             case "reasoningContent":
-                return [_read_reasoning(value)]
-            case _:
-                return [Other(key, complete=key not in FOREIGN)]
+                return [read_reasoning(value)]
+        return [Other(key, complete=key not in FOREIGN)]
 
-    def _read_result(self, role: str, found: dict[str, Any], path: str) -> Part:
-        parts = self.read_form("result", field(found, "content", list, path), f"{path}.content")
-        parts.extend(unread(found, RESULT))
-        if role == "step":
-            return ran(
-                "the result of a tool run by the service", found.get("type"), found["content"]
-            )
-        if found.get("status") is not None:
-            one_of(found["status"], ("success", "error"), f"{path}.status")
-        return make_result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
-
-    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
-        """Without empty text: "The text field in the ContentBlock object … is blank" (agentcore PR#185).
-        A line break beside a document was accepted."""
-        return without_empty_text(form, lambda block: block.get("text") == "")
-
-    def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
-        """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
-        if has_unsigned(parts) and not takes_unsigned(model):
-            return "reasoning without a signature"
-        if is_without_words(parts):  # (hermes-agent PR#63983)
-            return "text content blocks must contain non-whitespace text"
-        others = [part for part in parts if part != Other("cachePoint")]
-        if role == "step" and has_more_behind_a_call(others):
-            return "anything behind a toolUse block is refused"
-        return ""
-
-    def finish_body(self, body: Body) -> tuple[Body, list[str]]:
-        """Give documents names of their own and words beside them, and remove all but the last four
-        breakpoints."""
-        body, changes = finish_documents(body)
-        body, dropped = drop_extra_points(body)
-        return body, changes + dropped
-
-    def rename_result(self, form: Form, id: str) -> Form:
-        """A result for the same call under another id."""
-        [block] = form
-        return [{"toolResult": block["toolResult"] | {"toolUseId": id}}]
+    def _read_result(self, role: str, result: Block, path: str) -> Part:
+        content = field(result, "content", list, path)
+        parts = self.read_form("result", content, f"{path}.content")
+        parts.extend(list_unread(result, RESULT_KEYS))
+        if role == "step":  # of a tool that the service ran
+            what = "the result of a tool run by the service"
+            return describe_run(what, result.get("type"), content)
+        status = result.get("status")
+        if status is not None:
+            one_of(status, ("success", "error"), f"{path}.status")
+        return make_result(name_in(result, "toolUseId", path), parts, status == "error")
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """An answer's content and usage. The service does not say which model it was."""
+        """Return an answer's content and usage. The service does not say which model it was."""
         output = field(dict(response), "output", dict, "response")
-        content = field(
-            field(output, "message", dict, "response.output"),
-            "content",
-            list,
-            "response.output.message",
-        )
-        return ProviderAnswer(list(map(_as_request, content)), None, _counts(response.get("usage")))
+        message = field(output, "message", dict, "response.output")
+        content = field(message, "content", list, "response.output.message")
+        names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+        usage = sum_usage(response.get("usage"), names, "outputTokens")
+        return ProviderAnswer([remove_call_type(block) for block in content], None, usage)
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
         """Return the id, the stop reason and other facts of a response."""
@@ -404,6 +234,44 @@ class BedrockFormat(Format):
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
         return BedrockStream()
+
+    # --- what goes back ---
+
+    def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
+        """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
+        if has_unsigned(parts) and not takes_unsigned(model):
+            return "reasoning without a signature"
+        if is_without_words(parts):  # (hermes-agent PR#63983)
+            return "text content blocks must contain non-whitespace text"
+        others = [part for part in parts if part != Other("cachePoint")]
+        if role == "step" and has_more_after_call(others):
+            return "anything after a toolUse block is refused"
+        return ""
+
+    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+        """Remove empty text: "The text field in the ContentBlock object … is blank" (agentcore PR#185).
+        A line break beside a document was accepted."""
+        return remove_empty_text(form)
+
+    def rename_result(self, form: Form, id: str) -> Form:
+        """Return a result for the same call under another id."""
+        [block] = form
+        return [{"toolResult": block["toolResult"] | {"toolUseId": id}}]
+
+    def finish_body(self, body: Body) -> tuple[Body, list[str]]:
+        """Give documents names of their own and words beside them, and remove all but the last four
+        breakpoints."""
+        body, changes = DocumentRules().apply(body)
+        body, dropped = drop_extra_points(body)
+        return body, changes + dropped
+
+    def pack_form(self, form: Form) -> Form:
+        """Return a form with its blobs as base64, for the log."""
+        return convert_blobs(form, pack_blob)
+
+    def unpack_form(self, form: Form) -> Form:
+        """Return a form with its blobs as bytes, for the SDK."""
+        return convert_blobs(form, unpack_blob)
 
     # --- around the messages ---
 
@@ -440,6 +308,226 @@ class BedrockFormat(Format):
         return marked
 
 
+# --- blocks ---
+
+
+def takes_unsigned(model: Any) -> bool:
+    """Return True if a model takes its reasoning back without a signature. Claude does not, and neither does
+    DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
+    return isinstance(model, str) and not is_claude(model) and "deepseek.r1" not in model
+
+
+def read_reasoning(value: Any) -> Reasoning:
+    """Return the reasoning in a reasoningContent block: text and its signature, or sealed content."""
+    match value:
+        case {"reasoningText": dict(thought)}:
+            text, signature = thought.get("text"), thought.get("signature")
+            is_signed = has_text(signature)
+            return Reasoning(
+                text=text if isinstance(text, str) else "",
+                seal=str(signature or ""),
+                is_complete=is_signed or isinstance(text, str),
+                is_signed=is_signed,
+                what=REASONING,
+            )
+        case {"redactedContent": str(sealed)}:
+            return Reasoning("", sealed, is_complete=is_base64(sealed), what=REASONING)
+        case {"redactedContent": bytes(sealed)}:
+            return Reasoning("", is_complete=bool(sealed), what=REASONING)
+    return Reasoning("", is_complete=False, what=REASONING)
+
+
+def read_wrapped(key: str, value: Any) -> list[Part]:
+    """Return text that is wrapped: guarded by a guardrail, found by a search, cited from a document."""
+    match value:
+        case {"text": {"text": str(text)}} if key == "guardContent":
+            return [Text(text)]
+        case {"image": image} if key == "guardContent":
+            return [read_media("image", image)]
+        case {"content": list(content)} if key == "searchResult":
+            name = read_name(value.get("title"))
+            document = Media("document", "text/plain", text=join_texts(content), name=name)
+            return [document, *list_unread(value, SEARCH_KEYS)]
+        case {"content": list(content)}:
+            parts: list[Part] = []
+            for block in content:
+                if isinstance(block, dict) and isinstance(block.get("text"), str):
+                    parts.append(Text(block["text"]))
+            return [*parts, Other("citations")]
+    return [Other(key)]
+
+
+def read_json(value: Any, path: str) -> str:
+    """Return the JSON of a tool's output as text."""
+    try:
+        return write_json(value)
+    except (TypeError, ValueError) as error:
+        raise wrong(path, f"this is not JSON: {error}") from error
+
+
+def read_call(use: Block, path: str) -> Part:
+    """Return the call in a toolUse block. A tool that the service ran itself (Nova) has its result in the
+    same answer."""
+    arguments = field(use, "input", dict, path)
+    id, name = name_in(use, "toolUseId", path), name_in(use, "name", path)
+    if use.get("type") == "server_tool_use":
+        return describe_run(f"{name} run by the service", name, arguments)
+    return Call(id, name, arguments, extras=list_unread_keys(use, CALL_KEYS))
+
+
+def remove_call_type(block: Any) -> Any:
+    """Return a block as requests have it: answers say that a call is a call, for which requests have no
+    word."""
+    match block:
+        case {"toolUse": {"type": "tool_use", **use}}:
+            return {"toolUse": use}
+    return block
+
+
+# --- media ---
+
+
+def find_media_format(found: Media) -> str | None:
+    """Return the service's name for a media type; whatever is text is at least plain text."""
+    if found.kind == "image":
+        return (found.type or "").removeprefix("image/") if found.type in IMAGES else None
+    suffix = SUFFIXES.get(found.type or "", "")
+    if suffix in MEDIA_FORMATS[found.kind]:
+        return suffix
+    return "txt" if words_of(found) is not None else None
+
+
+def read_media(kind: str, value: Any) -> Part:
+    """Return the media in a block: its data, its text, or something in a store."""
+    broken = Other(kind, complete=False, media=kind)
+    if not isinstance(value, dict) or not has_media_format(kind, value.get("format")):
+        return broken
+    match value.get("source"):
+        case {"bytes": str() | bytes() | bytearray() as data}:
+            return read_blob(kind, value.get("format"), data, read_name(value.get("name")))
+        case {"bytes": _}:
+            return broken
+        case {"text": str(text)}:
+            return Media(kind, "text/plain", text=text, name=value.get("name"))
+        case {"content": list(content)}:
+            return Media(kind, "text/plain", text=join_texts(content), name=value.get("name"))
+        case dict(source) if source:
+            (by, place), *_ = source.items()
+            return Other(f"{kind} by {by}", complete=isinstance(place, dict), media=kind)
+    return broken
+
+
+def has_media_format(kind: str, format: Any) -> bool:
+    """Return True if botocore lists a format. A document may come without: its DocumentBlock."""
+    if format is None:
+        return kind == "document"
+    return isinstance(format, str) and format.rpartition("/")[2] in MEDIA_FORMATS[kind]
+
+
+def read_blob(kind: str, format: str | None, data: Any, name: str | None) -> Media:
+    """Return media by their data. A document without a format may be a PDF."""
+    text = data if isinstance(data, str) else encode_base64(bytes(data))
+    if format is None:
+        type_ = "application/pdf" if text.startswith(PDF_START) else None
+        return Media(kind, type_, text, name=name)
+    bare = format.rpartition("/")[2]  # "video/mp4" was accepted, too
+    known = type_of_suffix(bare)
+    is_of_kind = kind == "document" or (known or "").startswith(f"{kind}/")
+    return Media(kind, known if known and is_of_kind else f"{kind}/{bare}", text, name=name)
+
+
+BLOB_KEYS = ("bytes", "redactedContent")
+# What a tool was given and gave: a "bytes" in there is a word.
+TOOL_KEYS = ("input", "json")
+
+
+def convert_blobs(form: Form, convert: Callable[[Any], Any]) -> Form:
+    """Return a form with each of its blobs converted."""
+    if isinstance(form, list):
+        return [convert_blobs(item, convert) for item in form]
+    if not isinstance(form, dict):
+        return form
+    found: Block = {}
+    for key, value in form.items():
+        if key in TOOL_KEYS:
+            found[key] = value
+        elif key in BLOB_KEYS:
+            found[key] = convert(value)
+        else:
+            found[key] = convert_blobs(value, convert)
+    return found
+
+
+def pack_blob(blob: Any) -> Any:
+    """Return bytes as base64."""
+    return encode_base64(bytes(blob)) if isinstance(blob, bytes | bytearray) else blob
+
+
+def unpack_blob(blob: Any) -> Any:
+    """Return base64 as bytes."""
+    return decode_base64(blob) or b"" if isinstance(blob, str) else blob
+
+
+class DocumentRules:
+    """Applies the service's rules on documents to a body.
+
+    "Messages can't contain duplicate document names" (bifrost#7003), "A text block must be included when
+    using documents" (litellm PR#36499).
+    """
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._changes: list[str] = []
+
+    def apply(self, body: Body) -> tuple[Body, list[str]]:
+        """Return the body, and a report of each change."""
+        messages = []
+        for message in body["messages"]:
+            messages.append(message | {"content": self._add_text(message["content"])})
+        if not self._changes:
+            return body, []
+        return body | {"messages": messages}, list(dict.fromkeys(self._changes))
+
+    def _add_text(self, content: list[Block]) -> list[Block]:
+        blocks = [self._rename(block) for block in content]
+        has_document = any("document" in block for block in blocks)
+        if has_document and not any(has_text(block.get("text")) for block in blocks):
+            self._changes.append(f"a document needs words beside it: they are {BESIDE_DOCUMENT!r}")
+            blocks.append({"text": BESIDE_DOCUMENT})
+        return blocks
+
+    def _rename(self, block: Block) -> Block:
+        if "toolResult" in block:
+            return self._rename_in_result(block)
+        document = block.get("document")
+        if not isinstance(document, dict):
+            return block
+        name = str(document.get("name"))
+        unique = self._find_free_name(name)
+        self._names.add(unique.lower())
+        if unique == name:
+            return block
+        self._changes.append(f"a document's name comes again: it is {unique!r}")
+        return {"document": document | {"name": unique}}
+
+    def _rename_in_result(self, block: Block) -> Block:
+        result = block["toolResult"]
+        content = [self._rename(part) for part in result.get("content") or ()]
+        if content == result.get("content"):
+            return block
+        return {"toolResult": result | {"content": content}}
+
+    def _find_free_name(self, name: str) -> str:
+        unique, number = name, 1
+        while unique.lower() in self._names:
+            number += 1
+            unique = f"{name} {number}"
+        return unique
+
+
+# --- breakpoints of the prompt cache ---
+
+
 def remove_points(blocks: list[Block]) -> list[Block]:
     """Return blocks without breakpoints."""
     return [block for block in blocks if "cachePoint" not in block]
@@ -447,29 +535,35 @@ def remove_points(blocks: list[Block]) -> list[Block]:
 
 def drop_extra_points(body: Body) -> tuple[Body, list[str]]:
     """Remove all but the last four breakpoints: a loaded history may have more."""
-    contents = [body.get("system") or [], *(message["content"] for message in body["messages"])]
+    contents = [body.get("system") or []]
+    for message in body["messages"]:
+        contents.append(message["content"])
     count = sum("cachePoint" in block for content in contents for block in content)
     surplus = max(0, count - MAX_BREAKPOINTS)
     if not surplus:
         return body, []
-    left = surplus
-    kept: list[list[Block]] = []
-    for content in contents:
-        blocks = []
-        for block in content:
-            if left and "cachePoint" in block:
-                left -= 1
-            else:
-                blocks.append(block)
-        kept.append(blocks)
-    system, *others = kept
+    system, *others = remove_first_points(contents, surplus)
     messages = []
-    for message, blocks in zip(body["messages"], others, strict=True):
-        messages.append(message | {"content": blocks})
+    for message, content in zip(body["messages"], others, strict=True):
+        messages.append(message | {"content": content})
     thinned = body | {"messages": messages}
     if "system" in body:
         thinned["system"] = system
     return thinned, [f"{surplus} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"]
+
+
+def remove_first_points(contents: list[list[Block]], count: int) -> list[list[Block]]:
+    """Return contents without the first `count` breakpoints."""
+    found: list[list[Block]] = []
+    for content in contents:
+        blocks: list[Block] = []
+        for block in content:
+            if count and "cachePoint" in block:
+                count -= 1
+            else:
+                blocks.append(block)
+        found.append(blocks)
+    return found
 
 
 # --- streams ---

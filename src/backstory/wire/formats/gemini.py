@@ -1,32 +1,35 @@
 """Gemini generateContent, as REST spells it: `{"systemInstruction"?, "contents": [...]}`.
 
-Calls need no ids: a result is known by its name and its place. The first call of each step
-carries a thought signature, and where none is known the one that tells the service not to look.
-Google reads every field in two spellings, `functionCall` and `function_call`, and so does this.
+Calls need no ids: a result is known by its name and its place. The first call of each answer has a thought
+signature, and where none is known the one that tells the service not to look. Google reads every field in
+two spellings, `functionCall` and `function_call`, and so does this. A form is a list of parts.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
 from backstory.wire.formats.base import (
     Block,
+    BlockFormat,
     Body,
     Form,
-    Format,
     ProviderAnswer,
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
     build_facts,
+    describe_run,
     describe_tool,
     get_schema,
-    merged,
-    usage_of,
+    list_unread,
+    list_unread_keys,
+    make_usage,
+    to_count,
 )
-from backstory.wire.formats.blocks import unread, unread_keys
 from backstory.wire.formats.fields import (
     check_keys,
     expect,
@@ -48,129 +51,47 @@ from backstory.wire.media import (
     type_of,
     web_url,
 )
-from backstory.wire.partial_calls import whole_calls
-from backstory.wire.service_tools import ran
-from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit, make_result
+from backstory.wire.turns import (
+    Call,
+    Media,
+    Other,
+    Part,
+    Reasoning,
+    Result,
+    Text,
+    Unit,
+    make_result,
+)
 
 NO_SIGNATURE = "skip_thought_signature_validator"
-# What was uploaded to Gemini's own file store: the address means nothing to other services.
+# Addresses in Gemini's own file store mean nothing to other services.
 OWN_FILE = re.compile(r"https://generativelanguage\.googleapis\.com/(.*/)?files/|gs://")
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
 
-def _together(form: Form) -> list[Any]:
-    """Parts as they stand among others."""
-    return form if isinstance(form, list) else [form]
+def to_snake_case(name: str) -> str:
+    """Return the other spelling of a field."""
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
 
 
-def _as_list(form: Form) -> Form:
-    """Parts as a list. Google takes a single part without its brackets, and then it goes back as it was."""
-    return [form] if isinstance(form, dict) else form
-
-
-# --- reading ---
-
-
-def spelled(value: Mapping[str, Any], name: str) -> Any:
-    """A field in either of its two spellings."""
-    found = value.get(name)
-    return found if found is not None else value.get(_SNAKE[name])
-
-
-_SNAKE = {
-    name: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+# The other spelling of each field that is read.
+SNAKE_CASE = {
+    name: to_snake_case(name)
     for name in (
         *("systemInstruction", "functionCall", "functionResponse", "thoughtSignature"),
-        *(
-            "inlineData",
-            "fileData",
-            "mimeType",
-            "fileUri",
-            "displayName",
-            "modelVersion",
-            "usageMetadata",
-        ),
-        *("responseId", "promptFeedback", "blockReason", "finishReason", "trafficType"),
-        *(
-            "promptTokenCount",
-            "candidatesTokenCount",
-            "thoughtsTokenCount",
-            "cachedContentTokenCount",
-        ),
+        *("inlineData", "fileData", "mimeType", "fileUri", "displayName"),
+        *("modelVersion", "usageMetadata", "promptTokenCount", "candidatesTokenCount"),
+        *("thoughtsTokenCount", "cachedContentTokenCount", "finishReason"),
+        *("responseId", "promptFeedback", "blockReason", "trafficType"),
+        *("willContinue", "partialArgs", "jsonPath", "stringValue", "numberValue", "boolValue"),
     )
 }
-
-
-def _read_part(part: dict[str, Any], path: str) -> list[Part]:
-    found = _read_data(part, path)
-    if len(part) == 1:
-        return found
-    read = {other.what for other in found if isinstance(other, Other)}
-    beside = [
-        Other(key) for key, value in part.items() if value and key not in DATA and key not in read
-    ]
-    # A part has just one: "required oneof field 'data' must have one initialized field" (gemini-cli#5575).
-    given = [key for key in ONE_OF if part.get(key) is not None]
-    beside += [Other(key, complete=False) for key in given[1:] if part[key]]
-    match found:
-        case [Result(content=tuple(parts)) as result, *sealed]:
-            return [result._replace(content=(*parts, *sealed, *beside))]
-    return [*found, *beside]
-
-
-def _read_data(part: dict[str, Any], path: str) -> list[Part]:
-    call = spelled(part, "functionCall")
-    answer = spelled(part, "functionResponse")
-    sealed = _seal(spelled(part, "thoughtSignature"))
-    if call is not None:
-        return [
-            _read_call(expect(call, dict, f"{path}.functionCall"), f"{path}.functionCall"),
-            *sealed,
-        ]
-    if answer is not None:
-        return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path), *sealed]
-    if part.get("thought"):
-        return [Other("thought", complete=_is_thought(part, is_sealed=bool(sealed))), *sealed]
-    if part.get("text") is not None:
-        return [Text(expect(part["text"], str, f"{path}.text")), *sealed]
-    if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
-        return [_read_media(part), *sealed]
-    what = next((key for key, value in part.items() if value is not None), None)
-    if what is None:
-        raise wrong(path, "a part without data")
-    if what in RUN:
-        return [ran(what, RUN[what], part[what]), *sealed]
-    return [Other(what, complete=what not in FOREIGN), *sealed]
-
-
-def _is_thought(part: dict[str, Any], *, is_sealed: bool) -> bool:
-    """Whether a thought has what was thought: text, what a tool did, or, of models that paint, an image. A
-    seal may stand alone, but makes nothing whole that is broken."""
-    if part.get("text") is not None:
-        return isinstance(part["text"], str)
-    if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
-        found = _read_media(part)
-        return (
-            is_sound(found)
-            if isinstance(found, Media)
-            else isinstance(found, Other) and found.complete
-        )
-    runs = [part[key] for key in RUN if part.get(key) is not None]
-    return all(isinstance(run, dict) for run in runs) if runs else is_sealed
-
-
-def _seal(signature: Any) -> list[Part]:
-    """A part's signature: "Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed"."""
-    if signature in (None, ""):
-        return []
-    return [Other("thoughtSignature", complete=isinstance(signature, str) and is_base64(signature))]
-
-
-CONTENT = frozenset({"role", "parts"})
-CALL = frozenset({"id", "name", "args"})
-RESPONSE = frozenset({"id", "name", "response", "parts"})
-# What the service's own tools did.
-RUN = {
+# The fields that are read of a content, of a call and of its result.
+CONTENT_KEYS = frozenset({"role", "parts"})
+CALL_KEYS = frozenset({"id", "name", "args"})
+RESULT_KEYS = frozenset({"id", "name", "response", "parts"})
+# Parts in which the service's own tools say what they did.
+RUNS = {
     "executableCode": "code_execution",
     "executable_code": "code_execution",
     "codeExecutionResult": "code_execution_result",
@@ -181,98 +102,25 @@ RUN = {
     "tool_response": "tool_response",
 }
 # A part has one of these, and they are looked for in this order.
-ONE_OF = (
-    *(each for name in ("functionCall", "functionResponse") for each in (name, _SNAKE[name])),
-    "text",
-    *(each for name in ("inlineData", "fileData") for each in (name, _SNAKE[name])),
-    *RUN,
+DATA_KEYS = (
+    *("functionCall", "function_call", "functionResponse", "function_response", "text"),
+    *("inlineData", "inline_data", "fileData", "file_data", *RUNS),
 )
-# What is read of a part, in both spellings. What else stands beside it only the service understands.
-DATA = frozenset({*ONE_OF, "thought", "thoughtSignature", _SNAKE["thoughtSignature"]})
+# The fields that are read of a part. Only the service understands others.
+PART_KEYS = frozenset({*DATA_KEYS, "thought", "thoughtSignature", "thought_signature"})
 # Keys of other formats' blocks: here they are a mistake, and refused.
 FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
 
 
-def _read_call(call: dict[str, Any], path: str) -> Call:
-    arguments = optional(call, "args", dict, path)
-    return Call(
-        _id(call, path), name_in(call, "name", path), arguments, extras=unread_keys(call, CALL)
-    )
-
-
-def _id(value: dict[str, Any], path: str) -> str | None:
-    return expect(value["id"], str, f"{path}.id") or None if value.get("id") is not None else None
-
-
-def _read_response(answer: dict[str, Any], path: str) -> Result:
-    inside = f"{path}.functionResponse"
-    id, name = _id(answer, inside), name_in(answer, "name", inside)
-    shown = objects(optional(answer, "parts", list, inside), f"{inside}.parts")
-    more: list[Part] = [_read_media(part) for _, part in shown]
-    more.extend(unread(answer, RESPONSE))
-    match optional(answer, "response", dict, inside):
-        case {"error": str(text), **rest} if not rest:
-            return make_result(id, [Text(text), *more], True, name)
-        case {"output": str(text), **rest} | {"result": str(text), **rest} if not rest:
-            return make_result(id, [Text(text), *more], False, name)
-        case response if not response:
-            return make_result(id, more, False, name)
-        case response:
-            return make_result(id, [Text(_as_text(response, inside)), *more], False, name)
-
-
-def _as_text(response: dict[str, Any], path: str) -> str:
-    try:
-        return write_json(response)
-    except (TypeError, ValueError) as error:
-        raise wrong(f"{path}.response", f"this is not JSON: {error}") from error
-
-
-def _read_media(part: dict[str, Any]) -> Part:
-    blob, file = spelled(part, "inlineData"), spelled(part, "fileData")
-    if isinstance(blob, dict):
-        type_, data = spelled(blob, "mimeType"), blob.get("data")
-        if isinstance(type_, str) and type_.strip() and isinstance(data, str):
-            return media(type_, data=data, name=_name(blob))
-    elif isinstance(file, dict):
-        type_, url = spelled(file, "mimeType"), spelled(file, "fileUri")
-        if isinstance(url, str) and isinstance(type_, str | None):
-            known = type_of(media(type_, url=url))
-            if OWN_FILE.match(url):
-                return Other("a file in Gemini's store", media=media(known).kind)
-            return (
-                media(known, url=url, name=_name(file))
-                if known
-                else Other("fileData", media="document")
-            )
-    elif blob is None and file is None:
-        return Other(next(iter(part), "part"))
-    return Other("inlineData" if blob is not None else "fileData", complete=False, media="document")
-
-
-def _name(file: dict[str, Any]) -> str | None:
-    name = spelled(file, "displayName")
-    return name if isinstance(name, str) and name else None
-
-
-def _counts(usage: Any) -> dict[str, int] | None:
-    if not isinstance(usage, dict):
-        return None
-    wrote = (spelled(usage, name) for name in ("candidatesTokenCount", "thoughtsTokenCount"))
-    return usage_of(
-        spelled(usage, "promptTokenCount"),
-        sum(count for count in wrote if type(count) is int),
-        spelled(usage, "cachedContentTokenCount"),
-    )
-
-
-class GeminiFormat(Format):
+class GeminiFormat(BlockFormat):
     """Gemini's generateContent."""
 
     name = "gemini"
     call_ids = None
     tool_names = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
     media_after_results = True
+    role_names = MappingProxyType({"user": "user", "model": "model"})
+    content_key = "parts"
     parameters = MappingProxyType(
         {
             "max_tokens": "generationConfig.maxOutputTokens",
@@ -284,172 +132,158 @@ class GeminiFormat(Format):
         }
     )
 
+    # --- writing ---
+
+    def write_text(self, text: str) -> Block:
+        """Write a part of text."""
+        return {"text": text}
+
+    def write_media(self, found: Media, in_result: bool) -> Block | None:
+        """Write images, PDFs, text, sounds and films, by their data or a URL."""
+        url = web_url(found)
+        if url is not None:
+            type_ = type_of(found)
+            return {"fileData": {"fileUri": url} | ({"mimeType": type_} if type_ else {})}
+        if not takes_type(found) or (found.data is None and found.text is None):
+            return None
+        return {"inlineData": {"mimeType": found.type, "data": standard(found)}}
+
     def can_name_file(self, found: Media) -> bool:
         """Return False: a part has no name."""
         return False
 
-    def write_message(self, role: str, content: Any, name: str | None) -> list[dict[str, Any]]:
-        """The parts of a system or user message."""
-        return [{"text": content}] if isinstance(content, str) else content
-
-    def write_text(self, text: str) -> dict[str, Any]:
-        """A part of words."""
-        return {"text": text}
-
-    def write_media(self, found: Media, in_result: bool) -> dict[str, Any] | None:
-        """Images, PDFs, text, sounds and films, by their data or a URL."""
-        type_ = type_of(found)
-        url = web_url(found)
-        if url is not None:
-            return {"fileData": {"fileUri": url} | ({"mimeType": type_} if type_ else {})}
-        taken = found.type in IMAGES if found.kind == "image" else found.kind != "document"
-        taken = taken or found.type == PDF or is_text_type(found.type)
-        if not taken or found.type is None or (found.data is None and found.text is None):
-            return None
-        return {"inlineData": {"mimeType": found.type, "data": standard(found)}}
-
-    def write_call(
-        self, id: str, name: str, arguments: dict[str, Any], text: str | None
-    ) -> dict[str, Any]:
-        """A functionCall part."""
+    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
+        """Write a functionCall part."""
         return {"functionCall": {"name": name, "args": arguments}}
 
-    def write_answer(
-        self, texts: Sequence[str], calls: list[Any], name: str | None
-    ) -> list[dict[str, Any]]:
-        """Texts, then calls, the first of them signed: "Function call is missing a thought_signature"
+    def write_answer(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
+        """Write texts, then calls, the first of them signed: "Function call is missing a thought_signature"
         (dify#29187), and this one is for histories of other models (strands PR#1298)."""
-        parts = [{"text": text} for text in texts]
+        parts = [self.write_text(text) for text in texts]
         if calls:
-            parts.append(calls[0] | {"thoughtSignature": NO_SIGNATURE})
-            parts.extend(calls[1:])
+            first, *others = calls
+            parts.append(first | {"thoughtSignature": NO_SIGNATURE})
+            parts.extend(others)
         return parts
 
     def write_result(
-        self, id: str, name: str, content: Any, error: bool, kind: str
-    ) -> list[dict[str, Any]]:
-        """A response. `output` and `error` are the keys that the service knows."""
-        named = {"id": id} if id else {}  # a call that went out with an id wants it back
-        return [
-            {
-                "functionResponse": named
-                | {"name": name, "response": {"error" if error else "output": content}}
-            }
-        ]
+        self, id: str, name: str, content: str | list[Block], error: bool, kind: str
+    ) -> Form:
+        """Write a functionResponse part. `output` and `error` are the keys that the service knows."""
+        response: Block = {"id": id} if id else {}  # a call that went out with an id wants it back
+        response["name"] = name
+        response["response"] = {"error" if error else "output": content}
+        return [{"functionResponse": response}]
+
+    def list_blocks(self, form: Form) -> Any:
+        """Return parts as a list. Google takes a single part without its brackets, and then it goes back as
+        it was."""
+        return [form] if isinstance(form, dict) else form
 
     def write_body(
         self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> dict[str, Any]:
-        """The request's system instruction and contents."""
-        contents = [
-            {"role": role, "parts": parts} for role, parts in merged(roles, forms, _together)
-        ]
+    ) -> Body:
+        """Write the system instruction and the contents."""
+        contents = self.write_messages(roles, forms)
         if not system:
             return {"contents": contents}
-        parts = (
-            system[0] if len(system) == 1 else [part for form in system for part in _together(form)]
-        )
+        parts = self.join_blocks(system)
         return {"systemInstruction": {"parts": parts}, "contents": contents}
 
+    # --- reading ---
+
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """System parts one by one, then the contents, each user content as its responses and the rest."""
-        system = spelled(body, "systemInstruction")
+        """Yield system parts one by one, then the contents, each user content as its results and the rest."""
+        system = get_field(body, "systemInstruction")
         if system is not None:
-            instruction = expect(system, dict, "systemInstruction")
-            if isinstance(instruction.get("parts"), dict):
-                path = "systemInstruction.parts"
-                yield Unit(
-                    "system", instruction["parts"], _read_part(instruction["parts"], path), path
-                )
-            else:
-                for path, part in items(instruction, "parts", "systemInstruction"):
-                    yield Unit("system", [part], _read_part(part, path), path)
-        for path, content in items(
-            {"contents": _as_list(body["contents"])} if "contents" in body else {}, "contents"
-        ):
-            role = one_of(
-                content.get("role") or "user", ("user", "model", "function"), f"{path}.role"
-            )
-            check_keys(content, CONTENT, path)  # "Invalid JSON payload received. Unknown name"
-            if "parts" not in content:
-                raise wrong(f"{path}.parts", "missing, expected an array")
+            yield from self._read_system(expect(system, dict, "systemInstruction"))
+        contents = {"contents": self.list_blocks(body["contents"])} if "contents" in body else {}
+        for path, content in items(contents, "contents"):
+            role = content.get("role") or "user"
+            one_of(role, ("user", "model", "function"), f"{path}.role")
+            check_keys(content, CONTENT_KEYS, path)  # "Invalid JSON payload received. Unknown name"
             inside = f"{path}.parts"
-            parts = (
-                content["parts"]
-                if isinstance(content["parts"], dict)
-                else expect(content["parts"], list, inside)
-            )
+            if "parts" not in content:
+                raise wrong(inside, "missing, expected an array")
+            parts = content["parts"]
+            if not isinstance(parts, dict):
+                expect(parts, list, inside)
             if role == "model":
                 yield Unit("step", parts, self.read_form("step", parts, inside), inside)
             else:
-                yield from self._user_units(parts, inside)
+                yield from self._read_user(parts, inside)
 
-    def _user_units(self, parts: Form, path: str) -> Iterator[Unit]:
-        if isinstance(parts, dict):
-            alone = _read_part(parts, path)
-            yield Unit("result" if isinstance(alone[0], Result) else "user", parts, alone, path)
+    def _read_system(self, instruction: Block) -> Iterator[Unit]:
+        path = "systemInstruction.parts"
+        part = instruction.get("parts")
+        if isinstance(part, dict):
+            yield Unit("system", part, self.read_block("system", part, path), path)
             return
-        rest = []
-        for where, part in objects(parts, path):
-            if spelled(part, "functionResponse") is not None:
-                yield Unit("result", [part], _read_part(part, where), where)
-            else:
-                rest.append(part)
-        if rest or not parts:
-            yield Unit("user", rest, self.read_form("user", rest, path), path)
+        for where, block in items(instruction, "parts", "systemInstruction"):
+            yield Unit("system", [block], self.read_block("system", block, where), where)
 
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
-        """The parts of a content's parts."""
-        return [
-            found
-            for where, part in objects(_as_list(form), path)
-            for found in _read_part(part, where)
-        ]
+    def _read_user(self, parts: Form, path: str) -> Iterator[Unit]:
+        if not isinstance(parts, dict):
+            yield from self.read_user_blocks(parts, path)
+            return
+        role = "result" if self.is_result(parts) else "user"
+        yield Unit(role, parts, self.read_block(role, parts, path), path)
 
-    def rename_result(self, form: Form, id: str) -> Form:
-        """A response to the same call under another id."""
-        [part] = _as_list(form)
-        key = (
-            "functionResponse" if part.get("functionResponse") is not None else "function_response"
-        )
-        return [part | {key: part[key] | {"id": id}}]
+    def is_result(self, block: Block) -> bool:
+        """Return True if a part is the result of a call."""
+        return get_field(block, "functionResponse") is not None
+
+    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
+        """Return what a part says, its seal, and what else stands in it."""
+        found = read_data(block, path)
+        others = read_seal(block)
+        if len(block) > 1:
+            others += list_others(block, found)
+        if isinstance(found, Result) and others:
+            return [
+                make_result(found.id, [*(found.content or ()), *others], found.is_error, found.name)
+            ]
+        return [found, *others]
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """The first candidate's parts, and the model and usage."""
-        candidates = response.get("candidates") or [{}]
-        first = expect(
-            expect(candidates, list, "response.candidates")[0], dict, "response.candidates[0]"
-        )
-        content = optional(first, "content", dict, "response.candidates[0]")
-        parts = expect(
-            _as_list(content.get("parts") or []), list, "response.candidates[0].content.parts"
-        )
-        model = spelled(response, "modelVersion")
-        found = [
-            part for part in parts if part
-        ]  # a stream may end with a part that has nothing in it
+        """Return the parts of the first candidate, the model and the usage."""
+        path = "response.candidates"
+        candidates = expect(response.get("candidates") or [{}], list, path)
+        first = expect(candidates[0], dict, f"{path}[0]")
+        content = optional(first, "content", dict, f"{path}[0]")
+        parts = self.list_blocks(content.get("parts") or [])
+        expect(parts, list, f"{path}[0].content.parts")
+        model = get_field(response, "modelVersion")
         return ProviderAnswer(
-            found,
+            [part for part in parts if part],  # a stream may end with an empty part
             model if isinstance(model, str) else None,
-            _counts(spelled(response, "usageMetadata")),
+            read_usage(get_field(response, "usageMetadata")),
         )
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
         """Return the id, the stop reason and other facts of a response. A prompt that is blocked has no
         candidates."""
         candidates = response.get("candidates") or [{}]
-        feedback = spelled(response, "promptFeedback")
-        blocked = spelled(feedback, "blockReason") if isinstance(feedback, Mapping) else None
-        usage = spelled(response, "usageMetadata")
+        feedback = get_field(response, "promptFeedback")
+        blocked = get_field(feedback, "blockReason") if isinstance(feedback, Mapping) else None
+        usage = get_field(response, "usageMetadata")
         return build_facts(
-            id=spelled(response, "responseId"),
-            stop=blocked or spelled(candidates[0], "finishReason"),
-            tier=spelled(usage, "trafficType") if isinstance(usage, Mapping) else None,
+            id=get_field(response, "responseId"),
+            stop=blocked or get_field(candidates[0], "finishReason"),
+            tier=get_field(usage, "trafficType") if isinstance(usage, Mapping) else None,
         )
 
     def open_stream(self) -> StreamAssembler:
-        """Return an assembler for the events of one stream."""
+        """Return an assembler for the chunks of one stream."""
         return GeminiStream()
+
+    # --- what goes back ---
+
+    def rename_result(self, form: Form, id: str) -> Form:
+        """Return a result for the same call under another id."""
+        [part] = self.list_blocks(form)
+        key = find_key(part, "functionResponse")
+        return [part | {key: part[key] | {"id": id}}]
 
     # --- around the messages ---
 
@@ -476,6 +310,204 @@ class GeminiFormat(Format):
         return {"toolConfig.functionCallingConfig": choices[mode]} if mode in choices else {}
 
 
+# --- parts ---
+
+
+def get_field(value: Mapping[str, Any], name: str) -> Any:
+    """Return a field in either of its two spellings."""
+    found = value.get(name)
+    return value.get(SNAKE_CASE[name]) if found is None else found
+
+
+def find_key(value: Mapping[str, Any], name: str) -> str:
+    """Return the spelling in which a field is used."""
+    return name if value.get(name) is not None else SNAKE_CASE[name]
+
+
+def takes_type(found: Media) -> bool:
+    """Return True if the service takes media of this type."""
+    if found.type is None:
+        return False
+    if found.type == PDF or is_text_type(found.type):
+        return True
+    return found.type in IMAGES if found.kind == "image" else found.kind != "document"
+
+
+def read_data(part: Block, path: str) -> Part:
+    """Return what a part says."""
+    call = get_field(part, "functionCall")
+    if call is not None:
+        inside = f"{path}.functionCall"
+        return read_call(expect(call, dict, inside), inside)
+    result = get_field(part, "functionResponse")
+    if result is not None:
+        inside = f"{path}.functionResponse"
+        return read_result(expect(result, dict, inside), inside)
+    if part.get("thought"):
+        return read_thought(part)
+    if part.get("text") is not None:
+        return Text(expect(part["text"], str, f"{path}.text"))
+    if has_media(part):
+        return read_media(part)
+    return read_service_part(part, path)
+
+
+def read_service_part(part: Block, path: str) -> Other:
+    """Return a part that only the service understands."""
+    keys = [key for key, value in part.items() if value is not None]
+    if not keys:
+        raise wrong(path, "a part without data")
+    key = keys[0]
+    if key in RUNS:
+        return describe_run(key, RUNS[key], part[key])
+    return Other(key, complete=key not in FOREIGN)
+
+
+def list_others(part: Block, found: Part) -> list[Part]:
+    """Return parts for the fields of a part that are not read."""
+    name = found.what if isinstance(found, Other) else None
+    others: list[Part] = []
+    for key, value in part.items():
+        if value and key not in PART_KEYS and key != name:
+            others.append(Other(key))
+    # A part has just one: "required oneof field 'data' must have one initialized field" (gemini-cli#5575).
+    data = [key for key in DATA_KEYS if part.get(key) is not None]
+    for key in data[1:]:
+        if part[key]:
+            others.append(Other(key, complete=False))
+    return others
+
+
+def read_seal(part: Block) -> list[Part]:
+    """Return the signature of a part: "Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding
+    failed"."""
+    signature = get_field(part, "thoughtSignature")
+    if signature in (None, ""):
+        return []
+    is_complete = isinstance(signature, str) and is_base64(signature)
+    return [Other("thoughtSignature", complete=is_complete)]
+
+
+def read_thought(part: Block) -> Reasoning:
+    """Return the thinking in a part."""
+    text = part.get("text")
+    return Reasoning(
+        text=text if isinstance(text, str) else "",
+        seal=str(get_field(part, "thoughtSignature") or ""),
+        is_complete=is_whole_thought(part),
+        what="thought",
+    )
+
+
+def is_whole_thought(part: Block) -> bool:
+    """Return True if a thought has what was thought: text, what a tool did, or, of models that paint, an
+    image. A seal may stand alone, but makes nothing whole that is broken."""
+    if part.get("text") is not None:
+        return isinstance(part["text"], str)
+    if has_media(part):
+        found = read_media(part)
+        return is_sound(found) if isinstance(found, Media) else found.complete
+    runs = [part[key] for key in RUNS if part.get(key) is not None]
+    if runs:
+        return all(isinstance(run, dict) for run in runs)
+    return bool(read_seal(part))
+
+
+def read_call(call: Block, path: str) -> Call:
+    """Return a call."""
+    arguments = optional(call, "args", dict, path)
+    extras = list_unread_keys(call, CALL_KEYS)
+    return Call(read_id(call, path), name_in(call, "name", path), arguments, extras=extras)
+
+
+def read_id(value: Block, path: str) -> str | None:
+    """Return the id of a call or a result, which may be missing or empty."""
+    if value.get("id") is None:
+        return None
+    return expect(value["id"], str, f"{path}.id") or None
+
+
+def read_result(result: Block, path: str) -> Result:
+    """Return the result of a call: its text, and the media beside it."""
+    id, name = read_id(result, path), name_in(result, "name", path)
+    parts: list[Part] = []
+    for _, part in objects(optional(result, "parts", list, path), f"{path}.parts"):
+        parts.append(read_media(part))
+    parts.extend(list_unread(result, RESULT_KEYS))
+    match optional(result, "response", dict, path):
+        case {"error": str(text), **rest} if not rest:
+            return make_result(id, [Text(text), *parts], True, name)
+        case {"output": str(text), **rest} | {"result": str(text), **rest} if not rest:
+            return make_result(id, [Text(text), *parts], False, name)
+        case response if response:
+            text = read_json(response, f"{path}.response")
+            return make_result(id, [Text(text), *parts], False, name)
+    return make_result(id, parts, False, name)
+
+
+def read_json(value: Any, path: str) -> str:
+    """Return the JSON of a tool's output as text."""
+    try:
+        return write_json(value)
+    except (TypeError, ValueError) as error:
+        raise wrong(path, f"this is not JSON: {error}") from error
+
+
+def has_media(part: Block) -> bool:
+    """Return True if a part has media."""
+    return get_field(part, "inlineData") is not None or get_field(part, "fileData") is not None
+
+
+def read_media(part: Block) -> Media | Other:
+    """Return the media in a part: data, or an address."""
+    blob, file = get_field(part, "inlineData"), get_field(part, "fileData")
+    if isinstance(blob, dict):
+        return read_blob(blob)
+    if isinstance(file, dict):
+        return read_file(file)
+    if blob is None and file is None:  # in a result
+        return Other(next(iter(part), "part"))
+    key = "fileData" if blob is None else "inlineData"
+    return Other(key, complete=False, media="document")
+
+
+def read_blob(blob: Block) -> Media | Other:
+    """Return media by their data."""
+    type_, data = get_field(blob, "mimeType"), blob.get("data")
+    if isinstance(type_, str) and type_.strip() and isinstance(data, str):
+        return media(type_, data=data, name=read_file_name(blob))
+    return Other("inlineData", complete=False, media="document")
+
+
+def read_file(file: Block) -> Media | Other:
+    """Return media by their address. The service takes it without a type."""
+    type_, url = get_field(file, "mimeType"), get_field(file, "fileUri")
+    if not isinstance(url, str) or not isinstance(type_, str | None):
+        return Other("fileData", complete=False, media="document")
+    known = type_of(media(type_, url=url))
+    if OWN_FILE.match(url):
+        return Other("a file in Gemini's store", media=media(known).kind)
+    if not known:
+        return Other("fileData", media="document")
+    return media(known, url=url, name=read_file_name(file))
+
+
+def read_file_name(file: Block) -> str | None:
+    """Return the name of a file, if it has one."""
+    name = get_field(file, "displayName")
+    return name if isinstance(name, str) and name else None
+
+
+def read_usage(usage: Any) -> dict[str, int] | None:
+    """Return tokens as they are kept. Thoughts are counted apart from the answer."""
+    if not isinstance(usage, dict):
+        return None
+    written = to_count(get_field(usage, "candidatesTokenCount"))
+    written += to_count(get_field(usage, "thoughtsTokenCount"))
+    cached = get_field(usage, "cachedContentTokenCount")
+    return make_usage(get_field(usage, "promptTokenCount"), written, cached)
+
+
 # --- streams ---
 
 
@@ -483,7 +515,7 @@ class GeminiStream(StreamAssembler):
     """Assembles the chunks of generateContent: the parts of all chunks, one after another."""
 
     def __init__(self) -> None:
-        self._parts: list[Any] = []
+        self._parts = PartList()
         self._about: Body = {}
         self._reason: str | None = None
 
@@ -494,22 +526,146 @@ class GeminiStream(StreamAssembler):
                 self._about[key] = value
         pieces: list[StreamPiece] = []
         for candidate in (event.get("candidates") or ())[:1]:
-            parts = (candidate.get("content") or {}).get("parts") or ()
-            self._parts.extend(parts)
-            reason = candidate.get("finishReason") or candidate.get("finish_reason")
-            self._reason = reason or self._reason
-            for part in parts:
-                if part.get("text"):
-                    pieces.append(("thinking" if part.get("thought") else "text", part["text"]))
+            self._reason = get_field(candidate, "finishReason") or self._reason
+            content = candidate.get("content") or {}
+            pieces.extend(self._add_parts(content.get("parts") or ()))
         return pieces
+
+    def _add_parts(self, parts: Iterable[Block]) -> Iterator[StreamPiece]:
+        for part in parts:
+            self._parts.add(part)
+            if part.get("text"):
+                yield "thinking" if part.get("thought") else "text", part["text"]
 
     def finish(self) -> Body:
         """Return the answer, as far as it arrived."""
-        parts = whole_calls(self._parts, is_over=self._reason == "STOP")
+        parts = self._parts.finish(is_over=self._reason == "STOP")
         candidate: Body = {"content": {"role": "model", "parts": parts}}
         if self._reason is not None:
             candidate["finishReason"] = self._reason
         return {**self._about, "candidates": [candidate]}
+
+
+class PartList:
+    """The parts of a stream, with each call in one part.
+
+    The arguments of a call may come in pieces (`streamFunctionCallArguments`). The first part has the name;
+    each further one has pieces of the arguments, by the JSON path of their place, until one does not say
+    that the call continues.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[Any] = []
+        self._open: int | None = None  # the index of the call that continues
+
+    def add(self, part: Block) -> None:
+        """Add a part, or the pieces in it to the call that continues."""
+        key = find_key(part, "functionCall")
+        call = part.get(key)
+        if call is None:
+            self._parts.append(part)
+            return
+        if self._open is not None and self._is_continued_by(key, call):
+            begun = self._parts[self._open]
+            others = {name: value for name, value in part.items() if value is not None}
+            self._parts[self._open] = {**begun, **others, key: add_pieces(begun[key], call)}
+        else:
+            self._open = len(self._parts)
+            self._parts.append({**part, key: add_pieces({}, call)} if is_partial(call) else part)
+        if not get_field(call, "willContinue"):
+            self._open = None
+
+    def _is_continued_by(self, key: str, call: Block) -> bool:
+        assert self._open is not None
+        name = call.get("name")
+        return not name or name == self._parts[self._open][key].get("name")
+
+    def finish(self, *, is_over: bool) -> list[Any]:
+        """Return the parts. If the stream was cut off, the arguments of a call that would continue are not
+        what the model meant: they become arguments that are not JSON, so that no tool runs with them."""
+        if self._open is not None and not is_over:
+            part = self._parts[self._open]
+            key = find_key(part, "functionCall")
+            arguments = write_json(part[key].get("args") or {})
+            call = {**part[key], "args": {"_invalid_json": arguments}}
+            self._parts[self._open] = {**part, key: call}
+        return self._parts
+
+
+PARTIAL_KEYS = ("willContinue", "will_continue", "partialArgs", "partial_args")
+VALUE_NAMES = ("stringValue", "numberValue", "boolValue")
+# A name after a dot, an index, or a name in quotes.
+PATH_KEY = re.compile(
+    r"""\.([^.\[]+)|\[(\d{1,9})\]|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]"""
+)
+WHOLE_PATH = re.compile(rf"\$?(?:{PATH_KEY.pattern})+")
+MAX_SKIPPED = 1000  # items of a list that no path names: more would be a way to fill the memory
+
+
+def is_partial(call: Block) -> bool:
+    """Return True if a call has pieces of its arguments, or continues."""
+    return any(name in call for name in PARTIAL_KEYS)
+
+
+def add_pieces(call: Block, more: Block) -> Block:
+    """Return a call with what a further part says of it."""
+    own = {key: value for key, value in more.items() if key not in PARTIAL_KEYS}
+    whole = {**call, **deepcopy(own)}  # the arguments grow, and are not ours
+    pieces = get_field(more, "partialArgs") or ()
+    if pieces:
+        arguments = dict(whole.get("args") or {})
+        for piece in pieces:
+            path = read_path(get_field(piece, "jsonPath") or "")
+            put_value(arguments, path, read_value(piece))
+        whole["args"] = arguments
+    return whole
+
+
+def read_value(piece: Block) -> Any:
+    """Return the value of a piece of arguments."""
+    for name in VALUE_NAMES:
+        value = get_field(piece, name)
+        if value is not None:
+            return value
+    return None
+
+
+def read_path(path: str) -> list[str | int]:
+    """Return the keys and indexes of a JSON path."""
+    if not WHOLE_PATH.fullmatch(path):
+        raise ValueError(f"{path!r} is not a place in a call's arguments")
+    keys: list[str | int] = []
+    for name, index, single, double in PATH_KEY.findall(path):
+        if index:
+            keys.append(int(index))
+        else:
+            keys.append(name or re.sub(r"\\(.)", r"\1", single or double))
+    return keys
+
+
+def put_value(inside: Any, keys: list[str | int], value: Any) -> None:
+    """Put a value in its place, or add it to the text that is there. The objects and lists around it are
+    made on the way."""
+    *parents, last = keys
+    for key, following in zip(parents, keys[1:], strict=True):
+        inside = get_item(inside, key, [] if isinstance(following, int) else {})
+    before = get_item(inside, last, None)
+    if isinstance(before, str) and isinstance(value, str):
+        value = before + value
+    inside[last] = value
+
+
+def get_item(inside: Any, key: str | int, empty: Any) -> Any:
+    """Return an item of a list or an object; `empty` is put there if there is none."""
+    if isinstance(key, int):
+        if key - len(inside) > MAX_SKIPPED:
+            raise LookupError(f"item {key} of a list of {len(inside)}")
+        inside.extend([None] * (key + 1 - len(inside)))
+    elif key not in inside:
+        inside[key] = None
+    if inside[key] is None:
+        inside[key] = empty
+    return inside[key]
 
 
 GEMINI = GeminiFormat()

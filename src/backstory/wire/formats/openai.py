@@ -20,12 +20,12 @@ from backstory.wire.formats.base import (
     StreamPiece,
     ToolDefinition,
     build_facts,
-    call_of,
     describe_tool,
     get_schema,
-    usage_with_details,
+    list_unread,
+    make_call,
+    make_detailed_usage,
 )
-from backstory.wire.formats.blocks import unread
 from backstory.wire.formats.fields import (
     expect,
     field,
@@ -366,7 +366,7 @@ def _read_function(id: str | None, function: dict[str, Any], path: str, kind: st
     if isinstance(arguments, dict):  # compatible servers send and take objects, too
         return Call(id, name, arguments, kind=kind)
     text = text_or_none(arguments, f"{path}.arguments")
-    return call_of(id, name, text or "", kind)
+    return make_call(id, name, text or "", kind)
 
 
 # --- content ---
@@ -402,13 +402,13 @@ def _read_part(part: dict[str, Any], path: str) -> list[Part]:
     type_ = field(part, "type", str, path)
     if type_ in ("text", "refusal"):
         text = Text(field(part, type_, str, path))
-        return [text, *unread(part, frozenset({"text", "refusal"}))]
+        return [text, *list_unread(part, frozenset({"text", "refusal"}))]
     if type_ in LINKS:
-        return [_read_link(type_, part), *unread(part, frozenset({*NAMES, type_}))]
+        return [_read_link(type_, part), *list_unread(part, frozenset({*NAMES, type_}))]
     if type_ == "file":
-        return [_read_file(part.get("file")), *unread(part, frozenset({"file"}))]
+        return [_read_file(part.get("file")), *list_unread(part, frozenset({"file"}))]
     if type_ == "input_audio":
-        return [read_sound(part.get("input_audio")), *unread(part, frozenset({"input_audio"}))]
+        return [read_sound(part.get("input_audio")), *list_unread(part, frozenset({"input_audio"}))]
     if type_ == "thinking":
         return [_read_thinking(part)]
     return [Other(type_, complete=type_ not in FOREIGN)]
@@ -579,7 +579,7 @@ def _has_text(message: dict[str, Any]) -> bool:
 
 def counts(usage: Any) -> dict[str, int] | None:
     """Return the tokens of a usage as they are kept."""
-    return usage_with_details(usage, "prompt_tokens", "completion_tokens")
+    return make_detailed_usage(usage, "prompt_tokens", "completion_tokens")
 
 
 # --- streams ---

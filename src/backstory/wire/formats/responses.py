@@ -22,11 +22,12 @@ from backstory.wire.formats.base import (
     StreamPiece,
     ToolDefinition,
     build_facts,
-    call_of,
-    concatenated,
+    concatenate_forms,
+    describe_run,
     describe_tool,
     get_schema,
-    usage_with_details,
+    make_call,
+    make_detailed_usage,
 )
 from backstory.wire.formats.fields import (
     expect,
@@ -50,7 +51,6 @@ from backstory.wire.formats.openai import (
 from backstory.wire.json_values import write_json
 from backstory.wire.media import PDF, as_words, data_url, file_name, from_url, web_url
 from backstory.wire.origin import REFERRED
-from backstory.wire.service_tools import ran
 from backstory.wire.turns import (
     BETWEEN,
     Call,
@@ -246,7 +246,7 @@ class ResponsesFormat(Format):
         """Return the items, the model and the usage of an answer."""
         model = response.get("model")
         form = field(dict(response), "output", list, "response")
-        usage = usage_with_details(response.get("usage"), "input_tokens", "output_tokens")
+        usage = make_detailed_usage(response.get("usage"), "input_tokens", "output_tokens")
         return ProviderAnswer(form, model if isinstance(model, str) else None, usage)
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
@@ -273,7 +273,7 @@ class ResponsesFormat(Format):
         for form, following in pairwise(forms):
             if _is_reasoning_at(form, -1) and _is_reasoning_at(following, 0):
                 return None
-        return concatenated(forms)
+        return concatenate_forms(forms)
 
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
         """Return the rule for an output that is an empty array, and for reasoning with nothing after it: "Item
@@ -415,7 +415,7 @@ def read_item(item: Item, path: str) -> list[Part]:
     """Return the parts of an item."""
     type_: Any = item.get("type")
     if is_service_call(item):
-        return [ran(type_, type_.removesuffix("_call"), {**item, "status": None})]
+        return [describe_run(type_, type_.removesuffix("_call"), {**item, "status": None})]
     if "role" in item and type_ in (None, "message"):
         parts = _read_content(item.get("content"), f"{path}.content")
         return [*parts, *map(Other, _list_extras(item))]
@@ -442,7 +442,7 @@ def _read_call(item: Item, type_: str, path: str) -> Part:
     extras = _list_extras(item)
     if type_ == "function_call":
         arguments = field(item, "arguments", str, path)
-        call = call_of(id_in(item, "call_id", path), name_in(item, "name", path), arguments)
+        call = make_call(id_in(item, "call_id", path), name_in(item, "name", path), arguments)
         return call._replace(extras=extras)
     if type_ == CUSTOM:
         given = {"input": field(item, "input", str, path)}

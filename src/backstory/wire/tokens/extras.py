@@ -7,8 +7,8 @@ recognise counts by the words in it.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from backstory.wire.formats.base import is_unread
 from backstory.wire.json_values import write_json
-from backstory.wire.service_tools import is_unread
 
 
 class Extra(NamedTuple):
