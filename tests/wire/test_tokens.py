@@ -14,8 +14,9 @@ from backstory.log.settings import Settings
 from backstory.wire import dump, load
 from backstory.wire.conversation import Conversation
 from backstory.wire.file_sizes import Size
+from backstory.wire.formats.anthropic import price_by_area
+from backstory.wire.formats.openai import price_patches, price_tiles
 from backstory.wire.tokens import Tokens, count_tokens, vocabulary
-from backstory.wire.tokens.families import by_area, patches, tiles
 from backstory.wire.tokens.vocabulary import counter, kept
 from tests.wire.files import png, wav
 
@@ -246,12 +247,12 @@ class TestMedia:
         assert count_tokens([native("openai", wire)], model).by("what")["image"] == tokens
 
     def test_a_small_detail_is_cheap_and_a_large_image_is_shrunk(self):
-        price = tiles(85, 170)
+        price = price_tiles(85, 170)
         assert price(Size(4096, 4096), "low") == 85
         assert price(Size(4096, 8192), "high") == 85 + 6 * 170
-        assert patches(1.0)(Size(8000, 8000), "") == 1536
-        assert by_area(Size(8000, 100), "") < 800 * 100 / 50
-        assert by_area(Size(8000, 8000), "") == 1600
+        assert price_patches(1.0)(Size(8000, 8000), "") == 1536
+        assert price_by_area(Size(8000, 100), "") < 800 * 100 / 50
+        assert price_by_area(Size(8000, 8000), "") == 1600
 
     def test_audio_counts_by_its_seconds_not_by_its_base64(self):
         data = base64.b64encode(wav(6)).decode()

@@ -4,12 +4,14 @@ Results are the first blocks of the user message after their calls, calls the la
 A form is a content: a text or a list of blocks.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from backstory.log.settings import Settings
+from backstory.wire.file_sizes import Size
 from backstory.wire.formats.base import (
     MAX_BREAKPOINTS,
     Block,
@@ -20,6 +22,7 @@ from backstory.wire.formats.base import (
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
+    TokenRules,
     ToolDefinition,
     build_facts,
     describe_run,
@@ -83,6 +86,29 @@ FOREIGN = frozenset(
 )
 
 
+def price_by_area(size: Size, _detail: str) -> float:
+    """Return the price of an image: a token for 750 pixels, 1,568 pixels a side at most, some 1,600 tokens
+    in all."""
+    shrink = min(1, 1568 / max(size))
+    return min(1600, math.prod(size) * shrink * shrink / 750)
+
+
+CLAUDE_TOKENS = TokenRules(
+    "claude",
+    ratio=1.08,
+    opening=4,
+    message=3,
+    system=0,
+    call=34,
+    result=24,
+    tools=(476, 1.8),  # a system prompt of its own comes with them
+    image=price_by_area,
+    page=1590,
+    letter=0.37,
+    seal=(0, 9),
+)
+
+
 class AnthropicFormat(BlockFormat):
     """Anthropic's Messages API, and the servers that speak it."""
 
@@ -90,6 +116,13 @@ class AnthropicFormat(BlockFormat):
     # "String should match pattern '^[a-zA-Z0-9_-]+$'" (langchain PR#37756); 64 characters at most.
     call_ids = re.compile(r"[A-Za-z0-9_-]{1,64}")
     role_names = MappingProxyType({"user": "user", "model": "assistant", "system": "system"})
+    token_rules = (
+        (
+            r"claude-(opus-4[-.][789]|opus-5|sonnet-5|fable)",
+            CLAUDE_TOKENS._replace(ratio=1.35),
+        ),
+        (r"claude", CLAUDE_TOKENS),
+    )
     parameters = MappingProxyType(
         {
             "max_tokens": "max_tokens",

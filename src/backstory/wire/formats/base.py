@@ -1,13 +1,14 @@
 """The base of all formats: what a service accepts, its writers and its readers."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, get_args
 
 from backstory.log.settings import Settings
+from backstory.wire.file_sizes import Size
 from backstory.wire.formats.fields import objects
 from backstory.wire.json_values import read_arguments
 from backstory.wire.turns import (
@@ -33,6 +34,46 @@ ToolDefinition = Mapping[str, Any]
 # "A maximum of 4 blocks with cache_control may be provided"
 MAX_BREAKPOINTS = 4
 NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+ImagePrice = Callable[[Size, str], float]  # by the size and the detail of an image
+# Vocabularies of OpenAI's models.
+OLDER_VOCABULARY = "cl100k_base"
+NEWEST_VOCABULARY = "o200k_base"
+
+
+def price_flat(price: int) -> ImagePrice:
+    """Return a price that is the same for all images."""
+    return lambda size, detail: price
+
+
+class TokenRules(NamedTuple):
+    """How the models of one family count the tokens of a request.
+
+    Framing and prices of media are what providers publish or what recorded usages showed; docs/wire.md
+    has the errors.
+    """
+
+    name: str
+    vocabulary: str | None = (
+        None  # None: it is not public, and the newest of OpenAI stands in for it
+    )
+    ratio: float = 1.0  # tokens for each token of that vocabulary
+    opening: int = 3  # for the request, whatever it says
+    message: int = 4  # around each message, its role included
+    system: int | None = None  # around system text; None: the same
+    answer: int = 0  # more for each text of the model
+    call: int = 7  # around a call, beside its name and arguments
+    result: int = 6  # around a result, beside the tool's name
+    parallel: int = 0  # more for each further call of the same answer
+    tools: tuple[int, float] = (10, 1.0)  # once there are any, and for each token of their JSON
+    image: ImagePrice = price_flat(1000)
+    page: int = 1000  # of a document, as a picture
+    letter: float = 0.25  # on such a page
+    audio: float = 10  # a second of it
+    video: float = 260
+    # Sealed reasoning: characters to leave out, and characters for a token. None: it is not read again.
+    seal: tuple[int, float] | None = None
 
 
 class ResponseFacts(TypedDict, total=False):
@@ -123,6 +164,8 @@ class Format:
     call_kinds: ClassVar[frozenset[str]] = frozenset({""})
     # The key of the model's name in a request.
     model_key: ClassVar[str] = "model"
+    # The token rules of the provider's own models: the first whose pattern is found in a model's name.
+    token_rules: ClassVar[Sequence[tuple[str, TokenRules]]] = ()
     # The path of each canonical parameter in a request.
     parameters: ClassVar[Mapping[str, str]]
 

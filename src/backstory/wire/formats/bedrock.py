@@ -19,6 +19,7 @@ from backstory.wire.formats.base import (
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
+    TokenRules,
     ToolDefinition,
     build_facts,
     describe_run,
@@ -32,6 +33,7 @@ from backstory.wire.formats.base import (
     join_texts,
     list_unread,
     list_unread_keys,
+    price_flat,
     read_name,
     remove_empty_text,
     sum_usage,
@@ -83,6 +85,17 @@ MEDIA_FORMATS = {
 }
 PDF_START = "JVBERi"  # %PDF, in base64
 
+NOVA_TOKENS = TokenRules(
+    "nova",
+    opening=0,
+    message=1,
+    call=25,
+    result=25,
+    tools=(500, 3),
+    image=price_flat(1800),
+    page=2000,
+)
+
 
 class BedrockFormat(BlockFormat):
     """Amazon Bedrock's Converse API."""
@@ -92,6 +105,10 @@ class BedrockFormat(BlockFormat):
     call_ids = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
     role_names = MappingProxyType({"user": "user", "model": "assistant"})
     model_key = "modelId"
+    token_rules = (
+        (r"nova-2", NOVA_TOKENS._replace(opening=42, message=3)),
+        (r"nova", NOVA_TOKENS),
+    )
     parameters = MappingProxyType(
         {
             "max_tokens": "inferenceConfig.maxTokens",

@@ -5,6 +5,7 @@ signature, and where none is known the one that tells the service not to look. G
 two spellings, `functionCall` and `function_call`, and so does this. A form is a list of parts.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -20,6 +21,7 @@ from backstory.wire.formats.base import (
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
+    TokenRules,
     ToolDefinition,
     build_facts,
     describe_run,
@@ -28,6 +30,7 @@ from backstory.wire.formats.base import (
     list_unread,
     list_unread_keys,
     make_usage,
+    price_flat,
     to_count,
 )
 from backstory.wire.formats.fields import (
@@ -111,6 +114,22 @@ PART_KEYS = frozenset({*DATA_KEYS, "thought", "thoughtSignature", "thought_signa
 # Keys of other formats' blocks: here they are a mistake, and refused.
 FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
 
+GEMINI_TOKENS = TokenRules(
+    "gemini",
+    ratio=1.03,
+    opening=1,
+    message=0,
+    call=5,
+    result=8,
+    tools=(0, 1.1),
+    image=price_flat(258),
+    page=258,
+    letter=0,
+    audio=32,
+    seal=(0, math.inf),
+)
+GEMINI_3_TOKENS = GEMINI_TOKENS._replace(image=price_flat(1090), page=560, video=70, seal=(0, 5.5))
+
 
 class GeminiFormat(BlockFormat):
     """Gemini's generateContent."""
@@ -121,6 +140,11 @@ class GeminiFormat(BlockFormat):
     media_after_results = True
     role_names = MappingProxyType({"user": "user", "model": "model"})
     content_key = "parts"
+    token_rules = (
+        (r"gemini-3", GEMINI_3_TOKENS),
+        (r"gemini-2\.0", GEMINI_TOKENS._replace(image=price_flat(1290))),
+        (r"gemini", GEMINI_TOKENS),
+    )
     parameters = MappingProxyType(
         {
             "max_tokens": "generationConfig.maxOutputTokens",

@@ -5,19 +5,25 @@ form of a unit is its message. Many servers have words of their own (`reasoning_
 message goes back to its server as it was.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from backstory.wire.file_sizes import Size
 from backstory.wire.formats.base import (
+    NEWEST_VOCABULARY,
+    OLDER_VOCABULARY,
     Body,
     Form,
     Format,
+    ImagePrice,
     ProviderAnswer,
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
+    TokenRules,
     ToolDefinition,
     build_facts,
     describe_tool,
@@ -89,6 +95,52 @@ WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
 FILLED = "arguments that are null or blank become {}"
 
 
+def price_tiles(base: int, tile: int) -> ImagePrice:
+    """Return the price of images in tiles of 512 by 512: within 2048 by 2048, the shorter side 768 at
+    most."""
+
+    def price(size: Size, detail: str) -> int:
+        if detail == "low":
+            return base
+        shrink = min(1, 2048 / max(size), 768 / min(size))
+        return base + tile * math.prod(math.ceil(side * shrink / 512) for side in size)
+
+    return price
+
+
+def price_patches(factor: float) -> ImagePrice:
+    """Return the price of images for smaller models: in patches of 32 by 32, 1,536 of them at most."""
+
+    def price(size: Size, _detail: str) -> float:
+        return factor * min(1536, math.prod(math.ceil(side / 32) for side in size))
+
+    return price
+
+
+TILED_TOKENS = TokenRules(
+    "gpt-4o",
+    NEWEST_VOCABULARY,
+    parallel=14,
+    tools=(14, 0.58),
+    image=price_tiles(85, 170),
+    page=20,
+)
+# The newer framing: one token less around the answer, a channel named on each of the model's texts, and
+# reasoning of the current turn that is read again.
+CHANNEL_TOKENS = TokenRules(
+    "gpt-5",
+    NEWEST_VOCABULARY,
+    opening=2,
+    answer=2,
+    call=11,
+    result=9,
+    tools=(8, 0.74),
+    image=price_tiles(70, 140),
+    page=20,
+    seal=(900, 7),
+)
+
+
 class OpenAIFormat(Format):
     """OpenAI's Chat Completions, and the servers that speak them."""
 
@@ -104,6 +156,21 @@ class OpenAIFormat(Format):
     has_speakers = True
     has_detail = True
     call_kinds = frozenset({"", LEGACY})
+    token_rules = (
+        # It comes with a system message of its own.
+        (r"gpt-oss", CHANNEL_TOKENS._replace(opening=63)),
+        (r"gpt-5.*nano", CHANNEL_TOKENS._replace(image=price_patches(1.5))),
+        (r"gpt-5.*mini", CHANNEL_TOKENS._replace(image=price_patches(1.2))),
+        (r"gpt-5", CHANNEL_TOKENS),
+        (r"\bo1-mini", TILED_TOKENS),
+        (r"\bo4-mini", CHANNEL_TOKENS._replace(answer=0, image=price_patches(1.72))),
+        (r"\bo[134]\b", CHANNEL_TOKENS._replace(answer=0)),
+        (r"gpt-4\.1-nano", TILED_TOKENS._replace(image=price_patches(2.46))),
+        (r"gpt-4\.1-mini", TILED_TOKENS._replace(image=price_patches(1.62))),
+        (r"gpt-4o-mini", TILED_TOKENS._replace(image=price_tiles(2833, 5667))),
+        (r"gpt-4o|gpt-4\.1|gpt-4\.5", TILED_TOKENS),
+        (r"gpt-4|gpt-3\.?5", TILED_TOKENS._replace(vocabulary=OLDER_VOCABULARY)),
+    )
     parameters = MappingProxyType(
         {
             "max_tokens": "max_tokens",

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 from backstory.log.messages import read_call, read_result
 from backstory.wire.file_sizes import Pdf, image_size, pdf, seconds, words
+from backstory.wire.formats.base import NEWEST_VOCABULARY, TokenRules
 from backstory.wire.json_values import clean_value, read_arguments, write_json
 from backstory.wire.rows import Readable, Row, rows
 from backstory.wire.tokens.extras import Extra, extras
-from backstory.wire.tokens.families import USUAL, Family, family_of, is_measured
-from backstory.wire.tokens.vocabulary import BYTES_PER_TOKEN, NEWEST, Count, counter, estimate
+from backstory.wire.tokens.families import USUAL, family_of, is_measured
+from backstory.wire.tokens.vocabulary import BYTES_PER_TOKEN, Count, counter, estimate
 from backstory.wire.turns import is_blank
 
 __all__ = ["Part", "Tokens", "count_tokens"]
@@ -84,7 +85,9 @@ def count_tokens(
     name = model or DEFAULT
     family = family_of(name)
     counted = Counter(
-        family, counter(family.vocabulary or NEWEST), model is not None and is_measured(name)
+        family,
+        counter(family.vocabulary or NEWEST_VOCABULARY),
+        model is not None and is_measured(name),
     )
     found = list(rows(messages, lambda rule, at, why: None))
     parts = list(counted.parts(found))
@@ -100,9 +103,9 @@ def _how(parts: list[Part], counted: "Counter", model: str | None) -> str:
     if counted.count is None:
         return f"estimated at {BYTES_PER_TOKEN} bytes each; backstory[tokens] counts"
     if model is None:
-        return f"counted with {NEWEST}, as for {DEFAULT}: no model was named"
+        return f"counted with {NEWEST_VOCABULARY}, as for {DEFAULT}: no model was named"
     if family.vocabulary is None:
-        return f"estimated with {NEWEST}: no vocabulary of {model!r} is known"
+        return f"estimated with {NEWEST_VOCABULARY}: no vocabulary of {model!r} is known"
     guessed = dict.fromkeys(part.what for part in parts if not part.exact and part.what != "frame")
     if not counted.is_exact:
         return f"estimated with {family.vocabulary}: no exact count for {model!r} is known"
@@ -114,7 +117,7 @@ def _how(parts: list[Part], counted: "Counter", model: str | None) -> str:
 class Counter:
     """Counts the parts of rows for one family of models."""
 
-    def __init__(self, family: Family, count: Count | None, measured: bool) -> None:
+    def __init__(self, family: TokenRules, count: Count | None, measured: bool) -> None:
         self.family = family
         self.count = count
         self.is_exact = measured and count is not None

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 
-OLDER = "cl100k_base"
-NEWEST = "o200k_base"
 BYTES_PER_TOKEN = 4
 SHORT = 64  # characters: a shorter text is counted as fast as it is looked up
 MOST_KEPT = 200_000  # counts, about 20 MB
