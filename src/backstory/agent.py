@@ -210,8 +210,12 @@ class Agent(AgentReader):
 
     def settings(self, /, **settings: Any) -> Event | None:
         """Set the model, tools or params of the requests from here on. Writes only what changes,
-        and returns None if nothing does. `conversation().settings` reads them."""
+        and returns None if nothing does. `conversation().settings` reads them. Raises Invalid for
+        a parameter that no provider knows."""
+        from backstory.wire.formats import check_parameters
+
         change = self.conversation().settings.find_changes(**settings)
+        check_parameters(change.get("params", ()))
         if not change:
             return None
         return self.append("note", SETTINGS, change)

@@ -152,6 +152,17 @@ def test_what_gemini_refuses_is_one_line_that_says_why(agent, status, text, kind
     assert caught.value.status == status
 
 
+def test_geminis_own_parameters_reach_the_service(agent):
+    safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
+    agent.settings(params={"safetySettings": safety, "seed": 7})
+    with event_server([gemini_chunk({"text": "Hi."}, ended="STOP")]) as server:
+        model = GeminiModel("gemini-x", base_url=server.url, key="k")
+        list(Loop(agent, model).ask("Hi"))
+        model.close()
+    [body] = server.bodies
+    assert (body["safetySettings"], body["generationConfig"]["seed"]) == (safety, 7)
+
+
 def test_a_prompt_that_gemini_blocks_is_refused(agent):
     with event_server([{"promptFeedback": {"blockReason": "SAFETY"}}]) as server:
         model = GeminiModel("gemini-x", base_url=server.url, key="k")

@@ -133,6 +133,11 @@ def _converse() -> tuple[Any, Any]:
     return ParamValidator(), service.operation_model("Converse").input_shape
 
 
+def converse_fields() -> set[str]:
+    """Return the fields of a request to Converse."""
+    return set(_converse()[1].members)
+
+
 def _as_if_stored(item: Any) -> Any:
     """The item with the fields of a stored one.
 

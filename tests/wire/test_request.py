@@ -1,9 +1,14 @@
 """The whole request: model, tools and parameters around the messages, in each format."""
 
+import re
+
 import pytest
 
+import backstory
+from backstory.log.messages import Message
 from backstory.log.settings import Settings
 from backstory.wire import FORMATS, dump
+from backstory.wire.conversation import Conversation
 from backstory.wire.formats import get_format
 
 GLOB = {
@@ -169,3 +174,139 @@ def test_a_tool_of_one_provider_goes_there_and_is_reported_elsewhere():
     whole, repairs = body(Settings(tools=(either,)), "openai")
     assert whole["tools"][0]["function"]["name"] == "web_search"
     assert repairs == []
+
+
+# --- parameters ---
+
+OWN = {
+    "openai": {"response_format": {"type": "json_object"}, "seed": 7, "parallel_tool_calls": False},
+    "openai-responses": {"text": {"verbosity": "low"}, "parallel_tool_calls": False},
+    "anthropic": {"service_tier": "auto", "thinking": {"type": "adaptive"}},
+    "gemini": {"safetySettings": [{"category": "c", "threshold": "t"}]},
+    "bedrock": {"guardrailConfig": {"guardrailIdentifier": "g"}},
+}
+
+
+@pytest.mark.parametrize("format", OWN)
+def test_a_providers_own_parameters_reach_it(format):
+    whole, repairs = body(Settings(params=OWN[format]), format)
+    assert {name: whole.get(name) for name in OWN[format]} == OWN[format]
+    assert repairs == []
+
+
+@pytest.mark.parametrize("name", ["responseMimeType", "response_mime_type"])
+def test_gemini_has_its_own_parameters_in_an_object_under_either_name(name):
+    params = {name: "application/json", "max_tokens": 9, "seed": 7}
+    whole, repairs = body(Settings(params=params), "gemini")
+    config = {"responseMimeType": "application/json", "maxOutputTokens": 9, "seed": 7}
+    assert (whole["generationConfig"], repairs) == (config, [])
+
+
+def test_a_parameter_of_another_provider_is_left_out_and_reported():
+    params = {"response_format": {"type": "json_object"}}
+    whole, [repair] = body(Settings(params=params), "anthropic")
+    assert "response_format" not in whole
+    assert (repair.rule, "response_format" in repair.why) == ("parameter", True)
+
+
+@pytest.mark.parametrize("names", [("output_config", "effort"), ("effort", "output_config")])
+def test_own_and_canonical_parameters_share_an_object(names):
+    values = {"output_config": {"format": {"type": "json_schema"}}, "effort": "low"}
+    params = {name: values[name] for name in names}
+    whole, _ = body(Settings(params=params), "anthropic")
+    assert whole["output_config"] == {"format": {"type": "json_schema"}, "effort": "low"}
+    assert values["output_config"] == {"format": {"type": "json_schema"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "closest"),
+    [("temprature", "temperature"), ("respone_format", "response_format"), ("seeds", "seed")],
+)
+def test_settings_refuse_a_misspelt_parameter_and_name_the_closest(name, closest):
+    with backstory.open(":memory:") as store:
+        agent = store.start("main")
+        with pytest.raises(backstory.Invalid, match=f"{name}.*{closest}"):
+            agent.settings(params={name: 1})
+        assert agent.head == 0
+
+
+def test_settings_accept_what_any_format_knows_and_everything_below_a_formats_name():
+    params = {"temperature": 1, "seed": 7, "top_k": 3, "openai": {"min_p": 0.1}}
+    with backstory.open(":memory:") as store:
+        agent = store.start("main")
+        agent.settings(params=params)
+        assert agent.conversation().settings.params == params
+
+
+# Fields of a request that are no parameters: what other settings set, and how an SDK is called.
+NO_PARAMETERS = {
+    "openai": {"messages", "model", "tools", "functions", "function_call", "stream_options"},
+    "openai-responses": {"input", "instructions", "model", "tools", "stream_options"},
+    "anthropic": {"messages", "model", "system", "tools", "betas"},
+    "gemini": {
+        "system_instruction",
+        "tools",
+        "tool_config",
+        "http_options",
+        "should_return_http_response",
+        "automatic_function_calling",
+        "automatic_continuation",
+        "continuation_token",
+        # In a request, these two have other names.
+        "generation_output_config",
+        "model_selection_config",
+    },
+    "bedrock": {"messages", "modelId", "system", "toolConfig"},
+}
+# Only older models of Anthropic have top_k. generationConfig is an object in a request; in the SDK's config,
+# its fields stand beside the others.
+NOT_IN_SDKS = {
+    "anthropic": {"top_k"},
+    "gemini": {"generation_config"},
+}
+
+
+def fields_of_sdk(format):
+    match format:
+        case "openai":
+            from openai.types.chat.completion_create_params import CompletionCreateParamsBase
+
+            return set(CompletionCreateParamsBase.__annotations__)
+        case "openai-responses":
+            from openai.types.responses.response_create_params import ResponseCreateParamsBase
+
+            return set(ResponseCreateParamsBase.__annotations__)
+        case "anthropic":
+            from anthropic.types.beta.message_create_params import MessageCreateParamsBase
+
+            return set(MessageCreateParamsBase.__annotations__)
+        case "gemini":
+            from google.genai.types import GenerateContentConfig
+
+            return set(GenerateContentConfig.model_fields)
+        case _:
+            from tests.wire.sdk_types import converse_fields
+
+            return converse_fields()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_own_parameters_are_the_fields_of_the_sdks_types(format):
+    written = get_format(format)
+    own = {to_snake(name) if format == "gemini" else name for name in written.own_parameters}
+    canonical = {path.split(".")[0] for path in written.parameters.values()} | {"tool_choice"}
+    if format == "gemini":
+        canonical = {to_snake(path.split(".")[1]) for path in written.parameters.values()}
+    known = fields_of_sdk(format) - NO_PARAMETERS[format]
+    assert own | (canonical & known) == known | (own & NOT_IN_SDKS.get(format, set()))
+
+
+def to_snake(name):
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+
+
+def test_repairs_names_the_parameters_that_a_format_cannot_express():
+    settings = Settings(params={"response_format": {"type": "text"}})
+    conversation = Conversation([Message("user", "Hi.")], settings)
+    assert conversation.repairs("openai") == []
+    assert [repair.rule for repair in conversation.repairs("anthropic")] == ["parameter"]

@@ -108,8 +108,9 @@ class Conversation(Sequence[Message]):
         return to_bytes(self._sources, format, **options)
 
     def repairs(self, format: str, **options: Any) -> list[Repair]:
-        """Where the body differs from the log: which rule, at which event, and why."""
-        return self.dump(format, **options).repairs
+        """Return where a request differs from the log and its settings: which rule, at which event, and
+        why."""
+        return self.dump_request(format, **options).repairs
 
     def origins(self, format: str, *, model: str | None = None) -> list[list[int]]:
         """For each message of the body, the positions of its events."""

@@ -93,9 +93,9 @@ class GeminiModel:
 def _arguments(body: Mapping[str, Any], model: str, *, thoughts: bool) -> dict[str, Any]:
     """The body of a request as arguments for the SDK: everything except the contents is its config."""
     config = dict(body.get("generationConfig") or {})
-    config |= {
-        key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body
-    }
+    for key, value in body.items():
+        if key not in ("model", "contents", "generationConfig"):
+            config[key] = value
     if thoughts:
         config["thinkingConfig"] = {**config.get("thinkingConfig", {}), "includeThoughts": True}
     # Otherwise the SDK would call Python functions among the tools itself.

@@ -133,6 +133,28 @@ class AnthropicFormat(BlockFormat):
             "thinking": "thinking",
         }
     )
+    own_parameters = frozenset(
+        {
+            "cache_control",
+            "compaction",
+            "container",
+            "context_management",
+            "diagnostics",
+            "fallback_credit_token",
+            "fallbacks",
+            "inference_geo",
+            "mcp_servers",
+            "metadata",
+            "output_config",
+            "service_tier",
+            "speed",
+            "stop_sequences",
+            "thread",
+            "top_k",
+            "user_profile_id",
+            "workspace_id",
+        }
+    )
 
     # --- writing ---
 
@@ -324,7 +346,7 @@ class AnthropicFormat(BlockFormat):
 
     def write_parameter(self, name: str, value: Any, model: str | None) -> Body:
         """Return the fields of a canonical parameter by their paths."""
-        if name == "thinking":
+        if name == "thinking" and not isinstance(value, Mapping):
             return {"thinking": {"type": "enabled", "budget_tokens": value}}
         return super().write_parameter(name, value, model)
 

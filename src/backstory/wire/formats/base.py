@@ -168,6 +168,8 @@ class Format:
     token_rules: ClassVar[Sequence[tuple[str, TokenRules]]] = ()
     # The path of each canonical parameter in a request.
     parameters: ClassVar[Mapping[str, str]]
+    # The provider's own parameters, which pass through as they are.
+    own_parameters: ClassVar[frozenset[str]]
 
     # --- reading ---
 
@@ -292,22 +294,29 @@ class Format:
         if isinstance(own, Mapping):
             merge_fields(request, deepcopy(dict(own)))
         for name, value in settings.params.items():
-            is_canonical = name not in FORMAT_NAMES
-            if is_canonical and (tools or name != "tool_choice"):
-                fields = self._write_known_parameter(name, value, model, repairs)
-                for path, field in fields.items():
-                    set_field(request, path, field)
+            if name in FORMAT_NAMES or (name == "tool_choice" and not tools):
+                continue
+            if name in self.own_parameters:
+                merge_fields(request, self.write_own_parameter(name, deepcopy(value)))
+                continue
+            fields = self._write_known_parameter(name, value, model, repairs)
+            for path, field in fields.items():
+                set_field(request, path, field)
         return request, repairs
 
     def _write_known_parameter(
         self, name: str, value: Any, model: str | None, repairs: list[Repair]
     ) -> Body:
-        """Write a parameter. Report it if the format cannot express it."""
+        """Write a canonical parameter. Report it if the format cannot express it."""
         fields = self.write_parameter(name, value, model)
         if not fields:
             why = f"the format {self.name} cannot say {name} = {value!r:.60}: it was left out"
             repairs.append(Repair("parameter", None, why))
         return fields
+
+    def write_own_parameter(self, name: str, value: Any) -> Body:
+        """Return the field of one of the provider's own parameters."""
+        return {name: value}
 
     def _choose_tools(self, tools: Iterable[ToolDefinition], repairs: list[Repair]) -> list[Block]:
         """Write the tools that the format can express."""
@@ -661,7 +670,9 @@ def merge_fields(body: Body, fields: Body) -> None:
     for key, value in fields.items():
         before = body.get(key)
         if isinstance(before, dict) and isinstance(value, dict):
-            value = before | value
+            merged = dict(before)
+            merge_fields(merged, value)
+            value = merged
         body[key] = value
 
 

@@ -117,6 +117,19 @@ class BedrockFormat(BlockFormat):
             "stop": "inferenceConfig.stopSequences",
         }
     )
+    own_parameters = frozenset(
+        {
+            "additionalModelRequestFields",
+            "additionalModelResponseFieldPaths",
+            "guardrailConfig",
+            "inferenceConfig",
+            "outputConfig",
+            "performanceConfig",
+            "promptVariables",
+            "requestMetadata",
+            "serviceTier",
+        }
+    )
 
     # --- writing ---
 

@@ -131,6 +131,48 @@ GEMINI_TOKENS = TokenRules(
 GEMINI_3_TOKENS = GEMINI_TOKENS._replace(image=price_flat(1090), page=560, video=70, seal=(0, 5.5))
 
 
+# Google's own parameters: fields of a request, and fields of its `generationConfig`.
+OWN_FIELDS = frozenset(
+    {
+        "cachedContent",
+        "generationConfig",
+        "labels",
+        "modelArmorConfig",
+        "safetySettings",
+        "serviceTier",
+        "store",
+    }
+)
+CONFIG_FIELDS = frozenset(
+    {
+        "audioTimestamp",
+        "audioTranscriptionConfig",
+        "candidateCount",
+        "enableEnhancedCivicAnswers",
+        "frequencyPenalty",
+        "imageConfig",
+        "logprobs",
+        "maxOutputTokens",
+        "mediaResolution",
+        "presencePenalty",
+        "responseJsonSchema",
+        "responseLogprobs",
+        "responseMimeType",
+        "responseModalities",
+        "responseSchema",
+        "routingConfig",
+        "seed",
+        "speechConfig",
+        "stopSequences",
+        "thinkingConfig",
+        "topK",
+        "topP",
+    }
+)
+# The names of the SDK for Python, and those of a request.
+PARAMETER_NAMES = {to_snake_case(name): name for name in OWN_FIELDS | CONFIG_FIELDS}
+
+
 class GeminiFormat(BlockFormat):
     """Gemini's generateContent."""
 
@@ -155,6 +197,7 @@ class GeminiFormat(BlockFormat):
             "thinking": "generationConfig.thinkingConfig.thinkingBudget",
         }
     )
+    own_parameters = frozenset({*OWN_FIELDS, *CONFIG_FIELDS, *PARAMETER_NAMES})
 
     # --- writing ---
 
@@ -322,6 +365,13 @@ class GeminiFormat(BlockFormat):
         if functions:
             others.insert(0, {"functionDeclarations": functions})
         return {"tools": others}
+
+    def write_own_parameter(self, name: str, value: Any) -> Body:
+        """Return the field of one of Google's own parameters, in either of its two spellings."""
+        field = PARAMETER_NAMES.get(name, name)
+        if field in CONFIG_FIELDS:
+            return {"generationConfig": {field: value}}
+        return {field: value}
 
     def write_tool_choice(self, mode: str, name: str | None) -> Body:
         """Return the field of a tool choice. ANY with a list of names forces one function."""

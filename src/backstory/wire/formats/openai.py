@@ -180,6 +180,35 @@ class OpenAIFormat(Format):
             "effort": "reasoning_effort",
         }
     )
+    own_parameters = frozenset(
+        {
+            "audio",
+            "frequency_penalty",
+            "logit_bias",
+            "logprobs",
+            "max_completion_tokens",
+            "metadata",
+            "modalities",
+            "moderation",
+            "n",
+            "parallel_tool_calls",
+            "prediction",
+            "presence_penalty",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "reasoning_effort",
+            "response_format",
+            "safety_identifier",
+            "seed",
+            "service_tier",
+            "store",
+            "top_logprobs",
+            "user",
+            "verbosity",
+            "web_search_options",
+        }
+    )
 
     # --- from turns to a body ---
 

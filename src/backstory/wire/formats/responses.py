@@ -119,6 +119,34 @@ class ResponsesFormat(Format):
             "effort": "reasoning.effort",
         }
     )
+    own_parameters = frozenset(
+        {
+            "access_programs",
+            "background",
+            "context_management",
+            "conversation",
+            "image",
+            "include",
+            "max_output_tokens",
+            "max_tool_calls",
+            "metadata",
+            "moderation",
+            "parallel_tool_calls",
+            "previous_response_id",
+            "prompt",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "reasoning",
+            "safety_identifier",
+            "service_tier",
+            "store",
+            "text",
+            "top_logprobs",
+            "truncation",
+            "user",
+        }
+    )
     # A computer's output is a screenshot, which we cannot write. A function's output was accepted for a
     # search for tools.
     call_kinds = frozenset(
