@@ -98,7 +98,7 @@ def _is_breakpoint(value: Any) -> bool:
 def without_last_words(found: list[Any], repairs: list[Repair]) -> list[Any]:
     """What has to stay as it is when the user says more: not the `Continue.` that only gave the model the
     turn, and not Anthropic's system messages at the very end, which may not stand before the user."""
-    if repairs and "last word" in repairs[-1].why:
+    if any("last word" in repair.why for repair in repairs):
         return found[:-1]
     while found and isinstance(found[-1], tuple) and found[-1][0] == "system":
         found = found[:-1]

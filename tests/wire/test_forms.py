@@ -300,7 +300,7 @@ def test_an_address_that_no_service_can_fetch_is_told():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_body_of_nothing_has_no_messages(format):
-    assert list(get_format(format).write_body([], [], [], ()).values()) == [[]]
+    assert list(get_format(format).write_body([]).body.values()) == [[]]
 
 
 def test_without_orjson_the_standard_library_says_the_same(monkeypatch):

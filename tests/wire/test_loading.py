@@ -4,7 +4,8 @@ import pytest
 
 import backstory
 from backstory import Invalid
-from backstory.wire import FORMATS, dump, load, origins
+from backstory.wire import FORMATS, dump, load
+from backstory.wire.request import RequestBuilder
 from tests.wire.rules import violations
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -381,7 +382,7 @@ def test_parts_with_and_without_brackets_are_one_message():
     }
     events = load(two, "gemini")
     assert dump(events, "gemini").body == contents({"text": "a"}, {"text": "b"})
-    assert origins(events, "gemini") == [[0, 1]]
+    assert RequestBuilder("gemini").build(events).origins == [[0, 1]]
 
 
 def test_a_system_text_of_null_is_none():

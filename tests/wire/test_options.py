@@ -3,7 +3,7 @@
 import pytest
 
 from backstory.wire import FORMATS, dump, load
-from backstory.wire.models import is_same_model
+from backstory.wire.native import is_same_model
 from tests.wire.laws import strings
 from tests.wire.rules import violations
 

@@ -1,7 +1,8 @@
 """Each turn by itself, in a format's own form: what files need in which every message stands alone."""
 
 from backstory import Event
-from backstory.wire import load_answer, turn_forms
+from backstory.wire import load_answer
+from backstory.wire.request import write_turns
 
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
 
@@ -25,12 +26,12 @@ def test_turns_have_their_roles_and_the_positions_of_their_events():
         ("system", "And careful."),
         ("user", "then?"),
     )
-    found = turn_forms(told, "openai-responses")
-    assert [(one.role, one.at) for one in found if one.role != "system"] == [
+    found = [*write_turns(told, "openai-responses")]
+    assert [(one.role, one.position) for one in found if one.role != "system"] == [
         ("user", 2), ("model", 3), ("result", 6), ("result", 5), ("user", 8),
     ]  # fmt: skip
-    assert [one.at for one in found if one.role == "system"] == [1, 7]
-    assert [[asked.key for asked in one.calls] for one in found if one.calls] == [
+    assert [one.position for one in found if one.role == "system"] == [1, 7]
+    assert [[asked.id for asked in one.calls] for one in found if one.calls] == [
         ["1", "2"],
         ["1"],
         ["2"],
@@ -38,7 +39,9 @@ def test_turns_have_their_roles_and_the_positions_of_their_events():
 
 
 def test_a_result_that_nobody_recorded_says_so():
-    *_, last = turn_forms(events(("user", "go"), call("1"), ("user", "then?")), "anthropic")[:-1]
+    *_, last = [*write_turns(events(("user", "go"), call("1"), ("user", "then?")), "anthropic")][
+        :-1
+    ]
     assert last.form[0]["content"] == "interrupted: no result was recorded"
 
 
@@ -48,7 +51,7 @@ def test_what_a_provider_sent_stays_whichever_of_its_models_it_was():
         response = {"content": [THOUGHT, {"type": "text", "text": model}], "model": model}
         answered += [("user", "go"), *load_answer(response, "anthropic")]
     told = events(*answered)
-    own = [one.form for one in turn_forms(told, "anthropic") if one.role == "model"]
+    own = [one.form for one in write_turns(told, "anthropic") if one.role == "model"]
     assert [form[0] for form in own] == [THOUGHT, THOUGHT]
-    other = [one.form for one in turn_forms(told, "openai-responses") if one.role == "model"]
+    other = [one.form for one in write_turns(told, "openai-responses") if one.role == "model"]
     assert "Hm." not in str(other)

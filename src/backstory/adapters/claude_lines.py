@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 
 import orjson
 
-from backstory import Agent, Event, wire
+from backstory import Agent, Event
 from backstory.adapters.forms import HERE, HOLE, HOLE_BEGINS, SMALLEST
 from backstory.adapters.items import (
     Carried,
@@ -23,6 +23,7 @@ from backstory.adapters.items import (
     read_items,
 )
 from backstory.adapters.turns import ERASED, answered, is_erased, said
+from backstory.log.json_text import copy_exactly
 from backstory.transcripts import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
@@ -57,7 +58,7 @@ class NewLine(NamedTuple):
     def of(cls, line: Line) -> "NewLine":
         """A copy of a line with its key; TypeError or ValueError for what is not JSON."""
         uuid = line.get("uuid")
-        exact, line = wire.copy_exactly(line) or (None, json.loads(json.dumps(line)))
+        exact, line = copy_exactly(line) or (None, json.loads(json.dumps(line)))
         if not isinstance(uuid, str):
             return cls(None, line, exact)
         digest = sha256(exact or json.dumps(line).encode()).hexdigest()

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from backstory import Agent, Event, wire
+from backstory import Agent, Event
 from backstory.adapters.forms import Tag, all_forms, form_in, holed, with_content, with_form
 from backstory.adapters.turns import ANSWER, is_same_turn, left_of
+from backstory.log.json_text import encode_exactly
+from backstory.wire import holes
 
 DEEPEST = 100  # levels that the data of an event may have
 AROUND = 3  # of them are around an item
@@ -48,7 +50,7 @@ class Carried(NamedTuple):
 
 def plain(item: Any) -> Any:
     """A copy of the item as JSON gives it back; TypeError or ValueError for what is not JSON."""
-    text = wire.encode_exactly(item)
+    text = encode_exactly(item)
     return json.loads(json.dumps(item)) if text is None else orjson.loads(text)
 
 
@@ -79,7 +81,7 @@ def carried(
     if provider is not None and "native" in data:
         data = {name: value for name, value in data.items() if name != "native"}
     if exact is None:
-        exact = wire.encode_exactly(item)
+        exact = encode_exactly(item)
     if exact is not None and _is_too_deep(exact, item):
         exact = None  # no data has room for it: it is carried as text
     storable = named if is_parsed and exact is not None else _storable
@@ -194,9 +196,9 @@ def _forms(
 ) -> Iterator[dict[str, Any]]:
     said = {"content": content, "arguments": data.get("arguments")}
     if provider is not None:
-        own = {"provider": provider, "wire": [wire.holed(item, **said)]}
+        own = {"provider": provider, "wire": [holes.holed(item, **said)]}
         yield {"native": own, "item": tag}
-    form = wire.holed(item, **said, native=data.get("native", {}).get("wire"))
+    form = holes.holed(item, **said, native=data.get("native", {}).get("wire"))
     yield {"item": with_form(tag, form)}
 
 
@@ -207,7 +209,7 @@ def _gives_back(text: str, content: str | None, exact: bytes) -> bool:
 
 def _text_of(data: dict[str, Any]) -> str | None:
     """The text that a store would keep; None where it would refuse, or where only slower JSON would do."""
-    exact = wire.encode_exactly(data)
+    exact = encode_exactly(data)
     return None if exact is None or _is_too_deep(exact, data) else exact.decode()
 
 

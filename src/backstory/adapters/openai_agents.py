@@ -30,6 +30,7 @@ from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
 from backstory.adapters.turns import answered, message_of
 from backstory.aio import in_thread
+from backstory.log.json_text import encode_exactly
 
 __all__ = ["BackstorySession"]
 
@@ -257,7 +258,7 @@ def drafts(item: Any) -> list[Event]:
     """The events that an item becomes, whatever it is."""
     if not isinstance(item, dict):
         raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
-    exact = wire.encode_exactly(item)
+    exact = encode_exactly(item)
     form = item if exact is not None else _as_json(item)
     events = _loaded(form)
     if not events:

@@ -23,7 +23,7 @@ from backstory.log.messages import read_call, read_result
 from backstory.log.moves import find_author_command
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
-from backstory.wire.groups import INTERRUPTED
+from backstory.wire.repair import INTERRUPTED
 from backstory.wire.thoughts import thoughts_of
 
 MOST_LINES = 3  # lines of a result that are shown when it is folded

@@ -11,8 +11,7 @@ from backstory.log.events import Event, to_json
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.references import Reference
 from backstory.transcripts.provenance import provenance
-from backstory.wire import turn_forms
-from backstory.wire.writer import Written
+from backstory.wire.request import WrittenTurn, write_turns
 
 OUR_SESSIONS = UUID("3f0e5a52-1f0b-5b7e-8f0a-6b61636b7374")  # the namespace of the ids created here
 
@@ -52,9 +51,9 @@ class Line:
         spoken = self.spoken(at)
         events = {event.seq: event for event in spoken}
         last = spoken[0] if spoken else None
-        for written in turn_forms(spoken, self._format):
-            last = events.get(written.at or 0, last)
-            if last is not None and (written.at is not None or written.role == "result"):
+        for written in write_turns(spoken, self._format):
+            last = events.get(written.position or 0, last)
+            if last is not None and (written.position is not None or written.role == "result"):
                 yield _message(written, last)
 
     def id_of(self, message: Message, *more: object) -> str:
@@ -91,7 +90,7 @@ class Line:
         return next((event.created_at for event in self.spoken()), self.agent.created_at)
 
 
-def _message(written: Written, event: Event) -> Message:
+def _message(written: WrittenTurn, event: Event) -> Message:
     return Message(written.role, written.form, event, written.calls)
 
 

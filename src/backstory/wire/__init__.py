@@ -9,38 +9,21 @@ contains only what happened, and loses no text. Pure: no I/O, no clock, no rando
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 from backstory.errors import Invalid
-from backstory.log.json_text import copy_exactly, encode_exactly
 from backstory.wire.answers import assemble_answer
 from backstory.wire.formats import FORMATS as FORMATS_BY_NAME
 from backstory.wire.formats import get_format
-from backstory.wire.holes import filled, holed
 from backstory.wire.json_values import encode_body
 from backstory.wire.loading import Loaded, load_body, load_response
-from backstory.wire.repair import Options, repaired
-from backstory.wire.rows import Readable
-from backstory.wire.target import Target
+from backstory.wire.reading import Readable
+from backstory.wire.request import RequestBuilder, RequestOptions
 from backstory.wire.turns import Repair
-from backstory.wire.writer import Written, body_of, forms_of, origins_of
 
 FORMATS = tuple(FORMATS_BY_NAME)
-AUTO = "auto"
 
-__all__ = [
-    "FORMATS",
-    "Dump",
-    "Repair",
-    "dump",
-    "copy_exactly",
-    "encode_exactly",
-    "filled",
-    "holed",
-    "load",
-    "load_answer",
-    "to_bytes",
-]
+__all__ = ["FORMATS", "Dump", "Repair", "dump", "load", "load_answer", "to_bytes"]
 
 
 class Dump(NamedTuple):
@@ -50,87 +33,19 @@ class Dump(NamedTuple):
     repairs: list[Repair]
 
 
-def dump(
-    messages: Iterable[Readable],
-    format: str,
-    *,
-    model: str | None = None,
-    pending: bool = False,
-    stored: bool = False,
-    pause: bool = False,
-    system_inside: bool = False,
-    placeholders: bool = False,
-    cache: str | None = None,
-) -> Dump:
-    """A request body for the messages, which are events, `Message`s or (kind, content, data).
+def dump(messages: Iterable[Readable], format: str, **options: Unpack[RequestOptions]) -> Dump:
+    """Return the body of a request for `messages`: events, `Message`s or (kind, content, data).
 
-    `model`: the model to ask; the native content of an answer is sent back only to the model that gave it.
-    `pending`: the caller is about to run the open calls of the last step, so they stay open.
-    `stored`: the service keeps what it was sent (OpenAI Responses with `store: true`), so its items may
-    be named by their ids, which are left out otherwise.
-    `pause`: the last message is the model's, which continues it (prefill, Anthropic's `pause_turn`).
-    `system_inside`: the model takes system messages between others (some of Anthropic's do).
-    `placeholders`: a text stands in place of a file that the format cannot carry, also beside other text.
-    `cache`: "auto" sets the breakpoints of the prompt cache, for Anthropic and Bedrock.
+    The options are described in `RequestOptions`.
     """
-    target = _target(format, cache, model=model, stored=stored, placeholders=placeholders)
-    return _build(messages, target, Options(pending, pause, system_inside), cache)
+    request = RequestBuilder(format, **options)
+    built = request.build(messages)
+    return Dump(request.format.convert_for_sdk(built.body), built.repairs)
 
 
-def to_bytes(
-    messages: Iterable[Readable],
-    format: str,
-    *,
-    model: str | None = None,
-    pending: bool = False,
-    stored: bool = False,
-    pause: bool = False,
-    system_inside: bool = False,
-    placeholders: bool = False,
-    cache: str | None = None,
-) -> bytes:
-    """The body of `dump` as JSON. Blobs are in base64, and are never decoded on the way."""
-    target = _target(
-        format, cache, model=model, stored=stored, placeholders=placeholders, packed=True
-    )
-    options = Options(pending, pause, system_inside)
-    return encode_body(_build(messages, target, options, cache).body)
-
-
-def _target(name: str, cache: str | None, **fields: Any) -> Target:
-    if cache not in (None, AUTO):
-        raise Invalid(f"cache={cache!r} is not known: use {AUTO!r} or None")
-    return Target(get_format(name), FORMATS_BY_NAME, lambda rule, at, why: None, **fields)
-
-
-def _build(
-    messages: Iterable[Readable], target: Target, options: Options, cache: str | None
-) -> Dump:
-    format = target.format
-    mended = repaired(messages, target, options)
-    body, repairs = body_of(mended, format), mended.repairs
-    if mended.is_native:
-        body, changes = format.finish_body(body)
-        repairs.extend(Repair("native", None, why) for why in changes)
-    if cache == AUTO:
-        body = format.mark_cache(body, target.model)
-    return Dump(body, repairs)
-
-
-def origins(
-    messages: Iterable[Readable], format: str, *, model: str | None = None
-) -> list[list[int]]:
-    """For each message of the body that `dump` returns, the positions of its events; none for a message that
-    a repair added. System text at the top is not in any message."""
-    target = _target(format, None, model=model)
-    return origins_of(repaired(list(messages), target, Options()), target.format)
-
-
-def turn_forms(messages: Iterable[Readable], format: str) -> list[Written]:
-    """Each turn of a repaired history in a format's own form, with the position of its first event: for files
-    in which every message is separate."""
-    target = _target(format, None, any_model=True)
-    return list(forms_of(repaired(list(messages), target, Options(pause=True)), target.format))
+def to_bytes(messages: Iterable[Readable], format: str, **options: Unpack[RequestOptions]) -> bytes:
+    """Return the body of `dump` as JSON. Blobs are in base64, and are never decoded on the way."""
+    return encode_body(RequestBuilder(format, **options).build(messages).body)
 
 
 def load(body: Mapping[str, Any], format: str, *, model: str | None = None) -> list[Loaded]:

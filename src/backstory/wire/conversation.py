@@ -6,7 +6,7 @@ change what others see.
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from backstory.errors import InvalidEvent
 from backstory.log.digests import is_erased
@@ -15,9 +15,9 @@ from backstory.log.events import Event
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.messages import Message, to_message
 from backstory.log.settings import SETTINGS, Settings, read_settings
-from backstory.wire import Dump, Repair, dump, origins, to_bytes
-from backstory.wire.formats import get_format
+from backstory.wire import Dump, Repair, to_bytes
 from backstory.wire.holes import HOLE, with_filled
+from backstory.wire.request import RequestBuilder, RequestOptions
 
 if TYPE_CHECKING:
     from backstory.wire.tokens import Tokens
@@ -76,45 +76,46 @@ class Conversation(Sequence[Message]):
         """The same messages with other settings."""
         return Conversation(self._sources, settings)
 
-    def dump(self, format: str, **options: Any) -> Dump:
-        """The request's body in a provider's format, and the repairs that it needed.
+    def dump(self, format: str, **options: Unpack[RequestOptions]) -> Dump:
+        """Return the body of a request in a provider's format, and the repairs that it needed.
 
-        Formats: openai, openai-responses, anthropic, gemini, bedrock. Options: see `wire.dump`.
+        Formats: openai, openai-responses, anthropic, gemini, bedrock. Options: see `RequestOptions`.
         """
-        body, repairs = dump(self._sources, format, **options)
-        return Dump(body, [*self._erased, *repairs])
+        return self._build(format, None, options)
 
-    def to(self, format: str, **options: Any) -> dict[str, Any]:
-        """The request's body, ready for the provider's SDK."""
+    def to(self, format: str, **options: Unpack[RequestOptions]) -> dict[str, Any]:
+        """Return the body of a request, ready for the provider's SDK."""
         return self.dump(format, **options).body
 
-    def request(self, format: str, *, model: str | None = None, **options: Any) -> dict[str, Any]:
-        """The whole request, with the model, tools and parameters of the settings. `model` replaces that of
-        the settings. Gemini takes the model from the address, not from the body."""
-        return self.dump_request(format, model=model, **options).body
+    def request(self, format: str, **options: Unpack[RequestOptions]) -> dict[str, Any]:
+        """Return the whole request, with the model, tools and parameters of the settings. `model` replaces
+        that of the settings. Gemini takes the model from the address, not from the body."""
+        return self.dump_request(format, **options).body
 
-    def dump_request(self, format: str, *, model: str | None = None, **options: Any) -> Dump:
-        """The whole request, and the repairs that it needed."""
-        model = model or self.settings.model
-        body, repairs = self.dump(format, model=model, **options)
-        provider = get_format(format)
-        whole, more = provider.add_settings(body, self.settings, model)
-        if options.get("cache") is not None:
-            whole = provider.mark_cache(whole, model)
-        return Dump(whole, [*repairs, *more])
+    def dump_request(self, format: str, **options: Unpack[RequestOptions]) -> Dump:
+        """Return the whole request, and the repairs that it needed."""
+        options["model"] = options.get("model") or self.settings.model
+        return self._build(format, self.settings, options)
 
-    def to_bytes(self, format: str, **options: Any) -> bytes:
-        """The request's body as JSON."""
+    def _build(self, format: str, settings: Settings | None, options: RequestOptions) -> Dump:
+        request = RequestBuilder(format, **options)
+        built = request.build(self._sources, settings)
+        body = request.format.convert_for_sdk(built.body)
+        return Dump(body, [*self._erased, *built.repairs])
+
+    def to_bytes(self, format: str, **options: Unpack[RequestOptions]) -> bytes:
+        """Return the body of a request as JSON."""
         return to_bytes(self._sources, format, **options)
 
-    def repairs(self, format: str, **options: Any) -> list[Repair]:
+    def repairs(self, format: str, **options: Unpack[RequestOptions]) -> list[Repair]:
         """Return where a request differs from the log and its settings: which rule, at which event, and
         why."""
         return self.dump_request(format, **options).repairs
 
     def origins(self, format: str, *, model: str | None = None) -> list[list[int]]:
-        """For each message of the body, the positions of its events."""
-        return origins(self._sources, format, model=model or self.settings.model)
+        """Return the positions of the events of each message in the body."""
+        request = RequestBuilder(format, model=model or self.settings.model)
+        return request.build(self._sources).origins
 
     def tokens(self, model: str | None = None) -> "Tokens":
         """How many tokens a model reads, including tools: a number that knows whether it is exact. The model

@@ -5,14 +5,26 @@ written as the same form again, the form is kept with them as native content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from backstory.wire.formats.base import Format
 from backstory.wire.json_values import replace_lone_surrogates
 from backstory.wire.media import pad_part
-from backstory.wire.origin import LAST_WORD, REPLACED, SAME_IDS, UNNAMED, UNPADDED
-from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
-from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
+from backstory.wire.turns import (
+    AFTER_ANSWER,
+    AFTER_MESSAGE,
+    AFTER_NOTHING,
+    Accepted,
+    AnswerTurn,
+    Call,
+    MessageTurn,
+    Part,
+    Result,
+    Unit,
+    answer_text,
+    is_blank,
+    text_of,
+)
 
 NUL = "\0"
 Loaded = tuple[str, str | None, dict[str, Any] | None]
@@ -57,7 +69,7 @@ def read_units(read: Callable[[Any], Iterable[Unit]], source: Any) -> list[Unit]
     others = read(replace_lone_surrogates(source, "!"))
     marked: list[Unit] = []
     for unit, other in zip(units, others, strict=True):
-        marked.append(unit if unit == other else add_mark(unit, REPLACED))
+        marked.append(unit if unit == other else add_mark(unit, Accepted.REPLACED))
     return marked
 
 
@@ -102,7 +114,7 @@ class CallIds:
             self._open = []
         self._is_calling = True
         if any(call.id == "" for call in calls):  # a server that gives no ids
-            unit = add_mark(unit, UNNAMED)
+            unit = add_mark(unit, Accepted.UNNAMED)
         return unit._replace(parts=[self._add_call_id(part) for part in unit.parts])
 
     def _add_call_id(self, part: Part) -> Part:
@@ -136,10 +148,10 @@ def mark_places(units: list[Unit], format: Format) -> list[Unit]:
     before: str | None = None  # the role of the last unit that is not system text
     for unit in units:
         if unit.role == "system":
-            marked.append(unit._replace(after=BEHIND_A_MESSAGE) if is_inside(unit) else unit)
+            marked.append(unit._replace(after=AFTER_MESSAGE) if is_inside(unit) else unit)
             continue
         if unit.role == "step" and before in (None, "step"):
-            unit = unit._replace(after=FIRST if before is None else BEHIND_AN_ANSWER)
+            unit = unit._replace(after=AFTER_NOTHING if before is None else AFTER_ANSWER)
         before = unit.role
         marked.append(unit)
     return marked
@@ -162,11 +174,11 @@ def mark_accepted(units: list[Unit], format: Format, model: str | None) -> list[
         ids = {call.id for call in calls if format.call_ids is not None}
         is_last = index == len(units) - 1
         if known & ids:
-            unit = add_mark(unit, SAME_IDS)
+            unit = add_mark(unit, Accepted.SAME_IDS)
         if may_continue and is_last and unit.role == "step" and not calls:
-            unit = add_mark(unit, LAST_WORD)
+            unit = add_mark(unit, Accepted.LAST_WORD)
         if any(pad_part(part) is not part for part in unit.parts):
-            unit = add_mark(unit, UNPADDED)
+            unit = add_mark(unit, Accepted.UNPADDED)
         known |= ids
         marked.append(unit)
     return marked
@@ -224,7 +236,7 @@ class EventWriter:
         if unit.wire is None:
             # Text without a form of its own (Responses' `instructions`): mark what is replaced in it.
             if unit.took or NUL in text:
-                data = {"native": {"provider": self.format.name, "took": [REPLACED]}}
+                data = {"native": {"provider": self.format.name, "took": [str(Accepted.REPLACED)]}}
         elif not self._is_plain_message(unit, text):
             data = {"native": self._build_native(unit)}
         return unit.role, replace_nul(text), data
@@ -239,7 +251,8 @@ class EventWriter:
             return False
         if is_blank(text) or is_marked(unit, text):
             return False
-        return bool(self.format.write_message(unit.role, text, None) == unit.wire)
+        role: Literal["user", "system"] = "system" if unit.role == "system" else "user"
+        return bool(self.format.write_message(MessageTurn(None, role, text)) == unit.wire)
 
     def _write_result(self, unit: Unit, *, is_shuffled: bool) -> Loaded:
         [result] = unit.parts
@@ -257,8 +270,8 @@ class EventWriter:
         if is_blank(result.text) or is_marked(unit, result.text):
             return False
         id = "" if self.format.call_ids is None else str(result.id)
-        is_error = bool(result.is_error)
-        written = self.format.write_result(id, result.name or "", result.text, is_error, "")
+        call = Call(id, result.name or "", {})
+        written = self.format.write_result(call, Result(id, result.text, result.is_error))
         return bool(written == unit.wire)
 
     def _write_answer(self, unit: Unit, *, is_apart: bool) -> Iterator[Loaded]:
@@ -279,10 +292,9 @@ class EventWriter:
         """Return True if the events alone are written as the same form."""
         if is_marked(unit, text) or not all(self._is_legal(call) for call in calls):
             return False
-        written = [
-            self.format.write_call(call.id or "", call.name, call.arguments, None) for call in calls
-        ]
-        return bool(self.format.write_answer([text] if text else [], written, None) == unit.wire)
+        bare = [Call(call.id or "", call.name, call.arguments) for call in calls]
+        answer = AnswerTurn(None, [text] if text else [], bare, [], [], [])
+        return bool(self.format.write_answer(answer) == unit.wire)
 
     def _is_legal(self, call: Call) -> bool:
         """Return True if we could have written a call. A server that accepted another id or name accepts it
@@ -300,7 +312,7 @@ class EventWriter:
         if unit.after is not None:
             native["after"] = unit.after
         if unit.took:
-            native["took"] = [*unit.took]
+            native["took"] = [str(word) for word in unit.took]
         return native
 
 

@@ -1,276 +1,558 @@
-"""Repair: from any messages to turns that every service accepts, in ten rules.
+"""The rules that turn any history into turns that the services accept.
 
-Pure, linear and deterministic: without a clock or randomness, the same log gives the same bytes, so prompt
-caches keep working. The log is not changed, and every change to a request is reported as a `Repair`. The
-rules are those of the table in docs/wire.md, each a function here or in `groups` and `names`, applied in the
-order of `repaired`. They apply to what was logged, translated or cut; what a provider sent itself is sent
-back unchanged (`native`).
+Each rule takes turns and returns turns. Rules are pure, linear and deterministic: the same log gives the same
+bytes, so prompt caches keep working. The log is not changed, and every change to a request is reported. The
+numbers are those of the table in docs/wire.md. Rules apply to what was logged, translated or cut; what a
+provider sent itself goes back unchanged (`native`).
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import hashlib
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from backstory.wire.formats.base import Format
-from backstory.wire.groups import INTERRUPTED, bound, close_open_calls, grouped
-from backstory.wire.names import Names
-from backstory.wire.native import settle_result, settle_step
-from backstory.wire.origin import LAST_WORD
-from backstory.wire.rows import Readable, Report
-from backstory.wire.target import Target
-from backstory.wire.turns import MessageTurn, Repair, Step, StepCall, StepResult, Turn, is_blank
+from backstory.wire.native import (
+    choose_native_form,
+    choose_result_form,
+    list_natives,
+    send_back,
+    translate_answer,
+)
+from backstory.wire.turns import (
+    AFTER_ANSWER,
+    AFTER_MESSAGE,
+    AFTER_NOTHING,
+    Accepted,
+    AnswerTurn,
+    Call,
+    MessageTurn,
+    Result,
+    Turn,
+    count_leading_system,
+    is_blank,
+)
 
+if TYPE_CHECKING:
+    from backstory.wire.request import RequestBuilder
+
+INTERRUPTED = "interrupted: no result was recorded"
 NO_OUTPUT = "(no output)"
 CONTINUE = "Continue."
 RESUMED = "(conversation resumed)"
-MENDED = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
+NO_NAME = "unknown_tool"
+UNSOUND = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
 NO_LAST_WORD = f"the user has to have the last word, so the user says {CONTINUE!r}"
 
-# Where an answer was when its provider accepted it: there, no user message has to come first.
-FIRST = "nothing"
-BEHIND_AN_ANSWER = "answer"
-# And system text that was a message between others, not on top.
-BEHIND_A_MESSAGE = "message"
+
+# --- rules 1, 2 and 4: each result goes to its call ---
 
 
-class Repaired(NamedTuple):
-    """Turns that can be written unchanged, the system text for the top, and the repairs."""
+def bind_results(turns: list[Turn | Result], request: "RequestBuilder") -> list[Turn]:
+    """Give each result to the oldest open call with its id, directly after the answer, however late it came.
 
-    system: list[MessageTurn]
-    turns: list[Turn]
-    repairs: list[Repair]
-    is_native: bool  # is there a form in it that we did not make?
-    after: dict[str, Any] | None  # what in the service's store the first turn continues
-
-
-class Options(NamedTuple):
-    """What the caller knows about the request."""
-
-    pending: bool = False  # the open calls of the last step are about to run: they stay open
-    pause: bool = False  # the model has the last word, and goes on from there
-    system_inside: bool = (
-        False  # the model takes system messages between others (some of Anthropic's)
-    )
-
-
-def repaired(messages: Iterable[Readable], target: Target, options: Options) -> Repaired:
-    """Apply the rules."""
-    repairs: list[Repair] = []
-
-    def report(rule: str, at: int | None, why: str) -> None:
-        repairs.append(Repair(rule, at, why))
-
-    format = target.format
-    target = target._replace(report=report)
-    logged, is_native = grouped(messages, target)
-    turns = bound(logged, target)
-    close_open_calls(turns, report, options.pending)
-    turns = settled(turns, target)
-    after = continued(turns, target)
-    system, turns = placed(turns, format, options, report)
-    if format.alternates_roles:
-        turns = alternating(turns, options, report)
-    elif not turns and (format.system_on_top or not system):
-        report(
-            "alternate",
-            None,
-            f"nothing was said: the services refuse that, so the user says {RESUMED!r}",
-        )
-        turns = [MessageTurn("user", RESUMED, None)]
-    return Repaired(system, turns, repairs, is_native, after)
-
-
-def settled(turns: list[Turn], target: Target) -> list[Turn]:
-    """Native content, ids, and rule 8 again: decided now that steps are complete, and in order, because an id
-    must not be used twice."""
-    kept: list[Turn] = []
-    names = Names(target.format, target.report)
+    A result without a call, or a second result for a call, is dropped: no service accepts it, and nobody knows
+    where it belongs. If a later answer uses an id again, the older call gets no more results.
+    """
+    bound: list[Turn] = []
+    calls = OpenCalls(request)
     for turn in turns:
-        if isinstance(turn, Step):
-            if turn.pieces is not None:
-                settle_step(turn, target, names.taken)
-            if turn.wire is not None:
-                names.taken.update(call.id for call in turn.calls)
-            else:
-                if turn.pieces is not None:
-                    turn.texts = [text for text in turn.texts if not is_blank(text)]
-                    if not turn.texts and not turn.calls:
-                        target.report("blank", turn.at, "nothing is left of this answer")
-                        continue
-                for call in turn.calls:
-                    names.give(call)
-                    if call.is_mended:
-                        target.report("arguments", call.at, MENDED)
-            for call in turn.calls:
-                if call.result is not None:
-                    settle(call, call.result, target)
-            if turn.order is not None:
-                order(turn, target.report)
-        kept.append(turn)
-    return kept
+        if not isinstance(turn, Result):
+            bound.append(turn)
+            if isinstance(turn, AnswerTurn):
+                calls.add(turn)
+            continue
+        place = calls.take(turn.id)
+        if place is not None:
+            answer, index = place
+            answer.results[index] = turn
+            answer.arrivals.append(index)
+            if answer is not bound[-1]:
+                why = "this result came late: it moves up, directly behind its call"
+                request.report("group", turn.position, why)
+        elif calls.is_in_store(turn):
+            bound.append(keep_apart(turn))
+        else:
+            request.report("drop", turn.position, calls.explain_drop(turn.id))
+    return bound
 
 
-def order(step: Step, report: Report) -> None:
-    """The rest of rule 4: results are in the order of their calls. Results in their provider's own form keep
-    the order that it accepted."""
-    came = step.order or []
-    if came == step.calls[: len(came)]:
-        step.order = None
-    elif len(came) < len(step.calls) or any(
-        call.result is None or call.result.wire is None for call in came
-    ):
-        step.order = None
-        report("group", step.at, "the results of one answer go in the order of its calls")
+class OpenCalls:
+    """Finds the open call that a result belongs to."""
+
+    def __init__(self, request: "RequestBuilder") -> None:
+        self._request = request
+        self._open: dict[str | None, list[tuple[AnswerTurn, int]]] = {}
+        self._known: set[str | None] = set()
+        self._last: AnswerTurn | None = None
+
+    def add(self, answer: AnswerTurn) -> None:
+        """Add the calls of an answer. An id that is used again closes the older call."""
+        self._last = answer
+        for index, call in enumerate(answer.calls):
+            waiting = self._open.setdefault(call.id, [])
+            if waiting and waiting[0][0] is not answer:
+                older, place = waiting[0]
+                why = f"the id {call.id!r} is used again: this call stays open"
+                self._request.report("bind", older.calls[place].position, why)
+                waiting.clear()
+            waiting.append((answer, index))
+            self._known.add(call.id)
+
+    def take(self, id: str | None) -> tuple[AnswerTurn, int] | None:
+        """Return the oldest open call with this id, and close it."""
+        waiting = self._open.get(id)
+        return waiting.pop(0) if waiting else None
+
+    def is_in_store(self, result: Result) -> bool:
+        """Return True if the call of a result is in the service's store: in the response that the request
+        continues, or where the answer before it has references."""
+        native, request = result.native, self._request
+        if result.id in self._known or native is None or native.provider != request.format.name:
+            return False
+        if Accepted.REFERRED in native.accepted:
+            if self._last is None or not request.stored or not request.is_home_of(native):
+                return False
+            is_found = Accepted.REFERRED in collect_accepted(self._last, request)
+        else:
+            is_found = isinstance(native.after, dict) and request.continues(native.after)
+        if is_found:
+            self._known.add(result.id)
+        return is_found
+
+    def explain_drop(self, id: str | None) -> str:
+        """Return why a result has no call."""
+        if id in self._known:
+            return f"a second result for the call {id!r}"
+        return f"a result for a missing call, {id!r}"
 
 
-def settle(call: StepCall, result: StepResult, target: Target) -> None:
-    """Complete a result. Some services refuse an empty one, and it leaves the model guessing."""
-    if result.error and not target.format.has_error_flag and result.text != INTERRUPTED:
-        target.report("error", result.at, no_flag(target.format.name))
-    if result.native is not None:
-        settle_result(call, result, result.native, target)
-    if result.wire is None and result.content is None and is_blank(result.text):
-        result.text = NO_OUTPUT
-        target.report("blank", result.at, f"the result is blank, so it says {NO_OUTPUT}")
+def collect_accepted(answer: AnswerTurn, request: "RequestBuilder") -> tuple[str, ...]:
+    """Return what the service accepted of an answer that came from it."""
+    accepted: tuple[str, ...] = ()
+    for native in list_natives(answer):
+        if native.accepted and request.is_home_of(native):
+            accepted += native.accepted
+    return accepted
 
 
-def no_flag(format: str) -> str:
-    """Why a failed result is not marked as an error."""
-    return f"{format} cannot say that a result is an error"
+def keep_apart(result: Result) -> MessageTurn:
+    """Return a result without its call, in its own form, as a turn of the user."""
+    form = result.native.form if result.native else None
+    return MessageTurn(result.position, "user", result.text, result.native, form)
 
 
-def continued(turns: list[Turn], target: Target) -> dict[str, Any] | None:
-    """What the request continues in the service's store. Other services cannot reach it, which is
-    reported."""
-    first = next((turn for turn in turns if getattr(turn, "role", None) != "system"), None)
-    after = first.after if first is not None else None
-    if not isinstance(after, dict):
+# --- rule 5: every call has a result ---
+
+
+def close_open_calls(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+    """Give each call without a result one that is true and always the same.
+
+    Providers refuse a session with an open call. Only the calls of the last answer may stay open, if they are
+    about to run.
+    """
+    closed: list[Turn] = []
+    for turn in turns:
+        if isinstance(turn, AnswerTurn) and None in turn.results:
+            is_about_to_run = request.pending and turn is turns[-1]
+            if not is_about_to_run:
+                turn = close_calls(turn, request)
+        closed.append(turn)
+    return closed
+
+
+def close_calls(answer: AnswerTurn, request: "RequestBuilder") -> AnswerTurn:
+    """Return an answer whose open calls say that they were interrupted."""
+    results: list[Result | None] = []
+    for call, result in zip(answer.calls, answer.results, strict=True):
+        if result is None:
+            result = Result(call.id, INTERRUPTED, True, position=call.position)
+            why = f"the call {call.id!r} has no result, so it says: {INTERRUPTED}"
+            request.report("close", call.position, why)
+        results.append(result)
+    return answer._replace(results=results)
+
+
+# --- native content of answers; rules 6, 7 and 8 for the answers that we write ---
+
+
+def choose_native_forms(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+    """Send an answer back in its provider's own form, or give its calls ids and names that are legal.
+
+    Ids are given in the order of the request, because an id must not come twice.
+    """
+    chosen: list[Turn] = []
+    names = LegalNames(request)
+    for turn in turns:
+        if isinstance(turn, AnswerTurn):
+            if len(turn.pieces) > len(turn.texts) + len(turn.calls):  # there is native content
+                turn = choose_answer_form(turn, names.taken, request)
+                if not (turn.form or turn.texts or turn.calls):
+                    request.report("blank", turn.position, "nothing is left of this answer")
+                    continue
+            if turn.calls:
+                turn = names.give(turn)
+        chosen.append(turn)
+    return chosen
+
+
+def choose_answer_form(
+    answer: AnswerTurn, taken: set[str], request: "RequestBuilder"
+) -> AnswerTurn:
+    """Return an answer as its provider takes it back, or with its text and calls only."""
+    after = None
+    for native in list_natives(answer):
+        if after is None and request.is_home_of(native):
+            after = native.after
+    answer = answer._replace(after=after, accepted=collect_accepted(answer, request))
+    decision = choose_native_form(answer, taken, request)
+    if decision.form is not None:
+        answer = send_back(answer, decision, request)
+    else:
+        answer = translate_answer(answer, decision.reason, request)
+    if answer.form is None:
+        texts = [text for text in answer.texts if not is_blank(text)]
+        answer = answer._replace(texts=texts)
+    return answer
+
+
+class LegalNames:
+    """Gives calls ids and names that the service accepts.
+
+    Legal and unique ids stay. Others become a hash of the id and its ordinal, because replacing single
+    characters could make two ids equal. The same goes for names of tools.
+    """
+
+    def __init__(self, request: "RequestBuilder") -> None:
+        self.taken: set[str] = set()
+        self._request = request
+        self._names: dict[str, str] = {}
+        self._ordinals: dict[str | None, int] = {}
+
+    def give(self, answer: AnswerTurn) -> AnswerTurn:
+        """Return an answer whose calls have legal ids and names."""
+        if answer.form is not None:
+            self.taken.update([call.id or "" for call in answer.calls])
+            return answer
+        is_same = True
+        calls: list[Call] = []
+        for call in answer.calls:
+            legal = self._rename(call)
+            is_same = is_same and legal is call
+            calls.append(legal)
+        return answer if is_same else answer._replace(calls=calls)
+
+    def _rename(self, call: Call) -> Call:
+        """Return a call with a legal id and name: the same object if both are legal."""
+        request = self._request
+        name = self._names.get(call.name)
+        if name is None:
+            name = self._names[call.name] = make_legal_name(call.name, request.format.tool_names)
+        if not call.is_sound:
+            request.report("arguments", call.position, UNSOUND)
+        if name != call.name:
+            why = f"{request.format.name} refuses the tool name {call.name!r}: it is {name!r}"
+            request.report("name", call.position, why)
+        id = self._find_id(call)
+        self.taken.add(id)
+        if id == call.id and name == call.name:
+            return call
+        return call._replace(id=id, name=name)
+
+    def _find_id(self, call: Call) -> str:
+        pattern, id = self._request.format.call_ids, call.id
+        if pattern is None:
+            return ""
+        is_taken = id in self.taken
+        if id is not None and not is_taken and pattern.fullmatch(id) and not id.isspace():
+            return id
+        hashed = self._hash(id)
+        why = "was used before" if is_taken else "is not one that the service accepts"
+        self._request.report("id", call.position, f"the id {id!r} {why}: it is {hashed!r}")
+        return hashed
+
+    def _hash(self, id: str | None) -> str:
+        ordinal = self._ordinals.get(id, 0)
+        while True:
+            hashed = hash_id(id, ordinal)
+            ordinal += 1
+            if hashed not in self.taken:
+                self._ordinals[id] = ordinal
+                return hashed
+
+
+def hash_id(id: str | None, ordinal: int) -> str:
+    """Return an id that every service accepts, made from any other."""
+    return "call_" + hashlib.sha256(f"{ordinal}:{id or ''}".encode()).hexdigest()[:24]
+
+
+def make_legal_name(name: str, pattern: re.Pattern[str]) -> str:
+    """Return the name of a tool as the service accepts it: still readable, and unique."""
+    if pattern.fullmatch(name):
+        return name
+    if is_blank(name):
+        return NO_NAME
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:40].strip("_") or "tool"
+    if not readable[0].isalpha():
+        readable = f"tool_{readable}"
+    return f"{readable}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+# --- native content of results; rules 4 and 8 for results ---
+
+
+def choose_result_forms(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+    """Send results back in their provider's own form, or as text that is not blank."""
+    chosen: list[Turn] = []
+    for turn in turns:
+        if isinstance(turn, AnswerTurn) and turn.calls:
+            results = [
+                choose_result(call, result, request)
+                for call, result in zip(turn.calls, turn.results, strict=True)
+            ]
+            turn = order_results(turn._replace(results=results), request)
+        chosen.append(turn)
+    return chosen
+
+
+def choose_result(call: Call, result: Result | None, request: "RequestBuilder") -> Result | None:
+    """Return a result that is complete. Some services refuse an empty one, and it leaves the model guessing."""
+    if result is None:
         return None
+    if result.is_error and not request.format.has_error_flag and result.text != INTERRUPTED:
+        why = f"{request.format.name} cannot say that a result is an error"
+        request.report("error", result.position, why)
+    if result.native is not None:
+        result = choose_result_form(call, result, result.native, request)
+    has_content = result.content is not None and not request.format.media_after_results
+    if result.form is None and not has_content and is_blank(result.text):
+        why = f"the result is blank, so it says {NO_OUTPUT}"
+        request.report("blank", result.position, why)
+        result = result._replace(text=NO_OUTPUT)
+    return result
+
+
+def order_results(answer: AnswerTurn, request: "RequestBuilder") -> AnswerTurn:
+    """Return an answer whose results go in the order of its calls. Results in their provider's own form keep
+    the order that it accepted."""
+    if answer.arrivals == list(range(len(answer.arrivals))):
+        return answer
+    has_all_forms = len(answer.arrivals) == len(answer.calls)
+    for result in answer.results:
+        has_all_forms = has_all_forms and result is not None and result.form is not None
+    if has_all_forms:
+        return answer
+    why = "the results of one answer go in the order of its calls"
+    request.report("group", answer.position, why)
+    return answer._replace(arrivals=[])
+
+
+# --- conversations in the service's store ---
+
+
+def continue_stored_conversation(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+    """Keep what the request continues in the service's store. Other services cannot reach it."""
+    for turn in turns:
+        if isinstance(turn, MessageTurn) and turn.role == "system":
+            continue
+        after = find_after(turn)
+        if isinstance(after, dict):
+            request.continued = find_continued(turn.position, after, request)
+        break
+    return turns
+
+
+def find_after(turn: Turn) -> Any:
+    """Return what came before a turn when its provider accepted it."""
+    if isinstance(turn, AnswerTurn):
+        return turn.after
+    return turn.native.after if turn.native else None
+
+
+def find_continued(
+    position: int | None, after: dict[str, Any], request: "RequestBuilder"
+) -> dict[str, Any]:
+    """Return the fields that name the stored conversation; none if the service does not have it."""
     named = {key: value for key, value in after.items() if key != "store"}
-    if target.continues(after):
-        return named if target.stored else after
-    what = ", ".join(f"{key} {value!r}" for key, value in named.items())
-    target.report(
-        "native",
-        first.at if first else None,
-        f"what came before is left out: it is in a store ({what})",
-    )
-    return None
+    if request.continues(after):
+        return named if request.stored else after
+    what = ", ".join([f"{key} {value!r}" for key, value in named.items()])
+    why = f"what came before is left out: it is in a store ({what})"
+    request.report("native", position, why)
+    return {}
 
 
-def placed(
-    turns: list[Turn], format: Format, options: Options, report: Report
-) -> tuple[list[MessageTurn], list[Turn]]:
-    """Rule 10: leading system text goes to the top; later system text stays in place if that is legal, and
-    otherwise becomes marked user text."""
-    count = 0
-    while count < len(turns) and getattr(turns[count], "role", None) == "system":
-        count += 1
-    system = [turn for turn in turns[:count] if isinstance(turn, MessageTurn)]
-    rest: list[Turn] = turns[count:]
+# --- rule 10: where system text goes ---
+
+
+def place_system_text(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+    """Leave leading system text on top, and later system text in place if that is legal. Otherwise it becomes
+    marked user text."""
+    format = request.format
     if format.system_in_place:
-        return system, rest
-    system = [turn for turn in system if _may_lead(turn, format, report)]
-    inside = _inside(rest, options) if format.name == "anthropic" else set()
-    kept: list[Turn] = []
+        return turns
+    placed: list[Turn] = []
+    count = count_leading_system(turns)
+    for turn in turns[:count]:
+        top = place_on_top(turn, request)
+        if top is not None:
+            placed.append(top)
+    rest = turns[count:]
+    legal = find_legal_places(rest, request) if format.name == "anthropic" else set()
     for index, turn in enumerate(rest):
-        if isinstance(turn, Step) or turn.role != "system" or index in inside:
-            kept.append(turn)
+        if isinstance(turn, AnswerTurn) or turn.role != "system" or index in legal:
+            placed.append(turn)
         elif is_blank(turn.text):
-            report("system", turn.at, f"{format.name} does not take this here: it is left out")
+            why = f"{format.name} does not take this here: it is left out"
+            request.report("system", turn.position, why)
         else:
-            report(
-                "system",
-                turn.at,
-                f"{format.name} takes no system text here: it is marked user text",
-            )
-            turn.role, turn.text, turn.wire = "user", f"<system>\n{turn.text}\n</system>", None
-            kept.append(turn)
-    return system, kept
+            why = f"{format.name} takes no system text here: it is marked user text"
+            request.report("system", turn.position, why)
+            text = f"<system>\n{turn.text}\n</system>"
+            placed.append(turn._replace(role="user", text=text, form=None))
+    return placed
 
 
-def _may_lead(turn: MessageTurn, format: Format, report: Report) -> bool:
-    """Whether anything of a system message may go to the top. Between messages, Anthropic takes blocks that
-    add and remove tools; on top, only text ("system.0.type: Input should be 'text'"). What stood before
-    such a message may be compacted or erased."""
-    blocks = turn.wire if isinstance(turn.wire, list) and turn.after == BEHIND_A_MESSAGE else []
-    if all(block.get("type") == "text" for block in blocks):
-        return True
-    report("system", turn.at, f"{format.name} takes only text on top: the rest of it is left out")
-    turn.wire = None
-    return not is_blank(turn.text)
+def place_on_top(turn: Turn, request: "RequestBuilder") -> Turn | None:
+    """Return a system turn as it may go to the top; None if nothing is left of it.
+
+    Between messages, Anthropic takes blocks that add and remove tools; on top, only text ("system.0.type: Input
+    should be 'text'"). What stood before such a message may be compacted or erased.
+    """
+    if isinstance(turn, AnswerTurn) or not isinstance(turn.form, list):
+        return turn
+    if find_after(turn) != AFTER_MESSAGE:
+        return turn
+    if all(block.get("type") == "text" for block in turn.form):
+        return turn
+    why = f"{request.format.name} takes only text on top: the rest of it is left out"
+    request.report("system", turn.position, why)
+    return None if is_blank(turn.text) else turn._replace(form=None)
 
 
-def _inside(turns: list[Turn], options: Options) -> set[int]:
-    """Which system messages may stand between others: some of Anthropic's models take them behind the user's
-    turn, or the result of a tool that the service ran, and before the model's, or at the end; others answer
-    "role 'system' is not supported on this model" (aiquila#413). One that came from there goes back to
-    the same model."""
-    found: set[int] = set()
-    is_behind_user = False
+def find_legal_places(turns: list[Turn], request: "RequestBuilder") -> set[int]:
+    """Return the indexes of the system turns that may stand between others.
+
+    Some of Anthropic's models take them behind the user's turn, or the result of a tool that the service ran,
+    and before the model's, or at the end; others answer "role 'system' is not supported on this model"
+    (aiquila#413). One that came from there goes back to the same model.
+    """
+    legal: set[int] = set()
+    is_after_user = False
     for index, turn in enumerate(turns):
-        if isinstance(turn, Step):
-            is_behind_user = not _ends_with_model(turn) or _ends_with_result(turn)
+        if isinstance(turn, AnswerTurn):
+            is_after_user = not ends_with_model(turn) or ends_with_service_result(turn)
         elif turn.role == "system":
-            was_inside = turn.is_own and turn.wire is not None and turn.after == BEHIND_A_MESSAGE
-            if is_behind_user and (options.system_inside or was_inside):
-                found.add(index)
-            is_behind_user = is_behind_user or not is_blank(turn.text)
+            if is_after_user and (request.system_inside or was_inside(turn, request)):
+                legal.add(index)
+            is_after_user = is_after_user or not is_blank(turn.text)
         else:
-            is_behind_user = True
+            is_after_user = True
     is_before_model = True
-    for index, turn in reversed(list(enumerate(turns))):
-        if isinstance(turn, Step):
+    for index in reversed(range(len(turns))):
+        turn = turns[index]
+        if isinstance(turn, AnswerTurn):
             is_before_model = True
         elif turn.role != "system":
             is_before_model = False
         elif not is_before_model:
-            found.discard(index)
-        elif index not in found and not is_blank(turn.text):  # it becomes the user's
+            legal.discard(index)
+        elif index not in legal and not is_blank(turn.text):  # it becomes the user's
             is_before_model = False
-    return found
+    return legal
 
 
-def alternating(turns: list[Turn], options: Options, report: Report) -> list[Turn]:
-    """The second half of rule 9: the first and the last message are the user's, and so is one between two
-    answers of the model, which must not be joined. The writers do the merging. If a loaded request did
-    without, so does this one, and also if the caller passes `pause`."""
-    spaced: list[Turn] = []
-    if not turns or (isinstance(turns[0], Step) and turns[0].after != FIRST):
-        at = turns[0].at if turns else None
-        report("alternate", at, f"the user has to begin, so the user says {RESUMED!r}")
-        spaced.append(MessageTurn("user", RESUMED, None))
-    for turn in turns:
-        if (
-            isinstance(turn, Step)
-            and spaced
-            and _ends_with_model(spaced[-1])
-            and turn.after != BEHIND_AN_ANSWER
-            and LAST_WORD not in getattr(spaced[-1], "took", ())  # the model went on from there
-        ):
-            report(
-                "alternate",
-                turn.at,
-                f"two answers in a row: the user says {CONTINUE!r} between them",
-            )
-            spaced.append(MessageTurn("user", CONTINUE, None))
+def was_inside(turn: MessageTurn, request: "RequestBuilder") -> bool:
+    """Return True if a system message stood between others when this provider and model accepted it."""
+    if turn.form is None or turn.native is None:
+        return False
+    return turn.native.after == AFTER_MESSAGE and request.is_home_of(turn.native)
+
+
+def ends_with_service_result(turn: AnswerTurn) -> bool:
+    """Return True if an answer goes back unchanged and ends with the result of a tool of the service."""
+    if not isinstance(turn.form, list) or not turn.form:
+        return False
+    return str(turn.form[-1].get("type")).endswith("_tool_result")
+
+
+# --- rule 9: whose turn it is ---
+
+
+def alternate_roles(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+    """Let the user have the first and the last message, and one between two answers, which must not be joined.
+
+    The formats merge neighbours of one role. If a loaded request did without a user message, so does this one,
+    and so it does with `pause`.
+    """
+    count = count_leading_system(turns)
+    if count == len(turns):
+        return turns + begin_conversation(turns, request)
+    if not request.format.alternates_roles:
+        return turns
+    spaced = turns[:count]
+    first = turns[count]
+    if isinstance(first, AnswerTurn) and first.after != AFTER_NOTHING:
+        why = f"the user has to begin, so the user says {RESUMED!r}"
+        request.report("alternate", first.position, why)
+        spaced.append(MessageTurn(None, "user", RESUMED))
+    before: Turn | None = None
+    for turn in turns[count:]:
+        if isinstance(turn, AnswerTurn) and before is not None and is_joined(before, turn):
+            why = f"two answers in a row: the user says {CONTINUE!r} between them"
+            request.report("alternate", turn.position, why)
+            spaced.append(MessageTurn(None, "user", CONTINUE))
         spaced.append(turn)
-    is_taken = options.pause or LAST_WORD in getattr(spaced[-1], "took", ())
-    if _ends_with_model(spaced[-1]) and not _is_open(spaced[-1]) and not is_taken:
+        before = turn
+    last = spaced[-1]
+    if isinstance(last, AnswerTurn) and not last.calls and not may_be_last(last, request):
         # "This model does not support assistant message prefill" (CLIProxyAPI#5319).
-        report("alternate", turns[-1].at, NO_LAST_WORD)
-        spaced.append(MessageTurn("user", CONTINUE, None))
+        request.report("alternate", last.position, NO_LAST_WORD)
+        spaced.append(MessageTurn(None, "user", CONTINUE))
     return spaced
 
 
-def _ends_with_result(turn: Turn) -> bool:
-    """Whether an answer is sent back unchanged and ends with the result of one of the service's own tools."""
-    blocks = turn.wire if isinstance(turn.wire, list) else []
-    return bool(blocks) and str(blocks[-1].get("type")).endswith("_tool_result")
+def begin_conversation(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+    """Return the first message of a conversation without messages. The services refuse an empty one."""
+    format = request.format
+    if format.alternates_roles:
+        why = f"the user has to begin, so the user says {RESUMED!r}"
+    elif turns and not format.system_on_top:
+        return []
+    else:
+        why = f"nothing was said: the services refuse that, so the user says {RESUMED!r}"
+    request.report("alternate", None, why)
+    return [MessageTurn(None, "user", RESUMED)]
 
 
-def _ends_with_model(turn: Turn) -> bool:
-    return isinstance(turn, Step) and not any(call.result for call in turn.calls)
+def is_joined(before: Turn, answer: AnswerTurn) -> bool:
+    """Return True if a service would join `answer` with the turn before it."""
+    if not isinstance(before, AnswerTurn) or not ends_with_model(before):
+        return False
+    # The model continued from there, or the service accepted two answers in a row.
+    return Accepted.LAST_WORD not in before.accepted and answer.after != AFTER_ANSWER
 
 
-def _is_open(turn: Turn) -> bool:
-    return isinstance(turn, Step) and bool(turn.calls)
+def may_be_last(answer: AnswerTurn, request: "RequestBuilder") -> bool:
+    """Return True if the model continues an answer at the end of a request."""
+    return request.pause or Accepted.LAST_WORD in answer.accepted
+
+
+def ends_with_model(answer: AnswerTurn) -> bool:
+    """Return True if no result comes after an answer."""
+    return not any(answer.results)
+
+
+Rule = Callable[[list[Any], "RequestBuilder"], list[Any]]
+
+# The order counts: a result is bound before its call can be closed, an answer is complete before its form is
+# compared with the log, ids are given in the order of the request, roles are looked at last. Rules 3, 4, 7 and
+# 8 hold when a turn is read (`reading`).
+RULES: tuple[Rule, ...] = (
+    bind_results,  # bind, drop, group: each result goes to its call, directly after the answer
+    close_open_calls,  # close
+    choose_native_forms,  # native, order; id, name, arguments for the calls that we write
+    choose_result_forms,  # native, blank, error, group (the order of results)
+    continue_stored_conversation,  # native
+    place_system_text,  # system
+    alternate_roles,  # alternate
+)

@@ -1,13 +1,19 @@
-"""The values that all wire formats share: parts of a message, turns of a conversation, repairs.
+"""The values that all formats share: parts of a message, turns of a conversation, repairs.
 
-`repair` makes turns from messages. A format makes a body from turns, and reads parts and units from a body.
+A *part* is what a message consists of, in no provider's words. A *turn* is what the rules of `repair` work on.
+A *form* is a message, an answer or a result exactly as one provider has it.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
 
 # Joins the texts of a message if a format, or an event, has one field for them.
 BETWEEN = "\n\n"
+Form = Any
+
+
+# --- parts ---
 
 
 class Text(NamedTuple):
@@ -51,6 +57,8 @@ class Result(NamedTuple):
     name: str | None = None  # of the tool, if the format uses it
     kind: str = ""  # that of its call
     position: int | None = None
+    native: "Native | None" = None
+    form: Form = None  # the form to send; None: the format writes it
 
 
 class Speaker(NamedTuple):
@@ -60,7 +68,7 @@ class Speaker(NamedTuple):
 
 
 class Other(NamedTuple):
-    """Something that only its provider understands: reasoning, a server tool, a file in its store."""
+    """A part that only its provider understands: a server tool, a file in its store."""
 
     what: str
     complete: bool = True  # would the provider take it back?
@@ -92,90 +100,77 @@ class Unit(NamedTuple):
     took: tuple[str, ...] = ()  # what else the service accepted in this request
 
 
-class MessageTurn:
+# --- native content ---
+
+
+class Accepted(StrEnum):
+    """What one service accepted in a request and others refuse. Stored as `data["native"]["took"]`."""
+
+    SAME_IDS = "same ids"  # calls with the ids of earlier calls
+    LAST_WORD = "last word"  # a last answer that the model continues
+    UNPADDED = "unpadded"  # base64 without its padding
+    FIELDS = "fields"  # fields beside a message's role and content
+    UNNAMED = "unnamed"  # calls without ids, or a result that does not say which call it answers
+    REFERRED = "referred"  # results of calls that are only references to the service's store
+    REPLACED = "replaced"  # (not by the service) what no store can hold was replaced
+
+
+# What came before a form when its provider accepted it, as `data["native"]["after"]` has it. There, no
+# user message has to come first. A dict names a conversation in the service's store.
+AFTER_NOTHING = "nothing"
+AFTER_ANSWER = "answer"
+AFTER_MESSAGE = "message"  # of system text: it was a message between others, not on top
+
+
+class Native(NamedTuple):
+    """A provider's own form of a message, and where it came from."""
+
+    provider: str
+    model: str | None
+    form: Form
+    after: Any = None  # what came before it when the provider accepted it, if that counts
+    accepted: tuple[str, ...] = ()
+
+
+# --- turns ---
+
+
+class MessageTurn(NamedTuple):
     """A user or system message."""
 
-    __slots__ = ("after", "at", "content", "is_own", "name", "role", "text", "wire")
-
-    def __init__(self, role: str, text: str, at: int | None) -> None:
-        self.role = role
-        self.text = text
-        self.at = at
-        self.name: str | None = None  # of the speaker, if the format has a field for it
-        self.content: list[Any] | None = None  # written blocks; None: just the text
-        self.wire: Any = None  # the provider's own form, if it is sent back
-        self.after: Any = None
-        self.is_own = False  # was it sent to this provider and model?
+    position: int | None
+    role: Literal["user", "system"]
+    text: str
+    native: Native | None = None
+    form: Form = None  # the form to send; None: the format writes the message
+    content: tuple[Part, ...] | None = None  # text and media in order; None: only the text
+    speaker: str | None = None  # if the format has a field for it
 
 
-class StepResult:
-    """The result of a tool call."""
+class AnswerTurn(NamedTuple):
+    """One answer of the model: texts, calls, and the result of each call."""
 
-    __slots__ = ("after", "at", "content", "error", "extra", "native", "text", "wire")
-
-    def __init__(self, text: str, error: bool, at: int | None, native: Any = None) -> None:
-        self.text = text
-        self.error = error
-        self.at = at
-        self.native = native
-        self.content: list[Any] | None = None
-        self.extra: list[Any] | None = None  # blocks that go after the results
-        self.wire: Any = None
-        self.after: Any = None
-
-
-class StepCall:
-    """A tool call of the model, and its result."""
-
-    __slots__ = ("arguments", "at", "id", "is_mended", "key", "kind", "name", "result", "text")
-
-    def __init__(
-        self,
-        key: str | None,
-        name: str,
-        arguments: dict[str, Any],
-        at: int | None,
-        text: str | None = None,
-    ) -> None:
-        self.key = key  # the id in the log
-        self.id = key or ""  # the id on the wire
-        self.name = name
-        self.arguments = arguments
-        self.is_mended = False  # were the arguments changed, because the service would refuse them?
-        self.text = text  # the arguments as the model wrote them, for formats that have text
-        self.at = at
-        self.kind = ""  # the kind that is sent; "" is a function call
-        self.result: StepResult | None = None
+    position: int | None
+    texts: list[str]
+    calls: list[Call]
+    results: list[Result | None]  # one for each call; None: the call is open
+    pieces: list[str | Call | Native]  # in log order; a Native comes before its text or call
+    arrivals: list[int]  # the indexes of the calls in the order in which their results came
+    form: Form = None
+    speaker: str | None = None
+    after: Any = None  # what came before it when its provider accepted it
+    accepted: tuple[str, ...] = ()
 
 
-class Piece(NamedTuple):
-    """What one event adds to a step: text or a call, and perhaps its provider's own form."""
-
-    text: str | None
-    call: StepCall | None
-    native: Any
+Turn = MessageTurn | AnswerTurn
 
 
-class Step:
-    """One model answer: its text, then its calls."""
-
-    __slots__ = ("after", "at", "calls", "name", "order", "pieces", "texts", "took", "wire")
-
-    def __init__(self, at: int | None) -> None:
-        self.at = at
-        self.texts: list[str] = []
-        self.calls: list[StepCall] = []
-        self.name: str | None = None
-        self.order: list[StepCall] | None = (
-            None  # the order of the results; None: that of the calls
-        )
-        self.pieces: list[Piece] | None = None  # only if one of them has its own form
-        self.after: Any = None
-        self.took: tuple[str, ...] = ()
-        self.wire: Any = None
-
-
-Turn = MessageTurn | Step
+def count_leading_system(turns: list[Turn]) -> int:
+    """Return the number of system turns before the first other one."""
+    for index, turn in enumerate(turns):
+        if isinstance(turn, AnswerTurn) or turn.role != "system":
+            return index
+    return len(turns)
 
 
 class Repair(NamedTuple):
@@ -184,6 +179,9 @@ class Repair(NamedTuple):
     rule: str
     at: int | None  # the event's position, or its index if messages have none; None: no event
     why: str
+
+
+# --- texts of parts ---
 
 
 def make_result(
@@ -199,18 +197,17 @@ def make_result(
 
 
 def text_of(parts: Iterable[Part]) -> str:
-    """The text in the parts of a message."""
-    return BETWEEN.join(
-        part.text for part in parts if isinstance(part, Text) and not is_blank(part.text)
-    )
+    """Return the text in the parts of a message."""
+    texts = [part.text for part in parts if isinstance(part, Text) and not is_blank(part.text)]
+    return BETWEEN.join(texts)
 
 
-def answer_text(parts: list[Part]) -> str:
-    """The text of one answer. Streams and citations split it anywhere, so nothing goes in between."""
-    text = "".join(part.text for part in parts if isinstance(part, Text))
+def answer_text(parts: Iterable[Part]) -> str:
+    """Return the text of one answer. Streams and citations split it anywhere, so nothing goes in between."""
+    text = "".join([part.text for part in parts if isinstance(part, Text)])
     return "" if is_blank(text) else text
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text is empty or only whitespace."""
+    """Return True if a text is empty or only whitespace."""
     return not text or text.isspace()

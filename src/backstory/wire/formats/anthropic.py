@@ -6,7 +6,7 @@ A form is a content: a text or a list of blocks.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,13 +17,13 @@ from backstory.wire.formats.base import (
     Block,
     BlockFormat,
     Body,
-    Form,
     ProviderAnswer,
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
     TokenRules,
     ToolDefinition,
+    WrittenBody,
     build_facts,
     describe_run,
     describe_tool,
@@ -32,6 +32,7 @@ from backstory.wire.formats.base import (
     has_more_after_call,
     has_text,
     has_unsigned,
+    is_claude,
     is_without_words,
     join_texts,
     list_unread,
@@ -52,10 +53,11 @@ from backstory.wire.media import (
     web_url,
     words_of,
 )
-from backstory.wire.models import is_claude
-from backstory.wire.origin import FIELDS
 from backstory.wire.turns import (
+    Accepted,
+    AnswerTurn,
     Call,
+    Form,
     Media,
     Other,
     Part,
@@ -63,6 +65,7 @@ from backstory.wire.turns import (
     Repair,
     Result,
     Text,
+    Turn,
     Unit,
     make_result,
 )
@@ -177,21 +180,24 @@ class AnthropicFormat(BlockFormat):
             block["title"] = found.name
         return block
 
-    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
+    def write_call(self, call: Call) -> Block:
         """Write a tool_use block."""
-        return {"type": "tool_use", "id": id, "name": name, "input": arguments}
+        return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
 
-    def write_answer(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
+    def write_answer(self, turn: AnswerTurn) -> Form:
         """Write texts, then calls. Anything after a tool_use block is refused: "tool_use ids were found
         without tool_result blocks immediately after" (recorded by opencode, haiku-4.5, 2026-05-05)."""
-        return [*map(self.write_text, texts), *calls]
+        return [*map(self.write_text, turn.texts), *map(self.write_call, turn.calls)]
 
-    def write_result(
-        self, id: str, name: str, content: str | list[Block], error: bool, kind: str
-    ) -> Form:
+    def write_result(self, call: Call, result: Result) -> Form:
         """Write a tool_result block."""
-        block: Block = {"type": "tool_result", "tool_use_id": id, "content": content}
-        if error:
+        content = (
+            result.text
+            if result.content is None
+            else self.write_content(result.content, in_result=True)
+        )
+        block: Block = {"type": "tool_result", "tool_use_id": call.id, "content": content}
+        if result.is_error:
             block["is_error"] = True
         return [block]
 
@@ -199,14 +205,12 @@ class AnthropicFormat(BlockFormat):
         """Return a content as a list of blocks."""
         return [self.write_text(form)] if isinstance(form, str) else form
 
-    def write_body(
-        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> Body:
+    def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system text and the messages."""
-        messages = self.write_messages(roles, forms)
-        if not system:
-            return {"messages": messages}
-        return {"system": self.join_blocks(system), "messages": messages}
+        system, messages, origins = self.write_messages(turns)
+        if system is None:
+            return WrittenBody({"messages": messages}, origins)
+        return WrittenBody({"system": system, "messages": messages}, origins)
 
     # --- reading ---
 
@@ -225,7 +229,7 @@ class AnthropicFormat(BlockFormat):
                 # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429).
                 check_keys(message, MESSAGE_KEYS, path)
             for unit in self._read_message(message, path):
-                yield unit._replace(took=(FIELDS,)) if has_fields else unit
+                yield unit._replace(took=(Accepted.FIELDS,)) if has_fields else unit
 
     def _read_message(self, message: Body, path: str) -> Iterator[Unit]:
         role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, get_args
 
 from backstory.log.settings import Settings
@@ -13,21 +11,26 @@ from backstory.wire.formats.fields import objects
 from backstory.wire.json_values import read_arguments
 from backstory.wire.turns import (
     BETWEEN,
+    AnswerTurn,
     Call,
+    Form,
     Media,
+    MessageTurn,
     Other,
     Part,
     Reasoning,
     Repair,
+    Result,
     Text,
+    Turn,
     Unit,
+    count_leading_system,
     is_blank,
 )
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FormatName = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
 FORMAT_NAMES: tuple[str, ...] = get_args(FormatName)
-Form = Any
 Block = Any
 Body = dict[str, Any]
 ToolDefinition = Mapping[str, Any]
@@ -132,6 +135,32 @@ class StreamAssembler:
         raise NotImplementedError
 
 
+class WrittenForm(NamedTuple):
+    """A turn, or one result of a turn, in a format's own form."""
+
+    role: str  # system, user, model
+    form: Form
+    positions: list[int]  # of its events
+
+
+class WrittenBody(NamedTuple):
+    """A body, and for each message in it the positions of its events."""
+
+    body: Body
+    origins: list[list[int]]
+
+
+class WrittenMessages(NamedTuple):
+    """System text on top (None if there is none), messages, and the positions of each message."""
+
+    system: Form | None
+    messages: list[Body]
+    origins: list[list[int]]
+
+
+END = WrittenForm("", None, [])  # after the last message
+
+
 class Format:
     """One provider's request format. A subclass is everything that is known of one provider.
 
@@ -206,13 +235,9 @@ class Format:
 
     # --- writing ---
 
-    def write_message(self, role: str, content: str | list[Block], name: str | None) -> Form:
-        """Write a system or user message; `name` is the speaker's."""
+    def write_message(self, turn: MessageTurn) -> Form:
+        """Write a system or user message."""
         raise NotImplementedError
-
-    def write_top(self, text: str) -> Form | None:
-        """Write system text on top; None if that is what `write_message` writes."""
-        return None
 
     def write_text(self, text: str) -> Block:
         """Write a block of text."""
@@ -222,25 +247,77 @@ class Format:
         """Write a block of media, or text where it goes as text; None if the format cannot carry it."""
         raise NotImplementedError
 
-    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
-        """Write a call; `text` is the arguments as the model wrote them."""
+    def write_content(self, parts: Iterable[Part], *, in_result: bool = False) -> list[Block]:
+        """Write text and media as blocks."""
+        blocks: list[Block] = []
+        for part in parts:
+            if isinstance(part, Text):
+                blocks.append(self.write_text(part.text))
+            elif isinstance(part, Media):
+                blocks.append(self.write_media(part, in_result))
+        return blocks
+
+    def write_answer(self, turn: AnswerTurn) -> Form:
+        """Write an answer of the model: its texts and its calls."""
         raise NotImplementedError
 
-    def write_answer(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
-        """Write an answer of texts and written calls."""
-        raise NotImplementedError
-
-    def write_result(
-        self, id: str, name: str, content: str | list[Block], error: bool, kind: str
-    ) -> Form:
+    def write_result(self, call: Call, result: Result) -> Form:
         """Write the result of a call."""
         raise NotImplementedError
 
-    def write_body(
-        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> dict[str, Any]:
-        """Write a body: system forms on top, the roles and forms of the others, the names of the tools called."""
+    def write_results(self, turn: AnswerTurn) -> list[WrittenForm]:
+        """Write the results of an answer's calls, and the media that go after all of them."""
+        forms: list[WrittenForm] = []
+        media: list[Block] = []
+        media_positions: list[int] = []
+        order: Iterable[int] = turn.arrivals
+        if len(turn.arrivals) < len(turn.calls):
+            order = range(len(turn.calls))
+        for index in order:
+            result = turn.results[index]
+            if result is None:
+                continue
+            form = result.form
+            if form is None:
+                form = self.write_result(turn.calls[index], result)
+            positions = [] if result.position is None else [result.position]
+            forms.append(WrittenForm("user", form, positions))
+            if self.media_after_results and result.content is not None:
+                parts = [part for part in result.content if part != Text(result.text)]
+                media += self.write_content(parts, in_result=True)
+                media_positions += positions
+        if media and None not in turn.results:
+            forms.append(WrittenForm("user", media, media_positions))
+        return forms
+
+    def write_forms(self, turns: Iterable[Turn]) -> list[WrittenForm]:
+        """Write turns one by one, the results of an answer after it. A turn that has a form keeps it."""
+        forms: list[WrittenForm] = []
+        for turn in turns:
+            form = turn.form
+            positions = [] if turn.position is None else [turn.position]
+            if isinstance(turn, MessageTurn):
+                if form is None:
+                    form = self.write_message(turn)
+                forms.append(WrittenForm(turn.role, form, positions))
+                continue
+            if form is None:
+                form = self.write_answer(turn)
+            for call in turn.calls:
+                if call.position is not None and call.position != turn.position:
+                    positions.append(call.position)
+            forms.append(WrittenForm("model", form, positions))
+            if turn.calls:
+                forms += self.write_results(turn)
+        return forms
+
+    def write_body(self, turns: list[Turn]) -> WrittenBody:
+        """Write the messages of a request, and the system text that leads them."""
         raise NotImplementedError
+
+    def convert_for_sdk(self, body: Body) -> Body:
+        """Return a body as the provider's SDK takes it."""
+        return body
 
     def can_name_file(self, found: Media) -> bool:
         """Return True if this document can have a name."""
@@ -369,10 +446,6 @@ class Format:
         """Return a form as the log keeps it: JSON cannot hold bytes."""
         return form
 
-    def unpack_form(self, form: Form) -> Form:
-        """Return a form as the provider's SDK takes it."""
-        return form
-
 
 class BlockFormat(Format):
     """A format whose messages are lists of blocks. A form is the content of a message."""
@@ -382,9 +455,11 @@ class BlockFormat(Format):
     # The key of a message's blocks.
     content_key: ClassVar[str] = "content"
 
-    def write_message(self, role: str, content: str | list[Block], name: str | None) -> Form:
+    def write_message(self, turn: MessageTurn) -> Form:
         """Write the blocks of a system or user message."""
-        return [self.write_text(content)] if isinstance(content, str) else content
+        if turn.content is not None:
+            return self.write_content(turn.content)
+        return [self.write_text(turn.text)]
 
     def list_blocks(self, form: Form) -> Any:
         """Return a form as a list of blocks."""
@@ -399,13 +474,22 @@ class BlockFormat(Format):
             blocks.extend(self.list_blocks(form))
         return blocks
 
-    def write_messages(self, roles: list[str], forms: list[Form]) -> list[Body]:
-        """Write messages. Neighbours of one role are one message."""
+    def write_messages(self, turns: list[Turn]) -> WrittenMessages:
+        """Write the system text on top, and messages. Neighbours of one role are one message: the first half
+        of rule 9."""
+        count = count_leading_system(turns)
+        system = [written.form for written in self.write_forms(turns[:count])]
         messages: list[Body] = []
-        for role, group in groupby(zip(roles, forms, strict=True), key=itemgetter(0)):
-            content = self.join_blocks([form for _, form in group])
-            messages.append({"role": self.role_names[role], self.content_key: content})
-        return messages
+        origins: list[list[int]] = []
+        run: list[WrittenForm] = []
+        for written in (*self.write_forms(turns[count:]), END):
+            if run and written.role != run[0].role:
+                content = self.join_blocks([earlier.form for earlier in run])
+                messages.append({"role": self.role_names[run[0].role], self.content_key: content})
+                origins.append(join_positions(run))
+                run = []
+            run.append(written)
+        return WrittenMessages(self.join_blocks(system) if system else None, messages, origins)
 
     def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """Return the parts of a content."""
@@ -439,6 +523,19 @@ class BlockFormat(Format):
             rest or not blocks
         ):  # an empty message is logged, and its request reports that it is left out
             yield Unit("user", rest, self.read_form("user", rest, path), path)
+
+
+# --- writing ---
+
+
+def join_positions(forms: list[WrittenForm]) -> list[int]:
+    """Return the positions of several forms, in their order."""
+    if len(forms) == 1:
+        return forms[0].positions
+    positions: set[int] = set()
+    for written in forms:
+        positions.update(written.positions)
+    return sorted(positions)
 
 
 # --- reading ---
@@ -518,6 +615,16 @@ def is_empty_text(block: dict[str, Any]) -> bool:
 
 
 # --- refusals ---
+
+# An inference profile's resource name does not say which model it is.
+CLAUDE = re.compile(
+    r"claude|anthropic|sonnet|opus|haiku|inference-profile/[a-z0-9]*$", re.IGNORECASE
+)
+
+
+def is_claude(model: str) -> bool:
+    """Return True if a model is Claude, or may be."""
+    return CLAUDE.search(model) is not None
 
 
 def is_without_words(parts: list[Part]) -> bool:

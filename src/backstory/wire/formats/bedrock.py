@@ -1,11 +1,11 @@
 """Amazon Bedrock Converse: `{"system"?, "messages": [...], "toolConfig"?}`, as botocore takes it.
 
-Blobs are base64 in the log and in JSON; `unpack_form` makes them bytes, since that is what the SDK wants.
+Blobs are base64 in the log and in JSON; `convert_for_sdk` makes them bytes, since that is what the SDK wants.
 Once a tool block exists the service wants to see tools, so the names in the history become stubs.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -14,13 +14,13 @@ from backstory.wire.formats.base import (
     Block,
     BlockFormat,
     Body,
-    Form,
     ProviderAnswer,
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
     TokenRules,
     ToolDefinition,
+    WrittenBody,
     build_facts,
     describe_run,
     describe_tool,
@@ -29,6 +29,7 @@ from backstory.wire.formats.base import (
     has_more_after_call,
     has_text,
     has_unsigned,
+    is_claude,
     is_without_words,
     join_texts,
     list_unread,
@@ -59,8 +60,20 @@ from backstory.wire.media import (
     type_of_suffix,
     words_of,
 )
-from backstory.wire.models import is_claude
-from backstory.wire.turns import Call, Media, Other, Part, Reasoning, Text, Unit, make_result
+from backstory.wire.turns import (
+    AnswerTurn,
+    Call,
+    Form,
+    Media,
+    Other,
+    Part,
+    Reasoning,
+    Result,
+    Text,
+    Turn,
+    Unit,
+    make_result,
+)
 
 BESIDE_DOCUMENT = "(a document)"
 REASONING = "reasoningContent"
@@ -151,39 +164,37 @@ class BedrockFormat(BlockFormat):
             block["name"] = plain_name(found.name)
         return {found.kind: block}
 
-    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
+    def write_call(self, call: Call) -> Block:
         """Write a toolUse block."""
-        return {"toolUse": {"toolUseId": id, "name": name, "input": arguments}}
+        return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments}}
 
-    def write_answer(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
+    def write_answer(self, turn: AnswerTurn) -> Form:
         """Write texts, then calls: anything after a toolUse block is refused."""
-        return [*map(self.write_text, texts), *calls]
+        return [*map(self.write_text, turn.texts), *map(self.write_call, turn.calls)]
 
-    def write_result(
-        self, id: str, name: str, content: str | list[Block], error: bool, kind: str
-    ) -> Form:
+    def write_result(self, call: Call, result: Result) -> Form:
         """Write a toolResult block."""
-        blocks = [self.write_text(content)] if isinstance(content, str) else content
-        result: Block = {"toolUseId": id, "content": blocks}
-        if error:
-            result["status"] = "error"
-        return [{"toolResult": result}]
+        content = result.content or (Text(result.text),)
+        block: Block = {
+            "toolUseId": call.id,
+            "content": self.write_content(content, in_result=True),
+        }
+        if result.is_error:
+            block["status"] = "error"
+        return [{"toolResult": block}]
 
-    def write_body(
-        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> Body:
+    def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system text, the messages, and stubs for the tools in them."""
+        system, messages, origins = self.write_messages(turns)
         body: Body = {}
-        if system:
-            body["system"] = self.join_blocks(system)
-        body["messages"] = self.write_messages(roles, forms)
-        stubs = []
-        for name in names:
-            stubs.append({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}})
+        if system is not None:
+            body["system"] = system
+        body["messages"] = messages
         # "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+        stubs = list_tool_stubs(turns)
         if stubs:
             body["toolConfig"] = {"tools": stubs}
-        return body
+        return WrittenBody(body, origins)
 
     # --- reading ---
 
@@ -299,9 +310,13 @@ class BedrockFormat(BlockFormat):
         """Return a form with its blobs as base64, for the log."""
         return convert_blobs(form, pack_blob)
 
-    def unpack_form(self, form: Form) -> Form:
-        """Return a form with its blobs as bytes, for the SDK."""
-        return convert_blobs(form, unpack_blob)
+    def convert_for_sdk(self, body: Body) -> Body:
+        """Return a body with the blobs of its messages as bytes."""
+        converted = {}
+        for key in ("system", "messages"):
+            if key in body:
+                converted[key] = convert_blobs(body[key], unpack_blob)
+        return body | converted
 
     # --- around the messages ---
 
@@ -464,6 +479,19 @@ def read_blob(kind: str, format: str | None, data: Any, name: str | None) -> Med
     known = type_of_suffix(bare)
     is_of_kind = kind == "document" or (known or "").startswith(f"{kind}/")
     return Media(kind, known if known and is_of_kind else f"{kind}/{bare}", text, name=name)
+
+
+def list_tool_stubs(turns: list[Turn]) -> list[Block]:
+    """Return definitions of the tools that were called, without their parameters."""
+    names: dict[str, None] = {}
+    for turn in turns:
+        if isinstance(turn, AnswerTurn):
+            for call in turn.calls:
+                names[call.name] = None
+    stubs: list[Block] = []
+    for name in names:
+        stubs.append({"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}})
+    return stubs
 
 
 BLOB_KEYS = ("bytes", "redactedContent")

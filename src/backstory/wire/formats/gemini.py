@@ -7,7 +7,7 @@ two spellings, `functionCall` and `function_call`, and so does this. A form is a
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
@@ -16,13 +16,13 @@ from backstory.wire.formats.base import (
     Block,
     BlockFormat,
     Body,
-    Form,
     ProviderAnswer,
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
     TokenRules,
     ToolDefinition,
+    WrittenBody,
     build_facts,
     describe_run,
     describe_tool,
@@ -55,13 +55,16 @@ from backstory.wire.media import (
     web_url,
 )
 from backstory.wire.turns import (
+    AnswerTurn,
     Call,
+    Form,
     Media,
     Other,
     Part,
     Reasoning,
     Result,
     Text,
+    Turn,
     Unit,
     make_result,
 )
@@ -219,27 +222,29 @@ class GeminiFormat(BlockFormat):
         """Return False: a part has no name."""
         return False
 
-    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Block:
+    def write_call(self, call: Call) -> Block:
         """Write a functionCall part."""
-        return {"functionCall": {"name": name, "args": arguments}}
+        return {"functionCall": {"name": call.name, "args": call.arguments}}
 
-    def write_answer(self, texts: Sequence[str], calls: list[Block], name: str | None) -> Form:
+    def write_answer(self, turn: AnswerTurn) -> Form:
         """Write texts, then calls, the first of them signed: "Function call is missing a thought_signature"
         (dify#29187), and this one is for histories of other models (strands PR#1298)."""
-        parts = [self.write_text(text) for text in texts]
-        if calls:
-            first, *others = calls
-            parts.append(first | {"thoughtSignature": NO_SIGNATURE})
-            parts.extend(others)
+        parts = [self.write_text(text) for text in turn.texts]
+        for index, call in enumerate(turn.calls):
+            part = self.write_call(call)
+            if index == 0:
+                part["thoughtSignature"] = NO_SIGNATURE
+            parts.append(part)
         return parts
 
-    def write_result(
-        self, id: str, name: str, content: str | list[Block], error: bool, kind: str
-    ) -> Form:
-        """Write a functionResponse part. `output` and `error` are the keys that the service knows."""
-        response: Block = {"id": id} if id else {}  # a call that went out with an id wants it back
-        response["name"] = name
-        response["response"] = {"error" if error else "output": content}
+    def write_result(self, call: Call, result: Result) -> Form:
+        """Write a functionResponse part. `output` and `error` are the keys that the service knows. Media go
+        after the results."""
+        response: Block = {}
+        if call.id:  # a call that went out with an id wants it back
+            response["id"] = call.id
+        response["name"] = call.name
+        response["response"] = {"error" if result.is_error else "output": result.text}
         return [{"functionResponse": response}]
 
     def list_blocks(self, form: Form) -> Any:
@@ -247,15 +252,13 @@ class GeminiFormat(BlockFormat):
         it was."""
         return [form] if isinstance(form, dict) else form
 
-    def write_body(
-        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> Body:
+    def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system instruction and the contents."""
-        contents = self.write_messages(roles, forms)
-        if not system:
-            return {"contents": contents}
-        parts = self.join_blocks(system)
-        return {"systemInstruction": {"parts": parts}, "contents": contents}
+        system, contents, origins = self.write_messages(turns)
+        if system is None:
+            return WrittenBody({"contents": contents}, origins)
+        body = {"systemInstruction": {"parts": system}, "contents": contents}
+        return WrittenBody(body, origins)
 
     # --- reading ---
 

@@ -7,7 +7,7 @@ message goes back to its server as it was.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,6 @@ from backstory.wire.formats.base import (
     NEWEST_VOCABULARY,
     OLDER_VOCABULARY,
     Body,
-    Form,
     Format,
     ImagePrice,
     ProviderAnswer,
@@ -25,6 +24,7 @@ from backstory.wire.formats.base import (
     StreamPiece,
     TokenRules,
     ToolDefinition,
+    WrittenBody,
     build_facts,
     describe_tool,
     get_schema,
@@ -55,17 +55,21 @@ from backstory.wire.media import (
     type_of_suffix,
     web_url,
 )
-from backstory.wire.origin import UNNAMED
 from backstory.wire.turns import (
     BETWEEN,
+    Accepted,
+    AnswerTurn,
     Call,
+    Form,
     Media,
+    MessageTurn,
     Other,
     Part,
     Reasoning,
     Result,
     Speaker,
     Text,
+    Turn,
     Unit,
     is_blank,
     make_result,
@@ -212,11 +216,12 @@ class OpenAIFormat(Format):
 
     # --- from turns to a body ---
 
-    def write_message(self, role: str, content: Any, name: str | None) -> dict[str, Any]:
+    def write_message(self, turn: MessageTurn) -> dict[str, Any]:
         """Write a system or user message."""
-        if name is None:
-            return {"role": role, "content": content}
-        return {"role": role, "name": name, "content": content}
+        content = turn.text if turn.content is None else self.write_content(turn.content)
+        if turn.speaker is None:
+            return {"role": turn.role, "content": content}
+        return {"role": turn.role, "name": turn.speaker, "content": content}
 
     def write_text(self, text: str) -> dict[str, Any]:
         """Write a part of text."""
@@ -239,38 +244,34 @@ class OpenAIFormat(Format):
             return {"type": "input_audio", "input_audio": sound}
         return None
 
-    def write_call(
-        self, id: str, name: str, arguments: dict[str, Any], text: str | None
-    ) -> dict[str, Any]:
+    def write_call(self, call: Call) -> dict[str, Any]:
         """Write a tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
-        given = write_json(arguments) if text is None else text
-        return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
+        arguments = write_json(call.arguments) if call.text is None else call.text
+        function = {"name": call.name, "arguments": arguments}
+        return {"id": call.id, "type": "function", "function": function}
 
-    def write_answer(
-        self, texts: Sequence[str], calls: list[Any], name: str | None
-    ) -> dict[str, Any]:
+    def write_answer(self, turn: AnswerTurn) -> dict[str, Any]:
         """Write the assistant's message. Without text the content is null, which is legal only beside calls
         (llama_index PR#17921); an empty list of calls is refused (openai-node PR#1341), so there is none."""
-        message: dict[str, Any] = {"role": "assistant", "content": BETWEEN.join(texts) or None}
-        if name is not None:
-            message["name"] = name
-        if calls:
-            message["tool_calls"] = calls
+        content = BETWEEN.join(turn.texts) or None
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if turn.speaker is not None:
+            message["name"] = turn.speaker
+        if turn.calls:
+            message["tool_calls"] = [self.write_call(call) for call in turn.calls]
         return message
 
-    def write_result(
-        self, id: str, name: str, content: Any, error: bool, kind: str
-    ) -> dict[str, Any]:
+    def write_result(self, call: Call, result: Result) -> dict[str, Any]:
         """Write a tool message. There is no flag for an error: the text has to say it."""
-        if kind == LEGACY:
-            return {"role": "function", "name": name, "content": content}
-        return {"role": "tool", "tool_call_id": id, "content": content}
+        if call.kind == LEGACY:
+            return {"role": "function", "name": call.name, "content": result.text}
+        return {"role": "tool", "tool_call_id": call.id, "content": result.text}
 
-    def write_body(
-        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> dict[str, Any]:
+    def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the messages of a request."""
-        return {"messages": system + forms if system else forms}
+        forms = self.write_forms(turns)
+        messages = [written.form for written in forms]
+        return WrittenBody({"messages": messages}, [written.positions for written in forms])
 
     # --- from a body or an answer to parts ---
 
@@ -283,7 +284,7 @@ class OpenAIFormat(Format):
             if is_unnamed and not has_calls:
                 raise wrong(f"{path}.tool_call_id", "missing, expected a string")
             has_calls = has_calls or bool(message.get("tool_calls"))
-            took = (UNNAMED,) if is_unnamed else ()
+            took = (Accepted.UNNAMED,) if is_unnamed else ()
             yield Unit(role, message, self.read_form(role, message, path), path, took=took)
 
     def read_form(self, role: str, form: Form, path: str) -> list[Part]:

@@ -7,20 +7,20 @@ and results like others, in forms of their own.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 from backstory.wire.formats.base import (
     Body,
-    Form,
     Format,
     ProviderAnswer,
     ResponseFacts,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
+    WrittenBody,
     build_facts,
     concatenate_forms,
     describe_run,
@@ -50,17 +50,22 @@ from backstory.wire.formats.openai import (
 )
 from backstory.wire.json_values import write_json
 from backstory.wire.media import PDF, as_words, data_url, file_name, from_url, web_url
-from backstory.wire.origin import REFERRED
 from backstory.wire.turns import (
     BETWEEN,
+    Accepted,
+    AnswerTurn,
     Call,
+    Form,
     Media,
+    MessageTurn,
     Other,
     Part,
     Reasoning,
     Result,
     Text,
+    Turn,
     Unit,
+    count_leading_system,
     is_blank,
     make_result,
 )
@@ -155,13 +160,10 @@ class ResponsesFormat(Format):
 
     # --- from turns to a body ---
 
-    def write_message(self, role: str, content: Any, name: str | None) -> list[Item]:
+    def write_message(self, turn: MessageTurn) -> list[Item]:
         """Write a system or user message."""
-        return [{"role": role, "content": content}]
-
-    def write_top(self, text: str) -> Form:
-        """Return system text as it is: it goes into `instructions`."""
-        return text
+        content = turn.text if turn.content is None else self.write_content(turn.content)
+        return [{"role": turn.role, "content": content}]
 
     def write_text(self, text: str) -> Item:
         """Write a part of text."""
@@ -190,39 +192,52 @@ class ResponsesFormat(Format):
         """Return True if a document comes with its data."""
         return found.url is None
 
-    def write_call(self, id: str, name: str, arguments: dict[str, Any], text: str | None) -> Item:
+    def write_call(self, call: Call) -> Item:
         """Write a function_call item."""
-        given = write_json(arguments) if text is None else text
-        return {"type": "function_call", "call_id": id, "name": name, "arguments": given}
+        arguments = write_json(call.arguments) if call.text is None else call.text
+        return {
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": arguments,
+        }
 
-    def write_answer(self, texts: Sequence[str], calls: list[Any], name: str | None) -> list[Item]:
+    def write_answer(self, turn: AnswerTurn) -> list[Item]:
         """Write the model's message, if it has text, and its calls."""
-        if not texts:
+        calls = [self.write_call(call) for call in turn.calls]
+        if not turn.texts:
             return calls
-        return [{"role": "assistant", "content": BETWEEN.join(texts)}, *calls]
+        return [{"role": "assistant", "content": BETWEEN.join(turn.texts)}, *calls]
 
-    def write_result(self, id: str, name: str, content: Any, error: bool, kind: str) -> list[Item]:
+    def write_result(self, call: Call, result: Result) -> list[Item]:
         """Write the output of a call. A function's has no flag for an error: the text has to say it."""
-        write = OUTPUT_WRITERS.get(kind, _write_function_output)
-        return [write(id, content, error)]
+        content: Any = result.text
+        if result.content is not None:
+            content = self.write_content(result.content, in_result=True)
+        write = OUTPUT_WRITERS.get(call.kind, _write_function_output)
+        return [write(call.id or "", content, bool(result.is_error))]
 
-    def write_body(
-        self, system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]
-    ) -> dict[str, Any]:
+    def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write instructions and input. A system message that was an input item stays one."""
+        count = count_leading_system(turns)
         instructions: list[str] = []
-        input: list[Any] = []
-        for form in system:
-            if isinstance(form, str):
-                instructions.append(form)
+        in_place: list[Turn] = []
+        for turn in turns[:count]:
+            if isinstance(turn, MessageTurn) and turn.form is None:
+                instructions.append(turn.text)
             else:
-                input.extend(form)
+                in_place.append(turn)
         top = {"instructions": BETWEEN.join(instructions)} if instructions else {}
-        if len(forms) == 1 and not input and isinstance(forms[0], str):
-            return {"input": forms[0]} | top
-        for form in forms:
-            input.extend(_list_items(form))
-        return {"input": input} | top
+        forms = self.write_forms([*in_place, *turns[count:]])
+        if len(forms) == 1 and isinstance(forms[0].form, str):
+            return WrittenBody({"input": forms[0].form} | top, [forms[0].positions])
+        input: list[Any] = []
+        origins: list[list[int]] = []
+        for written in forms:
+            items = _list_items(written.form)
+            input += items
+            origins += [written.positions] * len(items)
+        return WrittenBody({"input": input} | top, origins)
 
     # --- from a body or an answer to parts ---
 
@@ -414,7 +429,7 @@ def _mark_referred(units: Iterable[Unit]) -> Iterator[Unit]:
             is_marked = is_referring and called.isdisjoint(ids)
         else:
             is_referring = False
-        yield unit._replace(took=(*unit.took, REFERRED)) if is_marked else unit
+        yield unit._replace(took=(*unit.took, Accepted.REFERRED)) if is_marked else unit
 
 
 def _read_role(item: Item, path: str) -> str:

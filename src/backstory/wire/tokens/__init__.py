@@ -12,7 +12,7 @@ from backstory.log.messages import read_call, read_result
 from backstory.wire.file_sizes import Pdf, image_size, pdf, seconds, words
 from backstory.wire.formats.base import NEWEST_VOCABULARY, TokenRules
 from backstory.wire.json_values import clean_value, read_arguments, write_json
-from backstory.wire.rows import Readable, Row, rows
+from backstory.wire.reading import Readable, Row, read_rows
 from backstory.wire.tokens.extras import Extra, extras
 from backstory.wire.tokens.families import USUAL, family_of, is_measured
 from backstory.wire.tokens.vocabulary import BYTES_PER_TOKEN, Count, counter, estimate
@@ -89,7 +89,7 @@ def count_tokens(
         counter(family.vocabulary or NEWEST_VOCABULARY),
         model is not None and is_measured(name),
     )
-    found = list(rows(messages, lambda rule, at, why: None))
+    found = list(read_rows(messages, lambda rule, at, why: None))
     parts = list(counted.parts(found))
     if parts:
         parts.append(Part(None, "request", "frame", family.opening, counted.is_exact))
