@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -18,38 +17,45 @@ from backstory.log.events import Event
 from backstory.storage.agent_errors import check_exists
 from backstory.storage.locks import DEFAULT_TIMEOUT, ForkGate, ForkSafeLock
 from backstory.storage.pool import ConnectionPool
-from backstory.storage.protocol import AgentRecord, Drafts, NewAgent, Pieces
+from backstory.storage.protocol import (
+    AgentRecord,
+    Drafts,
+    FoundEvent,
+    NewAgent,
+    Pieces,
+    WordQuery,
+)
 from backstory.storage.signals import get_commit_signal
 from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,
-    FileState,
     OpenMode,
     SqliteConnection,
     StoreFile,
     build_closed_error,
-    empty_log,
     make_translator,
     open_connection,
     open_readable,
     open_writable,
     read_state,
 )
-from backstory.storage.sqlite.index import WORTH_MERGING, SqliteIndexReader
+from backstory.storage.sqlite.index import WORTH_MERGING, SearchIndex
 from backstory.storage.sqlite.replacement import copy_pages, mark_as_copy
-from backstory.storage.sqlite.rows import Bindings
-from backstory.storage.sqlite.stamp import StampWriter
+from backstory.storage.sqlite.rows import Bindings, SqliteReader
 from backstory.storage.sqlite.transaction import SqliteTransaction
+from backstory.storage.sqlite.wal import StampWriter, empty_log
 from backstory.storage.sqlite.watch import SqliteWatch
 
 T = TypeVar("T")
 
 EMPTYING_TIMEOUT = 5.0  # seconds to try to empty the write-ahead log after text was removed
 EMPTYING_PAUSE = 0.05  # seconds between two attempts
+# Seconds that an attempt waits for readers. SQLite has the write lock meanwhile.
+EMPTYING_WAIT = 0.02
 
 
-class SqliteBackend(SqliteIndexReader):
+class SqliteBackend(SqliteReader):
     """A store in one SQLite file. An agent's primary key is its number.
 
     Threads borrow connections from a small pool. Writers in one process wait for a lock; writers in
@@ -63,16 +69,11 @@ class SqliteBackend(SqliteIndexReader):
         self.read_only = read_only
         self._timeout = timeout
         self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
-        self._file_state: FileState | None = None  # of a file that is read without locks
         with make_translator(self.url, timeout):
             first = self._open_first()
         self._file = StoreFile(self.url, timeout)
         self._pool = ConnectionPool(
-            self._connect,
-            self._file.close_connection,
-            first=first,
-            is_idle=is_out_of_transaction,
-            is_alive=self._is_current,
+            self._connect, self._file.close_connection, first=first, is_idle=is_out_of_transaction
         )
         self._stamp = StampWriter(self.url)
         self._write_lock = ForkSafeLock()
@@ -85,8 +86,9 @@ class SqliteBackend(SqliteIndexReader):
         """Return the monotonic time at which a call that begins now ends at the latest."""
         return time.monotonic() + self._timeout
 
-    def _open_first(self) -> SqliteConnection:
-        """Open the first connection. If the file or its folder cannot be written, only read."""
+    def _open_first(self) -> SqliteConnection | None:
+        """Open the first connection. If the file or its folder cannot be written, only read. Return
+        None if the file is read without locks, and so without the pool."""
         deadline = self._compute_deadline()
         if not self.read_only:
             try:
@@ -95,48 +97,45 @@ class SqliteBackend(SqliteIndexReader):
                 if not os.path.isfile(self.url):
                     raise
         self.read_only = True
-        return self._open_readable(deadline)
-
-    def _open_readable(self, deadline: float) -> SqliteConnection:
-        """Open a connection that only reads, and remember how more of them are opened."""
-        state = read_state(self.url)
         db, self._mode = open_readable(self.url, deadline)
-        self._file_state = db.file_state = state if self._mode.is_immutable else None
+        if self._mode.is_immutable:
+            db.close()
+            return None
         return db
 
     def _connect(self, deadline: float) -> SqliteConnection:
-        """Open a connection for the pool."""
-        state = self._file_state
-        db = open_connection(self._mode, self.url, deadline)
-        db.file_state = state
-        return db
+        return open_connection(self._mode, self.url, deadline)
 
-    def _is_current(self, db: SqliteConnection) -> bool:
-        """Return False if an immutable file has changed since the connection was opened."""
-        return db.file_state == self._file_state
+    # --- reading ---
 
     def _run(self, sql: str, bindings: Bindings = (), shape: RowShape = tuple) -> list[Any]:
-        if self._file_state is None:
-            return self._run_once(sql, bindings, shape)
-        return self._read_file(partial(self._run_once, sql, bindings, shape))
+        def read(db: SqliteConnection) -> list[Any]:
+            return make_records(shape, db.execute(sql, bindings))
 
-    def _read_file(self, read: Callable[[], T]) -> T:
-        """Read the file. If others may write to it and there are no locks, read it again, once, if
-        it has changed meanwhile: what was read may be wrong, or look damaged."""
-        if self._file_state is None:
-            return read()
+        return self._read(read)
+
+    def _read(self, read: Callable[[SqliteConnection], T]) -> T:
+        """Return what `read` returns for a connection."""
+        if self._mode.is_immutable:
+            return self._read_without_locks(read)
+        deadline = self._compute_deadline()
+        with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
+            return read(db)
+
+    def _read_without_locks(self, read: Callable[[SqliteConnection], T]) -> T:
+        """Read through a new connection. If others wrote to the file meanwhile, what was read may
+        be wrong, or look damaged: then read it again, once."""
+        self._check_open()
         for _ in range(2):
-            with self._file.translator:
-                if self._file_state != read_state(self.url):
-                    self._open_readable(self._compute_deadline()).close()
-            state = self._file_state
+            state = read_state(self.url)
             try:
-                found = read()
+                found = self._read_anew(read)
             except Corrupt:
-                if state in (None, read_state(self.url)):
+                if state == read_state(self.url):
                     raise
             else:
-                if state in (None, read_state(self.url)):
+                has_locks = not self._mode.is_immutable  # they are available since this reading
+                if has_locks or state == read_state(self.url):
                     return found
         raise ReadOnly(
             f"{self.url!r} is being written, and cannot be read at the same time in a directory "
@@ -144,10 +143,11 @@ class SqliteBackend(SqliteIndexReader):
             remedy="get permission to write there, or copy the store and open the copy",
         )
 
-    def _run_once(self, sql: str, bindings: Bindings, shape: RowShape) -> list[Any]:
-        deadline = self._compute_deadline()
-        with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
-            return make_records(shape, db.execute(sql, bindings))
+    def _read_anew(self, read: Callable[[SqliteConnection], T]) -> T:
+        with self._fork_gate, self._file.translator:
+            db, self._mode = open_readable(self.url, self._compute_deadline())
+            with closing(db):
+                return read(db)
 
     # --- writing ---
 
@@ -239,7 +239,8 @@ class SqliteBackend(SqliteIndexReader):
 
     def _try_to_empty_log(self) -> bool:
         try:
-            with self._fork_gate, self._file.translator, self._pool.borrow() as db:
+            deadline = time.monotonic() + EMPTYING_WAIT
+            with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
                 return empty_log(db)
         except StorageError as error:
             # Not tried again: a sync that succeeds after one that failed proves nothing.
@@ -256,22 +257,25 @@ class SqliteBackend(SqliteIndexReader):
     # --- the search index ---
 
     def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
-        if not self.read_only and not self.has_index():
+        index = SearchIndex(self._run)
+        if not self.read_only and not index.exists():
             with self.begin() as transaction:
-                transaction.create_index()
-        backlogs = self.read_backlogs(agent, pieces)
-        return sum(backlog.upto - backlog.after for backlog in backlogs)
+                transaction.index.create()
+        return index.count_unindexed(agent, pieces)
 
     def index_events(
         self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
     ) -> int:
         with self.begin() as transaction:
-            count = transaction.index_events(limit, agent, pieces)
+            count = transaction.index.add_events(limit, agent, pieces)
         self._unmerged += count
         has_caught_up = count < limit
         if has_caught_up and self._unmerged >= WORTH_MERGING:
             self._merge_segments()
         return count
+
+    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+        return SearchIndex(self._run).find_words(query, limit)
 
     def _merge_segments(self) -> None:
         """Merge the segments of the index, in short transactions."""
@@ -280,19 +284,19 @@ class SqliteBackend(SqliteIndexReader):
         has_more = True
         while has_more:
             with self.begin() as transaction:
-                has_more = transaction.merge_segments(is_first=is_first)
+                has_more = transaction.index.merge_segments(is_first=is_first)
             is_first = False
 
     # --- the file ---
 
     def check_tables(self) -> list[str]:
         self._check_open()
-        return self._read_file(self._check_tables_once)
+        return self._read(self._check_anew)
 
-    def _check_tables_once(self) -> list[str]:
-        with self._fork_gate, self._file.translator:
-            with closing(open_connection(self._mode, self.url, self._compute_deadline())) as db:
-                return schema.check_tables(db)
+    def _check_anew(self, _: SqliteConnection) -> list[str]:
+        """Check the tables through a new connection, as `schema.check_tables` needs it."""
+        with closing(self._connect(self._compute_deadline())) as db:
+            return schema.check_tables(db)
 
     def measure_size(self) -> int:
         sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
@@ -300,14 +304,11 @@ class SqliteBackend(SqliteIndexReader):
         return int(size)
 
     def copy_to(self, path: str) -> bool:
-        """Copy all pages in one read transaction, so that writers are not blocked."""
-        return self._read_file(partial(self._copy_once, path))
-
-    def _copy_once(self, path: str) -> bool:
-        deadline = self._compute_deadline()
-        with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
+        def copy(db: SqliteConnection) -> None:
             copy_pages(db, path)
             mark_as_copy(path)
+
+        self._read(copy)
         return True
 
     def is_replaced(self) -> bool:

@@ -30,7 +30,7 @@ from backstory.storage.locks import LockTimeout
 from backstory.storage.pool import ErrorTranslator, PoolClosed
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.frames import FrameReader
-from backstory.storage.sqlite.stamp import check_log
+from backstory.storage.sqlite.wal import check_log, measure_log
 from backstory.storage.work_folder import remove_abandoned_folders
 
 # Pages in the write-ahead log before a checkpoint. Overwriting the log is a third faster than
@@ -41,7 +41,6 @@ LARGEST_LOG = 4 * CHECKPOINT_PAGES * schema.PAGE_SIZE
 FIRST_PAUSE, LATER_PAUSE = 0.001, 0.02  # seconds between two attempts to get a lock
 FIRST_ATTEMPTS = 500  # attempts with the first pause
 ATTEMPTS_BEFORE_CHECK = 100  # then check whether the file system supports locks at all
-EMPTYING_WAIT = 0.02  # seconds to wait for readers before the log is emptied
 
 GET_PERMISSION = "get permission to write it, or copy it and open the copy"
 
@@ -82,14 +81,6 @@ def read_state(path: str) -> FileState:
     return FileState(found.st_ino, found.st_size, found.st_mtime_ns, measure_log(path))
 
 
-def measure_log(path: str) -> int:
-    """Return the bytes in the write-ahead log of the store at `path`."""
-    try:
-        return os.path.getsize(f"{path}-wal")
-    except OSError:
-        return 0
-
-
 # --- opening ---
 
 
@@ -97,7 +88,6 @@ class SqliteConnection(apsw.Connection):
     """A connection that waits for the locks of others until its deadline, in monotonic time."""
 
     deadline = 0.0
-    file_state: FileState | None = None  # of an immutable file, when it was opened
 
 
 def open_connection(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
@@ -241,14 +231,6 @@ def open_current_version(mode: OpenMode, path: str, deadline: float) -> SqliteCo
         db.close()
         raise
     return db
-
-
-def empty_log(db: SqliteConnection) -> bool:
-    """Write the write-ahead log into the file and truncate it. Return False if others still use
-    it. SQLite has the write lock while it waits for readers, so it does not wait for long."""
-    db.deadline = time.monotonic() + EMPTYING_WAIT
-    [(is_unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return not is_unfinished
 
 
 # --- replaced files ---

@@ -16,7 +16,7 @@ from backstory.storage.sqlite.file import (
     open_connection,
 )
 from backstory.storage.sqlite.schema import ANOTHER_PATH, read_version
-from backstory.storage.sqlite.stamp import check_log, replace_stamp
+from backstory.storage.sqlite.wal import check_log, empty_log, remove_log, replace_stamp
 from backstory.storage.work_folder import move_file, sync_folder
 
 
@@ -83,7 +83,7 @@ def write_back_log(path: str) -> None:
     file."""
     with suppress(Error, apsw.Error), closing(apsw.Connection(path)) as db:
         check_log(db, path)
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        empty_log(db)
 
 
 @contextmanager
@@ -103,10 +103,3 @@ def lock_file(path: str) -> Iterator[None]:
     finally:
         file.xUnlock(apsw.SQLITE_LOCK_NONE)
         file.xClose()
-
-
-def remove_log(path: str) -> None:
-    """Remove the write-ahead log of a store, and the index of the log."""
-    for end in ("-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            os.unlink(path + end)

@@ -25,15 +25,14 @@ from backstory.storage.protocol import (
 )
 from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite.frames import CONTENT_OR_NULL, FrameWriter
-from backstory.storage.sqlite.index import SqliteIndexWriter
+from backstory.storage.sqlite.index import SearchIndex
 from backstory.storage.sqlite.listing import MINUTE
-from backstory.storage.sqlite.rows import Bindings
+from backstory.storage.sqlite.rows import Bindings, SqliteReader
 from backstory.storage.sqlite.schema import IS_OWN, LAST_SEQ, build_event_id, write_event_id
 
 
-class SqliteTransaction(SqliteIndexWriter):
-    """Reads and writes within a transaction that the backend began. The reads are inherited from
-    `rows.SqliteReader`, through the search index."""
+class SqliteTransaction(SqliteReader):
+    """Reads and writes within a transaction that the backend began."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self.has_removed_text = False
@@ -45,6 +44,11 @@ class SqliteTransaction(SqliteIndexWriter):
     def _run_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run a statement once for each of `rows`."""
         self._db.executemany(sql, rows)
+
+    @property
+    def index(self) -> SearchIndex:
+        """The search index, within this transaction."""
+        return SearchIndex(self._run)
 
     # After the id, the columns are the fields of a StoredRow after `seq`, in the same order.
     INSERT_EVENT = """
@@ -218,7 +222,7 @@ class SqliteTransaction(SqliteIndexWriter):
         self, agent: AgentRecord, seq: int, content: str | None, data_json: str
     ) -> None:
         self.has_removed_text = True
-        self.forget_words(agent.pk, seq, seq)
+        self.index.forget_event(agent.pk, seq)
         self._run(self.ERASE, (content, data_json, build_event_id(agent.pk, seq)))
 
     # A packed event is unpacked: its content is read before it is written.
@@ -237,7 +241,7 @@ class SqliteTransaction(SqliteIndexWriter):
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         self.has_removed_text = True
         last_kept = 0 if keep is None else keep
-        self.forget_rest(agent.pk, last_kept)
+        self.index.forget_rest(agent.pk, last_kept)
         first = build_event_id(agent.pk, last_kept + 1)
         last = build_event_id(agent.pk, LAST_SEQ)
         self._run(self.DELETE_EVENTS, (first, last))
