@@ -38,6 +38,7 @@ from backstory.errors import (
     ReadOnly,
     Remedy,
     StorageError,
+    TextRemains,
 )
 from backstory.log.events import ErasedEvent, Event, RepeatedEvent
 from backstory.log.explanation import Explanation
@@ -123,6 +124,7 @@ __all__ = [
     "Stats",
     "StorageError",
     "Store",
+    "TextRemains",
     "Tool",
     "Transfer",
     "aio",

@@ -183,5 +183,9 @@ class ConnectionLost(StorageError):
     """The connection was lost: what was being written may or may not have been written."""
 
 
+class TextRemains(StorageError):
+    """What was asked for was removed, but its text may still be in a file of the store."""
+
+
 class PartMissing(UserWarning):
     """A listing is incomplete: some servers of a distributed store do not answer."""

@@ -466,15 +466,14 @@ class Store:
         """Delete the sessions last written to before `before`, or only those whose key begins with
         `prefix`. With `dead`, no session is deleted; instead, older events that are no longer in
         any context are erased. Unless `dry_run` is False, only report what would be removed.
+        Sessions that are in use for longer than the store's timeout are skipped, and reported.
         `removals()` lists what was removed, and `by` whom."""
-        from backstory.maintenance.removal import Removed, expire_dead, expire_sessions
+        from backstory.maintenance.removal import expire_dead, expire_sessions
 
         moment = check_moment(before)
         key_prefix = check_prefix(prefix)
-        if dead:
-            erased = expire_dead(self._backend, moment, prefix=key_prefix, dry_run=dry_run, by=by)
-            return Removed((), 0, erased)
-        return expire_sessions(self._backend, moment, prefix=key_prefix, dry_run=dry_run, by=by)
+        expire = expire_dead if dead else expire_sessions
+        return expire(self._backend, moment, prefix=key_prefix, dry_run=dry_run, by=by)
 
     def removals(self) -> list[RemovalRecord]:
         """Return what was deleted, expired or erased, oldest first: when, by whom and why, and from

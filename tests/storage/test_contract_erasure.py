@@ -254,6 +254,50 @@ def test_sessions_that_nobody_wrote_to_expire_and_the_others_stay(store):
     assert store.verify() == []
 
 
+def refuse_sessions(store, monkeypatch, *busy):
+    """Let some sessions be in use. Return the sessions that are asked for, which grow."""
+    real = store._backend.begin
+    asked = []
+
+    def begin(*, sessions=(), agents=()):
+        asked.extend(sessions)
+        if set(sessions) & set(busy):
+            raise backstory.Busy("someone else is writing")
+        return real(sessions=sessions, agents=agents)
+
+    monkeypatch.setattr(store._backend, "begin", begin)
+    return asked
+
+
+def test_a_session_that_is_in_use_does_not_keep_others_from_expiring(store, monkeypatch):
+    first, second, third = (store.ensure(f"s/{n}", system="x") for n in range(3))
+    refuse_sessions(store, monkeypatch, second.session)
+    removed = store.expire(later(), dry_run=False)
+    assert [gone.id for gone in removed.agents] == [first.id, third.id]
+    assert removed.skipped == (second.session,)
+    assert store.agents() == [second]
+
+
+def test_dead_contents_expire_beside_a_session_that_is_in_use(store, monkeypatch):
+    agents = [store.ensure(f"s/{n}", system="dead") for n in range(3)]
+    for agent in agents:
+        agent.clear()
+    refuse_sessions(store, monkeypatch, agents[0].session)
+    removed = store.expire(later(), dead=True, dry_run=False)
+    assert removed == backstory.Removed((), 0, 2, (agents[0].session,))
+    assert [agent.event(1).content for agent in agents] == ["dead", "", ""]
+
+
+def test_after_several_sessions_in_a_row_that_are_in_use_the_others_are_not_tried(
+    store, monkeypatch
+):
+    """Each one costs the timeout of the store, and probably the store itself is locked."""
+    sessions = [store.start(f"s{n}").session for n in range(5)]
+    asked = refuse_sessions(store, monkeypatch, *sessions)
+    assert store.expire(later(), dry_run=False).skipped == tuple(sessions)
+    assert asked == sessions[:3]
+
+
 def test_expire_needs_an_aware_time(store):
     with pytest.raises(backstory.Invalid, match="time zone"):
         store.expire(datetime(2026, 1, 1))

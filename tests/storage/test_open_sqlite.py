@@ -7,12 +7,14 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import apsw
 import pytest
 
 import backstory
 from backstory.storage.locks import DEFAULT_TIMEOUT
+from backstory.storage.sqlite import backend as sqlite_backend
 from backstory.storage.sqlite import file as sqlite_file
 from backstory.storage.sqlite import schema
 from tests.threads import in_threads
@@ -365,7 +367,7 @@ def test_a_deletion_waits_for_a_checkpoint_of_another_process(tmp_path, monkeypa
         assert os.path.getsize(f"{path}-wal") == 0
 
 
-def test_removed_text_that_others_still_read_is_busy(tmp_path):
+def test_removed_text_that_others_still_read_remains(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path, timeout=0.1) as store:
         agent = store.start("main")
@@ -373,12 +375,34 @@ def test_removed_text_that_others_still_read_is_busy(tmp_path):
         reader = apsw.Connection(str(path))
         rows = reader.execute("SELECT content FROM events")
         next(rows)  # its read transaction is open now
-        with pytest.raises(backstory.Busy, match="stays in the write-ahead log while others"):
+        with pytest.raises(backstory.TextRemains, match="in the write-ahead log while others"):
             store.delete(agent)
         assert store.agents() == []
         reader.close()
         store.delete(store.start("other"))
         assert b"secret" not in path.read_bytes()
+        assert os.path.getsize(f"{path}-wal") == 0
+
+
+def test_an_expiry_beside_a_reader_removes_all_sessions(tmp_path, monkeypatch):
+    """The reader is waited for once, not once for each session."""
+    path = tmp_path / "history.db"
+    later = datetime.now(UTC) + timedelta(days=1)
+    with backstory.open(path, timeout=0.01) as store:
+        for number in range(3):
+            store.start(f"s{number}", system="secret")
+        attempts = []
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite_backend, "empty_log", lambda db: attempts.append(db) or False)
+            with pytest.raises(backstory.TextRemains):
+                store.expire(later, dry_run=False)
+            assert store.agents() == []
+            assert len(store.removals()) == 3
+            attempts.clear()
+            with pytest.raises(backstory.TextRemains):
+                store.delete(store.start("other"))
+            assert len(attempts) == 1
+        store.delete(store.start("another"))
         assert os.path.getsize(f"{path}-wal") == 0
 
 

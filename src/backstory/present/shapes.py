@@ -141,7 +141,12 @@ def titled_json(agent: "Agent", ref: str) -> dict[str, Any]:
 def removed_json(removed: "Removed") -> dict[str, Any]:
     """What was removed."""
     gone = [agent._asdict() for agent in removed.agents]
-    return {"agents": gone, "events": removed.events, "erased": removed.erased}
+    return {
+        "agents": gone,
+        "events": removed.events,
+        "erased": removed.erased,
+        "skipped": list(removed.skipped),
+    }
 
 
 def stats_json(found: "Stats", *, largest: int) -> dict[str, Any]:

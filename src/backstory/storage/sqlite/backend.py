@@ -12,7 +12,14 @@ from weakref import WeakSet
 
 import apsw
 
-from backstory.errors import Busy, ConnectionLost, Corrupt, ReadOnly, Remedy, StorageError
+from backstory.errors import (
+    ConnectionLost,
+    Corrupt,
+    ReadOnly,
+    Remedy,
+    StorageError,
+    TextRemains,
+)
 from backstory.log.events import Event
 from backstory.storage.agent_errors import check_exists
 from backstory.storage.locks import DEFAULT_TIMEOUT, ForkGate, ForkSafeLock
@@ -81,6 +88,7 @@ class SqliteBackend(SqliteReader):
         self._signal = get_commit_signal(self._file.identity or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
         self._unmerged = 0  # events that were indexed since segments were merged
+        self._text_remains = False  # True if the log could not be emptied after a removal
 
     def _compute_deadline(self) -> float:
         """Return the monotonic time at which a call that begins now ends at the latest."""
@@ -226,16 +234,20 @@ class SqliteBackend(SqliteReader):
     def _empty_log(self) -> None:
         """Write the write-ahead log into the file, so that it contains no removed text. Others may
         write between two attempts."""
-        deadline = time.monotonic() + min(self._timeout, EMPTYING_TIMEOUT)
+        deadline = time.monotonic()
+        if not self._text_remains:  # others are waited for once
+            deadline += min(self._timeout, EMPTYING_TIMEOUT)
+        self._text_remains = True
         while not self._try_to_empty_log():
-            if time.monotonic() > deadline:
-                raise Busy(
+            if time.monotonic() >= deadline:
+                raise TextRemains(
                     f"{self.url!r}: the text was removed, but it stays in the write-ahead log "
                     "while others are still reading",
                     remedy="end the other programs; the last one that closes the store empties "
                     "the log",
                 )
             time.sleep(EMPTYING_PAUSE)
+        self._text_remains = False
 
     def _try_to_empty_log(self) -> bool:
         try:
@@ -244,7 +256,7 @@ class SqliteBackend(SqliteReader):
                 return empty_log(db)
         except StorageError as error:
             # Not tried again: a sync that succeeds after one that failed proves nothing.
-            raise StorageError(
+            raise TextRemains(
                 f"{self.url!r}: the text was removed, but it may stay in the write-ahead log "
                 f"({error.message})",
                 remedy="check the disk, then close the store, and open and close it again",
