@@ -137,7 +137,7 @@ def test_what_happened_elsewhere_is_taken_in_with_await(url):
                 assert (await intake.source("tool", "1")).cursor == {"n": 1}
                 await intake.extend(child, [("user", "b")])
             assert [e.content for e in (await child.context()).messages] == ["a", "b"]
-            assert (await store.intake().source("tool", "1")).agent == agent.id
+            assert (await store.intake().source("tool", "1")).agent_id == agent.id
             assert (await store.agent("t")) == agent
 
     asyncio.run(main())

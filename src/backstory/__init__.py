@@ -47,6 +47,7 @@ from backstory.log.replay import Context, replay
 if TYPE_CHECKING:
     from backstory import aio, wire
     from backstory.agent import Agent
+    from backstory.comparing import Preview
     from backstory.intake import Intake, Source
     from backstory.listings import AgentHead, HeadWatch, Session
     from backstory.log.diff import Change, Comparison
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from backstory.runtime.tools import Tool
     from backstory.storage.follow import Follower
     from backstory.storage.protocol import RemovalRecord
-    from backstory.storage.targets import Preview
     from backstory.store import Distribution, Store, open
     from backstory.wire.conversation import Conversation
 
@@ -154,7 +154,7 @@ _MODULES = {
     "Loop": "runtime.loop",
     "MoveRow": "reading",
     "OutlineRow": "log.events",
-    "Preview": "storage.targets",
+    "Preview": "comparing",
     "Reference": "references",
     "Session": "listings",
     "Source": "intake",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.errors import Invalid, InvalidEvent, KeyTaken, NameTaken
 from backstory.log.checks import (
-    build_call_data,
     change_about,
     check_draft,
     check_drafts,
@@ -16,10 +15,9 @@ from backstory.log.checks import (
     check_name,
     check_not_blank,
     check_own_note_name,
-    describe_author,
-    describe_call,
 )
 from backstory.log.events import ErasedEvent, Event
+from backstory.log.messages import build_call_data, describe_author, describe_call
 from backstory.log.moves import LABEL
 from backstory.log.settings import SETTINGS
 from backstory.reading import AgentReader

@@ -42,7 +42,7 @@ class Remedy(NamedTuple):
     text: str
     operation: Operation | None = None
     arguments: tuple[int | str, ...] = ()
-    agent: str | None = None  # the id of the agent that the operation is for
+    agent_id: str | None = None  # of the agent that the operation is for
 
     def name_operation(self, operation: str) -> str:
         """Return the text, with the operation as an interface calls it."""

@@ -47,7 +47,7 @@ class Source(NamedTuple):
 
     tool: str
     id: str
-    agent: str | None = None  # the id of the agent that it became
+    agent_id: str | None = None  # of the agent that it became
     cursor: dict[str, Any] | None = None  # how far it was read
 
 
@@ -206,7 +206,7 @@ class Intake:
         source = SourceRecord(check_key(tool), _check_source_id(id))
         if agent is not None:
             record = get_record(self._backend, agent)
-            source = source._replace(agent=record.id)
+            source = source._replace(agent_id=record.id)
         if cursor is not None:
             source = source._replace(cursor=_encode_cursor(cursor))
         self._sources.append(source)
@@ -234,7 +234,7 @@ class Intake:
         if not found:
             return None
         record = found[0]
-        return Source(record.tool, record.id, record.agent, parse_object(record.cursor))
+        return Source(record.tool, record.id, record.agent_id, parse_object(record.cursor))
 
     # --- writing ---
 

@@ -9,7 +9,8 @@ from typing import NamedTuple, Self
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
 from backstory.log.checks import check_key, read_title_and_tags
-from backstory.log.events import Event, StoredRow, to_datetime
+from backstory.log.events import Event, StoredRow
+from backstory.log.times import to_datetime
 from backstory.storage.agent_trees import AgentTree
 from backstory.storage.follow import Follower, HeadTracker, WaitResult
 from backstory.storage.ids import find_agent_by_id, find_keyed_agent

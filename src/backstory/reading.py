@@ -17,18 +17,19 @@ from backstory.log.checks import (
     check_note_name,
     check_note_names,
 )
-from backstory.log.events import Event, OutlineRow, parse_object, to_datetime
+from backstory.log.events import Event, OutlineRow, parse_object
 from backstory.log.explanation import Explanation
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.replay import Context
+from backstory.log.times import to_datetime
 from backstory.storage.agent_trees import AgentTree, list_session
 from backstory.storage.follow import Follower, follow_agent
 from backstory.storage.lineage import LineageReader, read_digest
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
-from backstory.storage.targets import MARKS, At, Preview, resolve_position
+from backstory.storage.targets import MARKS, At, resolve_position
 
 if TYPE_CHECKING:  # imported where they are used, because most agents are not compared
-    from backstory.comparing import MoveCommand
+    from backstory.comparing import MoveCommand, Preview
     from backstory.log.diff import Change, Comparison
     from backstory.wire.conversation import Conversation
 
@@ -39,7 +40,7 @@ NOTES = EventFilter(kinds=frozenset({"note"}))
 class LineagePart(NamedTuple):
     """A range of positions of a lineage, and the agent that they belong to."""
 
-    agent: str  # the agent's id
+    agent_id: str
     first: int
     last: int  # less than `first` if the agent has no events of its own yet
 
@@ -357,7 +358,7 @@ class AgentReader:
             limit=most,
         )
 
-    def preview(self, move: "MoveCommand", to: At = None) -> Preview:
+    def preview(self, move: "MoveCommand", to: At = None) -> "Preview":
         """Return what "clear", "rewind", "jump", "undo" or "redo" would do now. Writes nothing."""
         from backstory.comparing import preview_move
 

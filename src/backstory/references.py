@@ -152,7 +152,7 @@ def _find_by_origin(reader: Reader, ref: str) -> list[AgentRecord]:
     """Return the agents that a tool knows by this id or, if it is unique, by its prefix; otherwise
     the one with this key, or those with this title."""
     sources = _find_sources(reader, ref)
-    ids = dict.fromkeys(source.agent for source in sources if source.agent)
+    ids = dict.fromkeys(source.agent_id for source in sources if source.agent_id)
     found: list[AgentRecord] = []
     for id in ids:
         agent = find_agent_by_id(reader, id)

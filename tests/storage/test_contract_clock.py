@@ -9,7 +9,7 @@ import pytest
 
 import backstory
 from backstory import Event
-from backstory.log.events import to_datetime
+from backstory.log.times import to_datetime
 from backstory.storage.memory import MemoryReader
 from backstory.storage.postgres.rows import PostgresReader
 from backstory.storage.sqlite.rows import SqliteReader
@@ -149,7 +149,7 @@ def find_plainly(store, agent, events, moment):
         for event in reversed(events[part.first - 1 : part.last]):
             if event.created_at <= moment:
                 return event.seq
-        if store.agent(part.agent).created_at <= moment:
+        if store.agent(part.agent_id).created_at <= moment:
             return part.first - 1
     return 0
 

@@ -116,7 +116,7 @@ def test_every_filter_selects_the_rows_that_agents_own(backend, root, fork):
 
 def test_events_are_counted_by_owner_and_kind(backend, root, fork):
     lineage = backend.read_lineage(fork)
-    counts = {(one.agent, one.kind): one for one in backend.count_events(fork, lineage)}
+    counts = {(one.agent_id, one.kind): one for one in backend.count_events(fork, lineage)}
     assert counts[root.id, "note"].events == 3
     assert counts[fork.id, "note"].events == 1
     assert counts[root.id, "clear"].with_base == 1

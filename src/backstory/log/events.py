@@ -1,17 +1,14 @@
-"""The four shapes of an event, and times and JSON text.
+"""The four shapes of an event, and JSON text.
 
 A `Draft` has no position yet. An `Event` has one. A `StoredRow` is the complete row of an event,
 with its base and digest. An `OutlineRow` is an event without its text.
 """
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-EARLIEST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
-LATEST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+from backstory.log.times import EPOCH, to_datetime, to_microseconds
 
 
 class Event(NamedTuple):
@@ -142,20 +139,6 @@ class OutlineRow(NamedTuple):
     def created_at(self) -> datetime:
         """The time of the event, in UTC."""
         return to_datetime(self.created_us)
-
-
-def to_microseconds(moment: datetime) -> int:
-    """Return the microseconds from 1970 to an aware datetime, exactly."""
-    return (moment - EPOCH) // MICROSECOND
-
-
-def to_datetime(microseconds: int) -> datetime:
-    """Return the datetime this many microseconds after 1970.
-
-    A value out of range, as in a damaged store, becomes the earliest or latest date.
-    """
-    in_range = min(max(microseconds, EARLIEST_US), LATEST_US)
-    return EPOCH + timedelta(microseconds=in_range)
 
 
 def to_json(value: Any) -> str:

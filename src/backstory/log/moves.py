@@ -51,7 +51,7 @@ def find_turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
         for event in reversed(events):
             if is_prompt(event):
                 return event.seq - 1
-        if events and _is_move(events[0]):
+        if events and events[0].kind in MOVE_KINDS:
             target = find_undo_target(events[:1])
             if target is not None:
                 return target
@@ -64,10 +64,6 @@ def is_prompt(event: Event) -> bool:
         return False
     data = event.data or {}
     return PROGRAM_KEYS.isdisjoint(data)
-
-
-def _is_move(event: Event) -> bool:
-    return event.kind == "clear" or event.kind in MOVE_KINDS
 
 
 def find_redo_target(head: Event | None, find_event: Callable[[int], Event | None]) -> int | None:

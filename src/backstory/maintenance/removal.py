@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from backstory.errors import AgentNotFound, Busy, TextRemains
 from backstory.log.checks import check_author, check_draft
-from backstory.log.digests import LONGEST_LEAD_US, is_erased
+from backstory.log.digests import is_erased
 from backstory.log.events import StoredRow
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.moves import LABEL, read_labels
+from backstory.log.times import LONGEST_LEAD_US
 from backstory.storage.agent_trees import (
     AgentTree,
     list_session,
@@ -27,7 +28,7 @@ from backstory.storage.erase import (
     erase_one,
     record_erasure,
 )
-from backstory.storage.ids import new_id
+from backstory.storage.ids import is_derived_from_key, new_id
 from backstory.storage.protocol import (
     AgentQuery,
     AgentRecord,
@@ -213,7 +214,7 @@ class RemovalPlan:
         children = self._children.get(agent.id, [])
         # The next agent with a key has the id of the next generation, and is found through the row
         # of the agent that was deleted earlier.
-        leads_to_next = agent.id not in self._deleted and _is_derived_from_key(agent.id)
+        leads_to_next = agent.id not in self._deleted and is_derived_from_key(agent.id)
         if not children and not leads_to_next:
             return None
         last = agent.fork_seq
@@ -262,7 +263,7 @@ class RemovalPlan:
                 removed_us=now_us,
                 action=action,
                 session=agent.session,
-                agent=agent.id,
+                agent_id=agent.id,
                 positions=None,
                 events=events,
                 by=author,
@@ -326,10 +327,6 @@ def _find_descendants(id: str, agents: Sequence[AgentRecord]) -> set[str]:
         if agent.deleted_us is None:
             living.add(agent.id)
     return found & living
-
-
-def _is_derived_from_key(id: str) -> bool:
-    return id[14] == "5"  # the version of the UUID: `ids.derive_id` makes version 5
 
 
 # --- events that are in no context ---

@@ -119,7 +119,7 @@ class Exporter:
         # The sources of each agent, and under None those that did not become an agent.
         self._sources: dict[str | None, list[SourceRecord]] = {}
         for source in backend.list_sources():
-            self._sources.setdefault(source.agent, []).append(source)
+            self._sources.setdefault(source.agent_id, []).append(source)
 
     def write_line(self, value: Any) -> None:
         """Write a JSON value in one line."""

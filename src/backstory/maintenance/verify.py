@@ -27,7 +27,7 @@ RESTORE_AGENT = "restore the agent's row from a backup; its own events are still
 class Finding(NamedTuple):
     """One contradiction: its position, how bad it is, and what to do about it."""
 
-    agent: str | None  # the agent's id; None for the whole store
+    agent_id: str | None  # None for the whole store
     position: int | None
     severity: Severity  # "error": contexts may be wrong; "warning": replay handles it
     problem: str

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backstory.agent import Agent
+from backstory.comparing import Preview
 from backstory.log.events import Event
 from backstory.log.explanation import Explanation
 from backstory.present.measures import stamp
-from backstory.storage.targets import Preview
 
 if TYPE_CHECKING:  # whoever shows one of these has imported it already
     from backstory.listings import Session

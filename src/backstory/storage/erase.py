@@ -13,7 +13,8 @@ from backstory.log.checks import check_author, check_reason
 from backstory.log.data_keys import ANSWER, COPY, ITEM, NATIVE
 from backstory.log.digests import empty_request_digests, is_erased
 from backstory.log.erasure import erase_row
-from backstory.log.events import ErasedEvent, StoredRow, to_datetime
+from backstory.log.events import ErasedEvent, StoredRow
+from backstory.log.times import to_datetime
 from backstory.storage.agent_errors import build_lineage_error
 from backstory.storage.agent_trees import AgentTree, find_row, list_session, read_own_rows
 from backstory.storage.ids import new_id
@@ -127,7 +128,7 @@ def record_erasure(
             removed_us=now_us,
             action=action,
             session=session,
-            agent=id,
+            agent_id=id,
             positions=write_positions(own),
             events=len(own),
             by=author,

@@ -17,10 +17,11 @@ from typing import Any
 from weakref import WeakSet
 
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
-from backstory.log.digests import START, LogEnd, build_rows, next_time
+from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
 from backstory.log.terms import score_row
+from backstory.log.times import next_time
 from backstory.storage.agent_errors import build_deletion_error, build_key_error, build_parent_error
 from backstory.storage.ids import name_deleted_agent, new_salts
 from backstory.storage.locks import ForkSafeLock
@@ -459,7 +460,7 @@ class MemoryTransaction(MemoryReader):
         for new in sources:
             old = self.tables.sources.get((new.id, new.tool), new)
             self.tables.sources[new.id, new.tool] = SourceRecord(
-                new.tool, new.id, new.agent or old.agent, new.cursor or old.cursor
+                new.tool, new.id, new.agent_id or old.agent_id, new.cursor or old.cursor
             )
 
     def erase_event(
@@ -478,7 +479,7 @@ class MemoryTransaction(MemoryReader):
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         for id_and_tool, source in list(self.tables.sources.items()):
-            if source.agent == agent.id:
+            if source.agent_id == agent.id:
                 del self.tables.sources[id_and_tool]
         if keep is None:
             del self.tables.agents[agent.pk]

@@ -37,8 +37,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from backstory.log.events import Draft, Event, OutlineRow, StoredRow, to_datetime
+from backstory.log.events import Draft, Event, OutlineRow, StoredRow
 from backstory.log.terms import Query
+from backstory.log.times import to_datetime
 
 
 class AgentRecord(NamedTuple):
@@ -171,7 +172,7 @@ EVERY_EVENT = EventFilter()
 class EventCount(NamedTuple):
     """The number of events of one kind that one agent owns."""
 
-    agent: str  # the agent's id
+    agent_id: str
     kind: str
     events: int
     with_base: int  # the number of these that have a base; of moves, the valid ones
@@ -191,7 +192,7 @@ class SourceRecord(NamedTuple):
 
     tool: str
     id: str  # the tool's own id, or the path of a file
-    agent: str | None = None  # the agent's id
+    agent_id: str | None = None
     cursor: str | None = None  # the text of a JSON object, for the reader of the source
 
 
@@ -205,7 +206,7 @@ class RemovalRecord(NamedTuple):
     removed_us: int
     action: RemovalAction
     session: str
-    agent: str  # the id of the agent that owned the events
+    agent_id: str  # of the agent that owned the events
     positions: str | None  # of erased events, such as "2,5-7"; None if the agent was removed
     events: int  # how many were removed or erased
     by: str | None  # who removed them, if the caller said so
@@ -263,7 +264,7 @@ class Reader(Protocol):
 
     def find_position_at_time(self, agent: AgentRecord, moment_us: int) -> int:
         """Return the newest position that was written at or before a time. Times may drop after one
-        that was in the future (`digests.next_time`)."""
+        that was in the future (`times.next_time`)."""
 
     def read_events(
         self, agent: AgentRecord, pieces: Pieces, where: EventFilter = EVERY_EVENT
@@ -316,7 +317,7 @@ class Writer(Reader, Protocol):
         """Write events after the head, durably, all or none, and return them. There is at least one
         draft; the bases are decided; and no draft has a time of its own, which only imported rows
         have (`add_rows`). An event's time is `now_us` (None: that of `read_clock`), or the previous
-        event's time if that is later (`digests.next_time`). Raises Conflict if the head is not
+        event's time if that is later (`times.next_time`). Raises Conflict if the head is not
         `expected`. Raises KeyTaken if the agent itself already has an event with one of the keys:
         the unique index of events by agent and key refuses it."""
 

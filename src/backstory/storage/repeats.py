@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Literal
 
 from backstory.errors import Invalid, KeyTaken
-from backstory.log.checks import check_key, is_same_event
-from backstory.log.events import Draft, Event, RepeatedEvent
+from backstory.log.checks import check_key
+from backstory.log.digests import is_erased
+from backstory.log.events import Draft, Event, RepeatedEvent, parse_object
+from backstory.log.json_text import is_same_json
 from backstory.storage.positions import clip, contains, find_parts
 from backstory.storage.protocol import AgentRecord, Drafts, Piece, Pieces, Reader
 
@@ -143,3 +145,19 @@ def renew_key(reader: Reader, agent: AgentRecord, lineage: Pieces, live: Pieces,
 def repeat_key(key: str, number: int) -> str:
     """Return the key of an event that is written for the nth time. The first has the key itself."""
     return key if number == 1 else f"{key} (again {number})"
+
+
+def is_same_event(draft: Draft, event: Event) -> bool:
+    """Return True if `draft` has the kind, key, content and data of `event`.
+
+    The order of keys in the data does not matter. Of an erased event, nobody can know the text.
+    """
+    if (draft.kind, draft.key) != (event.kind, event.key):
+        return False
+    if is_erased(event.data_json):
+        return True
+    if draft.content != event.content:
+        return False
+    if draft.data_json == event.data_json:
+        return True
+    return is_same_json(parse_object(draft.data_json), event.data)

@@ -51,14 +51,6 @@ class Move(NamedTuple):
         return event.kind == self.kind and flags == self.flags
 
 
-class Preview(NamedTuple):
-    """The effect that a clear, rewind, jump, undo or redo would have."""
-
-    target: int  # the position whose context it would restore; 0: the empty one
-    leaves: list[Event]  # the events that would leave the context
-    returns: list[Event]  # the events that would return to it
-
-
 def find_target(reader: Reader, agent: AgentRecord, walk: Walk, move: Move) -> int:
     """Return the position whose context a move leads to. Raises NotFound or Invalid."""
     match move.command:
@@ -214,7 +206,7 @@ def suggest_mark(
             return Remedy(text, "jump", (mark.seq,), agent.id)
     if stack:
         return Remedy(f"its marks are {describe_marks(stack)}")
-    return Remedy("{} sets one", "mark", agent=agent.id)
+    return Remedy("{} sets one", "mark", agent_id=agent.id)
 
 
 def describe_marks(marks: Sequence[Event]) -> str:

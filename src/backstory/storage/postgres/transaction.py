@@ -18,8 +18,9 @@ from typing import Any
 import psycopg
 
 from backstory.errors import Conflict, NameTaken
-from backstory.log.digests import digest_tail, do_times_drop
+from backstory.log.digests import digest_tail
 from backstory.log.events import Draft, Event, StoredRow
+from backstory.log.times import do_times_drop
 from backstory.storage.agent_errors import build_deletion_error, build_key_error, build_parent_error
 from backstory.storage.ids import find_place, name_deleted_agent, new_salts
 from backstory.storage.postgres import citus, index, schema, server
@@ -163,8 +164,8 @@ class PostgresTransaction(PostgresReader):
             "tail": digest_tail(draft, salt),
         }
         rows = self._run_append(self.APPEND_ONE, params, agent)
-        if not rows:  # read_head raises if the agent was deleted
-            raise Conflict.at(agent.name, expected or 0, self.read_head(agent))
+        if not rows:
+            raise self._build_conflict(agent, expected)
         [(seq, created_us, _)] = rows
         return [draft.at(seq, created_us)]
 
@@ -206,8 +207,14 @@ class PostgresTransaction(PostgresReader):
         params = {**identify(agent), **build_columns(drafts), "expected": expected, "now": now_us}
         [(before, created_us)] = self._run_append(self.APPEND_MANY, params, agent)
         if before is None:
-            raise Conflict.at(agent.name, expected or 0, self.read_head(agent))
+            raise self._build_conflict(agent, expected)
         return [draft.at(seq, created_us) for seq, draft in enumerate(drafts, before + 1)]
+
+    def _build_conflict(self, agent: AgentRecord, expected: int | None) -> Conflict:
+        """Return the error for an append that wrote nothing. Raises AgentNotFound if the agent was
+        deleted, which is the only reason if no head is expected."""
+        head = self.read_head(agent)
+        return Conflict.at(agent.name, head if expected is None else expected, head)
 
     def _run_append(self, sql: str, params: Params, agent: AgentRecord) -> list[Any]:
         """Run a statement that appends. Raises KeyTaken if the index of keys refuses an event."""
@@ -242,7 +249,7 @@ class PostgresTransaction(PostgresReader):
             "head": last.seq,
             "first_us": rows[0].created_us,
             "updated_us": last.created_us,
-            "has_dropped": do_times_drop(rows[0].created_us, rows),
+            "has_dropped": do_times_drop(row.created_us for row in rows),
             "digest": last.digest,
         }
         self._run(self.MOVE_HEAD, {**identify(agent), **params})
@@ -392,7 +399,7 @@ class PostgresTransaction(PostgresReader):
             place, id, removed_at, action, session, agent, positions, events, author, reason)
         VALUES (
             %(place)s::bigint, %(id)s::uuid, %(removed_us)s, %(action)s, %(session)s::uuid,
-            %(agent)s::uuid, %(positions)s, %(events)s, %(by)s, %(reason)s)"""
+            %(agent_id)s::uuid, %(positions)s, %(events)s, %(by)s, %(reason)s)"""
 
     def record_removals(self, records: Sequence[RemovalRecord]) -> None:
         for record in records:

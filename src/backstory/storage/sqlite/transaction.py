@@ -6,8 +6,9 @@ from typing import Any
 import apsw
 
 from backstory.errors import Conflict, Corrupt, KeyTaken, NameTaken, Remedy
-from backstory.log.digests import LONGEST_LEAD_US, START, LogEnd, build_rows, do_times_drop
+from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, StoredRow
+from backstory.log.times import LONGEST_LEAD_US, do_times_drop
 from backstory.storage.agent_errors import (
     build_deletion_error,
     build_key_error,
@@ -116,7 +117,7 @@ class SqliteTransaction(SqliteReader):
         remedy = Remedy("{} shows what is wrong", "verify")
         raise Corrupt("the last number of an agent is missing", remedy=remedy)
 
-    # A fork is never older than the event at its fork position (`digests.next_time`).
+    # A fork is never older than the event at its fork position (`times.next_time`).
     CREATED_AT = f"""iif(
                 n.forked_at > :clock_us + {LONGEST_LEAD_US} AND :now_us <= :clock_us,
                 :now_us, max(:now_us, coalesce(n.forked_at, 0)))"""
@@ -190,8 +191,9 @@ class SqliteTransaction(SqliteReader):
                 )
             )
         self._run_many(self.ADD_ROW, columns)
-        has_dropped = do_times_drop(self._read_previous_time(agent, rows[0].seq), rows)
-        self._touch_agent(agent, 0, rows[-1].created_us, has_dropped)
+        times = [self._read_previous_time(agent, rows[0].seq)]
+        times += [row.created_us for row in rows]
+        self._touch_agent(agent, 0, times[-1], do_times_drop(times))
 
     PREVIOUS_TIME = """
         SELECT coalesce((SELECT created_at FROM events WHERE id = ?), created_at)
