@@ -9,15 +9,8 @@ import trio
 
 import backstory
 from backstory import Agent, Intake, Store
-from backstory.aio import (
-    AsyncAgent,
-    AsyncIntake,
-    AsyncStore,
-    Opening,
-    in_thread,
-    open_in_thread,
-    run_abandonable,
-)
+from backstory.aio import AsyncAgent, AsyncIntake, AsyncStore
+from backstory.threads import Opening, in_thread, open_in_thread, run_abandonable
 
 
 def public(kind):

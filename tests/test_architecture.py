@@ -24,7 +24,7 @@ LAYERS = [
     {"present"},
     {"transcripts"},
     {"store"},
-    {"aio"},
+    {"aio", "threads"},
     {"runtime", "adapters"},
     {"chat", "web", "mcp"},
     {"cli"},

@@ -23,7 +23,7 @@ from backstory.log.checks import (
 )
 from backstory.log.digests import LogEnd, build_rows, is_erased
 from backstory.log.events import Draft, Event, parse_object, to_json
-from backstory.reading import get_record, replace_record
+from backstory.reading import AgentHandle, get_record, replace_record
 from backstory.storage.agent_trees import list_session
 from backstory.storage.ids import derive_id, find_keyed_agent, name_from_key, new_salts
 from backstory.storage.lineage import read_digest
@@ -55,7 +55,7 @@ class AgentBirth(NamedTuple):
     """An agent that the next commit creates."""
 
     agent: Agent
-    parent: Agent | None
+    parent: AgentHandle | None
     at: int | None  # the position in the parent; None: its head
     is_fork: bool  # True if it inherits the parent's events up to that position
     created_us: int
@@ -64,7 +64,7 @@ class AgentBirth(NamedTuple):
 class EventBatch(NamedTuple):
     """Events that the next commit adds to an agent."""
 
-    agent: Agent
+    agent: AgentHandle
     drafts: Sequence[Draft]
     expected: int | None
     repeated: Set[int]
@@ -73,7 +73,7 @@ class EventBatch(NamedTuple):
 class AboutChange(NamedTuple):
     """Details of an agent that the next commit changes."""
 
-    agent: Agent
+    agent: AgentHandle
     about: dict[str, Any]
 
 
@@ -110,7 +110,7 @@ class Intake:
         key: str,
         name: str | None = None,
         *,
-        parent: Agent | None = None,
+        parent: AgentHandle | None = None,
         at: int | None = None,
         spawned: bool = False,
         inherits: bool = False,
@@ -171,7 +171,7 @@ class Intake:
 
     def extend(
         self,
-        agent: Agent,
+        agent: AgentHandle,
         events: Iterable[Event | tuple[Any, ...]],
         *,
         expected: int | None = None,
@@ -187,7 +187,7 @@ class Intake:
         get_record(self._backend, agent)
         self._waiting.append(EventBatch(agent, check_timed_events(events), expected, repeated))
 
-    def describe(self, agent: Agent, /, **about: Any) -> None:
+    def describe(self, agent: AgentHandle, /, **about: Any) -> None:
         """Set details of an agent, as `agent.describe` does."""
         change_about(None, about)
         get_record(self._backend, agent)
@@ -198,7 +198,7 @@ class Intake:
         tool: str,
         id: str,
         *,
-        agent: Agent | None = None,
+        agent: AgentHandle | None = None,
         cursor: dict[str, Any] | None = None,
     ) -> None:
         """Record which agent a source became, or how far it was read. A value that is not given
@@ -217,7 +217,7 @@ class Intake:
         """Return the keys among these that some event of the store has already."""
         return {found.key for found in self._backend.find_keys(check_keys(keys))}
 
-    def find_positions(self, agent: Agent, keys: Iterable[str]) -> dict[str, int]:
+    def find_positions(self, agent: AgentHandle, keys: Iterable[str]) -> dict[str, int]:
         """Return the positions of the events with these keys in an agent's lineage."""
         wanted = check_keys(keys)
         record = get_record(self._backend, agent)
@@ -281,7 +281,7 @@ class IntakeCommit:
             case AboutChange():
                 self._describe(item)
 
-    def _get_record(self, agent: Agent) -> AgentRecord:
+    def _get_record(self, agent: AgentHandle) -> AgentRecord:
         return self.records.get(agent.id) or get_record(self._backend, agent)
 
     def _create_agent(self, birth: AgentBirth) -> None:

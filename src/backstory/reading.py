@@ -6,7 +6,7 @@ time.
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from backstory.errors import Invalid
 from backstory.log.checks import (
@@ -58,6 +58,22 @@ class ContextSize(NamedTuple):
 
     events: int
     bytes: int  # of their content and data
+
+
+class AgentHandle(Protocol):
+    """An agent that a method is given: an `Agent`, or an `AsyncAgent` of `backstory.aio`."""
+
+    @property
+    def id(self) -> str:
+        """The agent's id."""
+
+    @property
+    def session(self) -> str:
+        """The id of its session."""
+
+    @property
+    def fork_seq(self) -> int:
+        """The last position that it inherits."""
 
 
 class AgentReader:
@@ -335,7 +351,7 @@ class AgentReader:
 
     def diff(
         self,
-        other: "AgentReader | None" = None,
+        other: AgentHandle | None = None,
         *,
         at: At = None,
         other_at: At = None,
@@ -415,14 +431,15 @@ def resolve_at(agent: AgentReader, at: At) -> int:
 def get_record(backend: Backend, agent: object) -> AgentRecord:
     """Return the row of an agent that belongs to this store. In another store, its number would
     mean another agent. Raises Invalid."""
-    if not isinstance(agent, AgentReader):
+    handle = getattr(agent, "sync", agent)  # the agent of an AsyncAgent
+    if not isinstance(handle, AgentReader):
         raise Invalid(f"{agent!r:.60} is not an agent", remedy="pass what store.agent(…) returns")
-    if agent._backend is not backend:
+    if handle._backend is not backend:
         raise Invalid(
-            f"agent {agent.name!r} belongs to another store",
+            f"agent {handle.name!r} belongs to another store",
             remedy="use each agent with the store that it came from",
         )
-    return agent._record
+    return handle._record
 
 
 def replace_record(agent: AgentReader, record: AgentRecord) -> None:

@@ -32,7 +32,7 @@ from backstory.log.checks import (
     check_prefix,
 )
 from backstory.log.events import Draft, Event
-from backstory.reading import get_record
+from backstory.reading import AgentHandle, get_record
 from backstory.references import (
     LONGEST_ID,
     Reference,
@@ -178,7 +178,7 @@ class Store:
             )
         return Agent(self._backend, found)
 
-    def _get_record(self, agent: str | Agent) -> AgentRecord:
+    def _get_record(self, agent: str | AgentHandle) -> AgentRecord:
         """Return the row of an agent, which may be given by a reference."""
         if isinstance(agent, str):
             return self._find_record(agent)
@@ -215,7 +215,7 @@ class Store:
 
     def delete(
         self,
-        ref: str | Agent,
+        ref: str | AgentHandle,
         below: bool = False,
         *,
         dry_run: bool = False,
@@ -240,7 +240,7 @@ class Store:
         until: datetime | None = None,
         order: ListOrder = "born",
         limit: int | None = None,
-        after: Agent | str | None = None,
+        after: AgentHandle | str | None = None,
     ) -> list[Agent]:
         """Return all agents, or those of one session (given by its id, its name, or any of its
         agents), whose key begins with `prefix`, and that were last written to at or after `since`
@@ -336,7 +336,7 @@ class Store:
         self,
         words: str,
         *,
-        agent: str | Agent | None = None,
+        agent: str | AgentHandle | None = None,
         session: str | None = None,
         kinds: Sequence[str] = (),
         live: bool = False,
