@@ -22,7 +22,7 @@ from backstory.log.moves import LABEL
 from backstory.log.settings import SETTINGS
 from backstory.reading import AgentReader
 from backstory.storage.agent_errors import build_deletion_error
-from backstory.storage.compact import compact_context
+from backstory.storage.compact import CompactionRequest, compact_context
 from backstory.storage.erase import erase_events
 from backstory.storage.ids import derive_id, find_agent_by_id, find_free_id, new_id, shorten_id
 from backstory.storage.positions import find_owner
@@ -315,10 +315,8 @@ class Agent(AgentReader):
         messages (or a few more, so that no call loses its result). `undo()` takes it all back. If
         the lineage has a compaction with this `key`, its events are returned. Keys of the events
         are numbered as in `record`."""
-        author = describe_author(by)
-        return compact_context(
-            self._backend, self._record, summary, keep, author, key=key, expected=expected
-        )
+        request = CompactionRequest(summary, keep, describe_author(by), key)
+        return compact_context(self._backend, self._record, request, expected)
 
     def erase(
         self, positions: Iterable[int], *, why: str, dry_run: bool = False, by: str | None = None

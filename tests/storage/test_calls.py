@@ -73,7 +73,8 @@ COSTS = {
     ),
     "compact": (
         lambda agent: agent.compact("Short."),
-        ["begin", "walk", "read_events", "append"],
+        ["walk", "read_events", "begin", "read_head", "read_lineage", "read_events", "read_head"]
+        + ["append"],
     ),
     "the newest messages": (lambda agent: agent.messages(limit=2), ["walk", "read_events"]),
     "clear": (lambda agent: agent.clear(), ["append"]),
