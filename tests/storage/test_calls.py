@@ -52,6 +52,7 @@ def agent(calls):
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 JUMP = ("jump", None, {"target_message_id": 2}, "j")
+COMPACT_COSTS = ["begin", "read_head", "read_lineage", "read_events", "read_head", "append"]
 UNDO_COSTS = ["begin", "walk", "read_events", "append"]
 
 COSTS = {
@@ -73,8 +74,7 @@ COSTS = {
     ),
     "compact": (
         lambda agent: agent.compact("Short."),
-        ["walk", "read_events", "begin", "read_head", "read_lineage", "read_events", "read_head"]
-        + ["append"],
+        ["walk", "read_events", *COMPACT_COSTS],
     ),
     "the newest messages": (lambda agent: agent.messages(limit=2), ["walk", "read_events"]),
     "clear": (lambda agent: agent.clear(), ["append"]),
