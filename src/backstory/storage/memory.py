@@ -348,8 +348,35 @@ class MemoryReader:
     def list_removals(self) -> list[RemovalRecord]:
         return sorted(self.tables.removals, key=lambda record: (record.removed_us, record.id))
 
-    def _build_rows(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None
+
+class MemoryTransaction(MemoryReader):
+    """Reads and writes of one transaction. They work on its own copy of the tables."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        super().__init__(tables)
+        self._copied: set[int] = set()  # the agents that this transaction may change
+
+    def _edit_agent(self, pk: int) -> MemoryAgent:
+        """Return this transaction's copy of an agent."""
+        if pk not in self._copied:
+            self._copied.add(pk)
+            agent = self.tables.agents[pk]
+            self.tables.agents[pk] = replace(agent, rows=list(agent.rows))
+        return self.tables.agents[pk]
+
+    def append(
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
+    ) -> list[Event]:
+        rows = self.build_new_rows(agent, drafts, expected, now_us)
+        self.add_rows(agent, rows)
+        return [row.event for row in rows]
+
+    def build_new_rows(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None = None
     ) -> list[StoredRow]:
         """Return the rows that `drafts` become after the head. Raises Conflict or KeyTaken."""
         owner = self._find_agent(agent)
@@ -374,33 +401,6 @@ class MemoryReader:
         if position > agent.row.fork_seq:
             return agent.select_rows(position, position)[0].digest
         return self._read_digest(self.tables.agents[agent.parent_pk], position)
-
-
-class MemoryTransaction(MemoryReader):
-    """Reads and writes of one transaction. They work on its own copy of the tables."""
-
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
-        self._copied: set[int] = set()  # the agents that this transaction may change
-
-    def _edit_agent(self, pk: int) -> MemoryAgent:
-        """Return this transaction's copy of an agent."""
-        if pk not in self._copied:
-            self._copied.add(pk)
-            agent = self.tables.agents[pk]
-            self.tables.agents[pk] = replace(agent, rows=list(agent.rows))
-        return self.tables.agents[pk]
-
-    def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
-    ) -> list[Event]:
-        rows = self._build_rows(agent, drafts, expected, now_us)
-        self.add_rows(agent, rows)
-        return [row.event for row in rows]
 
     def add_rows(self, agent: AgentRecord, rows: Sequence[StoredRow]) -> None:
         self._edit_agent(agent.pk).rows.extend(rows)
@@ -525,15 +525,11 @@ class MemoryBackend(MemoryReader):
         self._committed.send()
 
     def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
     ) -> list[Event]:
-        # Not in a transaction, which would copy all rows of the agent.
+        # Not by `begin`: its transaction would copy all rows of the agent.
         with self._lock:
-            rows = self._build_rows(agent, drafts, expected, now_us)
+            rows = MemoryTransaction(self.tables).build_new_rows(agent, drafts, expected)
             self._find_agent(agent).rows.extend(rows)
         self._committed.send()
         return [row.event for row in rows]

@@ -308,18 +308,14 @@ class Writer(Reader, Protocol):
     """Reads, and two writes. On a Backend, each write is a transaction of its own."""
 
     def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
     ) -> list[Event]:
         """Write events after the head, durably, all or none, and return them. There is at least one
         draft; the bases are decided; and no draft has a time of its own, which only imported rows
-        have (`add_rows`). An event's time is `now_us` (None: that of `read_clock`), or the previous
-        event's time if that is later (`times.next_time`). Raises Conflict if the head is not
-        `expected`. Raises KeyTaken if the agent itself already has an event with one of the keys:
-        the unique index of events by agent and key refuses it."""
+        have (`add_rows`). An event's time is that of `read_clock`, or the previous event's time if
+        that is later (`times.next_time`). Raises Conflict if the head is not `expected`. Raises
+        KeyTaken if the agent itself already has an event with one of the keys: the unique index of
+        events by agent and key refuses it."""
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         """Write an agent and its first events, or nothing. A fork is never older than the event
@@ -329,6 +325,16 @@ class Writer(Reader, Protocol):
 
 class Transaction(Writer, Protocol):
     """Reads and writes under the locks that `Backend.begin` took."""
+
+    def append(
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
+    ) -> list[Event]:
+        """As `Writer.append`. With `now_us`, that is the time instead of the clock's: appends to
+        several agents share it."""
 
     def update_agent(self, agent: AgentRecord, change: AgentChange) -> None:
         """Change an agent's name or details. Raises NameTaken."""

@@ -204,23 +204,19 @@ class PostgresBackend(PostgresReader):
             yield transaction
 
     def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
     ) -> list[Event]:
         self._check_writable()
         with self._translator, self._borrow() as db:
             transaction = PostgresTransaction(db, self._cluster)
             if len(drafts) == 1 and not self._cluster.is_distributed:
                 try:
-                    return transaction.append_one(agent, drafts[0], expected, now_us)
+                    return transaction.append_one(agent, drafts[0], expected)
                 except psycopg.Error as error:
                     # If the store was distributed since it was opened, the function can append.
                     if not self._cluster.is_cause(error, db):
                         raise
-            return transaction.append(agent, drafts, expected, now_us)
+            return transaction.append(agent, drafts, expected)
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         self._check_writable()

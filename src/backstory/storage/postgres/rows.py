@@ -396,12 +396,9 @@ class PostgresReader(ABC):
         self, tool: str | None = None, id: str | None = None, prefix: str | None = None
     ) -> list[SourceRecord]:
         conditions = SqlConditions()
-        if tool is not None:
-            conditions.add("tool = %(tool)s::text", tool=tool)
-        if id is not None:
-            conditions.add("id = %(id)s::text", id=id)
-        if prefix is not None:
-            conditions.add("pg_catalog.starts_with(id, %(prefix)s::text)", prefix=prefix)
+        conditions.add_optional("tool = %(tool)s::text", tool=tool)
+        conditions.add_optional("id = %(id)s::text", id=id)
+        conditions.add_optional("pg_catalog.starts_with(id, %(prefix)s::text)", prefix=prefix)
         sql = self.LIST_SOURCES.format(conditions=conditions.join())
         return self._run(sql, conditions.bindings, SourceRecord)
 

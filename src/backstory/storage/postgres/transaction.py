@@ -146,7 +146,7 @@ class PostgresTransaction(PostgresReader):
             THEN pg_catalog.pg_notify('backstory', '') IS NULL END"""
 
     def append_one(
-        self, agent: AgentRecord, draft: Draft, expected: int | None, now_us: int | None
+        self, agent: AgentRecord, draft: Draft, expected: int | None, now_us: int | None = None
     ) -> list[Event]:
         """Append one event to a store on one server, by one statement. Raises like `append`."""
         measure_event(draft.content, draft.data_json)

@@ -186,11 +186,7 @@ class SqliteBackend(SqliteReader):
             self._empty_log()
 
     def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
     ) -> list[Event]:
         # Not through `begin`: Ctrl-C inside of contextlib could leave the lock taken as long as the
         # traceback exists, and most writes are appends.
@@ -202,7 +198,7 @@ class SqliteBackend(SqliteReader):
                 with self._pool.borrow(deadline) as db:
                     try:
                         self._start(db)
-                        events = SqliteTransaction(db).append(agent, drafts, expected, now_us)
+                        events = SqliteTransaction(db).append(agent, drafts, expected)
                         self._commit(db)
                         return events
                     finally:

@@ -304,12 +304,9 @@ class SqliteReader(ABC):
         self, tool: str | None = None, id: str | None = None, prefix: str | None = None
     ) -> list[SourceRecord]:
         conditions = SqlConditions()
-        if tool is not None:
-            conditions.add("tool = :tool", tool=tool)
-        if id is not None:
-            conditions.add("id = :id", id=id)
-        if prefix is not None:
-            conditions.add("id >= :prefix AND id < :prefix || char(1114111)", prefix=prefix)
+        conditions.add_optional("tool = :tool", tool=tool)
+        conditions.add_optional("id = :id", id=id)
+        conditions.add_optional("id >= :prefix AND id < :prefix || char(1114111)", prefix=prefix)
         sql = self.LIST_SOURCES.format(where=conditions.join())
         return self._run(sql, conditions.bindings, SourceRecord)
 
