@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from backstory.maintenance.stats import Stats
     from backstory.maintenance.transfer import Transfer
     from backstory.maintenance.verify import Finding
-    from backstory.reading import ContextSize, LineagePart, MoveRow
+    from backstory.reading import LineagePart, MoveRow
     from backstory.references import Reference
     from backstory.runtime.async_loop import AsyncLoop
     from backstory.runtime.loop import Loop
@@ -84,7 +84,6 @@ __all__ = [
     "Conflict",
     "ConnectionLost",
     "Context",
-    "ContextSize",
     "Conversation",
     "Corrupt",
     "Distribution",
@@ -140,7 +139,6 @@ _MODULES = {
     "AsyncLoop": "runtime.async_loop",
     "Change": "log.diff",
     "Comparison": "log.diff",
-    "ContextSize": "reading",
     "Conversation": "wire.conversation",
     "Distribution": "store",
     "Message": "log.messages",

@@ -202,7 +202,6 @@ class AsyncAgent:
     context = lift(Agent.context)
     conversation = lift(Agent.conversation)
     messages = lift(Agent.messages)
-    measure = lift(Agent.measure)
     marks = lift(Agent.marks)
     notes = lift(Agent.notes)
     last_notes = lift(Agent.last_notes)

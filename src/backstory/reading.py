@@ -201,14 +201,6 @@ class AgentReader:
             events = self._lineage.read_last_matches(live.pieces, where, most)
         return _keep_newest_notes(events, set(last_names) - set(all_names))
 
-    def measure(self, at: At = None) -> ContextSize:
-        """Count the events and bytes of the live positions, without reading their text."""
-        live = self._lineage.find_live(at)
-        counts = self._backend.count_events(self._record, live.pieces)
-        events = sum(count.events for count in counts)
-        size = sum(count.bytes for count in counts)
-        return ContextSize(events, size)
-
     def marks(self, at: At = None) -> list[Event]:
         """Return the mark stack, oldest first."""
         live = self._lineage.find_live(at)
@@ -426,6 +418,15 @@ def resolve_at(agent: AgentReader, at: At) -> int:
     deleted, which looking up a time would not notice."""
     _, [position] = agent._lineage.locate(at)
     return position
+
+
+def measure_context(agent: AgentReader) -> ContextSize:
+    """Count the events and bytes of the agent's live positions, without reading their text."""
+    lineage = agent._lineage
+    counts = agent._backend.count_events(agent._record, lineage.find_live(None).pieces)
+    events = sum(count.events for count in counts)
+    size = sum(count.bytes for count in counts)
+    return ContextSize(events, size)
 
 
 def get_record(backend: Backend, agent: object) -> AgentRecord:

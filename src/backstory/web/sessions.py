@@ -10,6 +10,7 @@ from backstory.listings import Session
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
 from backstory.present.titles import first_prompt
+from backstory.reading import measure_context
 from backstory.store import Store
 from backstory.web.outline import outline_rows
 from backstory.web.usage import model_of
@@ -43,7 +44,7 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
     shown = _speaker(agents)
     prompt = one_line(first_prompt(shown))[:LONGEST_LINE]
     latest = max(agents, key=lambda agent: (agent.updated_at, agent.id))
-    size = shown.measure()
+    size = measure_context(shown)
     return {
         **session_json(session),
         "prompt": prompt,
