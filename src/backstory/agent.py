@@ -145,7 +145,8 @@ class Agent(AgentReader):
         first event has the key, the second "KEY (part 2)", and so on."""
         from backstory.wire.answers import answer_batch
 
-        batch = answer_batch(response, format, model=model, request=request, at=self.head)
+        at = self.head if expected is None else expected  # so that a repeat is recognized
+        batch = answer_batch(response, format, model=model, request=request, at=at)
         if key is None:
             return self.extend(batch, expected=expected)
         drafts = check_drafts(batch)
@@ -162,10 +163,14 @@ class Agent(AgentReader):
         once: Once = "lineage",
     ) -> Event:
         """Write a tool call with the arguments that the model gave: an object, or any text. Without
-        an id, it gets one, with a key always the same. `key`, `expected` and `once` work as in
-        `append`."""
+        an id, it gets one, which a repeat with the same `key` or `expected` gets, too. `key`,
+        `expected` and `once` work as in `append`."""
         if id is None:
-            seed = os.urandom(32) if key is None else check_key(key).encode()
+            seed = os.urandom(32)
+            if key is not None:
+                seed = check_key(key).encode()
+            elif expected is not None:
+                seed = f"{self.id} {expected}".encode()
             id = f"call_{sha256(seed).hexdigest()[:24]}"
         data = build_call_data(id, name, arguments)
         return self.append("tool_call", None, data, key=key, expected=expected, once=once)

@@ -53,6 +53,7 @@ CALLS = {
     "redo": lambda agent, **options: agent.redo(**options),
     "compact": lambda agent, **options: agent.compact("In short.", keep=1, **options),
 }
+LEAD_ELSEWHERE = {"rewind", "jump", "undo", "undo a turn", "redo", "compact"}
 MESSAGES = ["append", "extend", "system", "user", "assistant", "tool_call", "tool_result", "note"]
 
 
@@ -88,6 +89,25 @@ def test_without_its_key_a_call_after_another_head_is_a_conflict(agent, what):
     with pytest.raises(backstory.Conflict):
         CALLS[what](agent, key="k", expected=agent.head - 1)
     assert agent.find("k") is None
+
+
+@pytest.mark.parametrize("what", sorted(CALLS.keys() - LEAD_ELSEWHERE))
+def test_a_repeat_after_the_expected_head_returns_what_was_written(agent, what):
+    head = agent.head
+    written = as_list(CALLS[what](agent, key=None, expected=head))
+    agent.user("something else")
+    assert as_list(CALLS[what](agent, key=None, expected=head)) == written
+    assert agent.head == head + len(written) + 1
+
+
+@pytest.mark.parametrize("what", sorted(LEAD_ELSEWHERE))
+def test_a_move_that_is_repeated_without_a_key_is_a_conflict(agent, what):
+    """It would lead elsewhere now, and only a key says that it is the same one."""
+    head = agent.head
+    written = as_list(CALLS[what](agent, expected=head))
+    with pytest.raises(backstory.Conflict) as raised:
+        CALLS[what](agent, expected=head)
+    assert raised.value.head == agent.head == head + len(written)
 
 
 @pytest.mark.parametrize("what", CALLS)
