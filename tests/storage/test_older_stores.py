@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.postgres import migrations
 from backstory.storage.protocol import AgentQuery
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -116,3 +117,59 @@ def test_a_published_store_can_be_migrated(copy_store):
         db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
     with backstory.open(url) as store:
         assert found(store) == expected("store-2.postgres")
+        store.delete(store.start())
+
+
+POSTGRES_STORES = ("store-1.postgres", "store-2.postgres")
+
+
+@pytest.mark.parametrize("name", POSTGRES_STORES)
+def test_a_migration_that_fails_changes_nothing(copy_store, monkeypatch, name):
+    url = copy_store(name)
+    before = describe_schema(url)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "ADD_SALTS", "SELECT nowhere")
+        with pytest.raises(backstory.StorageError, match="nowhere"):
+            backstory.open(url)
+    assert describe_schema(url) == before
+    with backstory.open(url) as store:
+        assert found(store) == expected(name)
+
+
+# Statements that describe the tables in the schema, their indexes and constraints, and the
+# functions.
+DESCRIPTIONS = (
+    """
+    SELECT c.relname, a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+        a.attnotnull, l.collname, pg_catalog.pg_get_expr(d.adbin, d.adrelid)
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    LEFT JOIN pg_collation l ON l.oid = a.attcollation
+    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+    ORDER BY 1, 2""",
+    """
+    SELECT c.relname, c.relkind, c.reloptions FROM pg_class c
+    WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind <> 't' ORDER BY 1""",
+    "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'backstory' ORDER BY 1",
+    # The names of NOT NULL constraints, which new servers have, do not matter.
+    """
+    SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+    WHERE connamespace = 'backstory'::regnamespace AND contype <> 'n' ORDER BY 1, 2""",
+    """
+    SELECT proname, pg_get_functiondef(oid) FROM pg_proc
+    WHERE pronamespace = 'backstory'::regnamespace ORDER BY 1""",
+)
+
+
+def describe_schema(url):
+    """Everything that the schema of a store contains, apart from rows."""
+    with psycopg.connect(url) as db:
+        return [db.execute(sql).fetchall() for sql in DESCRIPTIONS]
+
+
+@pytest.mark.parametrize("name", POSTGRES_STORES)
+def test_a_migrated_store_has_the_schema_of_a_new_one(copy_store, new_database, name):
+    migrated, new = copy_store(name), new_database(plain=True)
+    for url in (migrated, new):
+        backstory.open(url).close()
+    assert describe_schema(migrated) == describe_schema(new)

@@ -8,5 +8,6 @@ Two classes have the same reads, and differ in the connection that runs them:
 
 Read the modules in this order: `schema` (the tables, and the functions in the database), `listing`
 and `rows`, `transaction`, `server` (connections, settings, the meaning of errors), `backend`. Then
-what can be left out at first: `index` (search), `watch`, `citus` (a store on many servers).
+what can be left out at first: `migrations` (older stores), `index` (search), `watch`, `citus` (a
+store on many servers).
 """

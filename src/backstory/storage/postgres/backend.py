@@ -27,7 +27,7 @@ from backstory.storage.address import without_password
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout
-from backstory.storage.postgres import citus, index, schema, server
+from backstory.storage.postgres import citus, index, migrations, schema, server
 from backstory.storage.postgres.rows import PostgresReader, run_statement
 from backstory.storage.postgres.server import Params, PostgresConnection
 from backstory.storage.postgres.transaction import PostgresTransaction
@@ -102,7 +102,7 @@ class PostgresBackend(PostgresReader):
     def _prepare_store(self, db: PostgresConnection) -> None:
         """Create or migrate the tables, and find out what the server can do."""
         server.check_settings(db, self.url, read_only=self.read_only)
-        schema.migrate(db, self.url, read_only=self.read_only)
+        migrations.migrate(db, self.url, read_only=self.read_only)
         self._cluster.check(db)
         if self._prepares and server.is_pooler(db):
             self._prepares = False
@@ -257,7 +257,7 @@ class PostgresBackend(PostgresReader):
             db.execute(schema.LOCK_STORE)
             if db.execute(schema.HAS_SEARCH_INDEX).fetchone() == (True,):
                 return True  # another process created it while we waited
-            db.execute(index.CREATE)
+            db.execute(schema.SEARCH_TABLES)
             if self._cluster.check(db):
                 citus.distribute_index(db)
         return True

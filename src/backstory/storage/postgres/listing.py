@@ -7,6 +7,7 @@ events.
 from typing import NamedTuple
 
 from backstory.storage.ids import find_place
+from backstory.storage.postgres.schema import INDEXED_CHARACTERS, MINUTE_US, write_beginning
 from backstory.storage.postgres.server import Params
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sql import SqlConditions
@@ -23,18 +24,15 @@ AGENTS = """
 LATEST_FIRST = "a.touched DESC, a.updated_at DESC, a.id DESC"
 OLDEST_FIRST = "a.created_at, a.id"
 
-# Keys and names of notes may be too long for a btree, which takes 2,700 bytes at most. So indexes
-# contain only their first characters, and a statement compares those as well.
-INDEXED = 500
 HAS_KEY = f"""a.key = %(key)s::text
-        AND pg_catalog.left(a.key, {INDEXED}) = pg_catalog.left(%(key)s::text, {INDEXED})"""
+        AND {write_beginning("a.key")} = {write_beginning("%(key)s::text")}"""
 # In the order of their bytes. No key has a thousand characters after a prefix.
-HAS_KEY_PREFIX = f"""pg_catalog.left(a.key, {INDEXED}) COLLATE pg_catalog."C"
-            >= pg_catalog.left(%(key_prefix)s::text, {INDEXED})
-        AND pg_catalog.left(a.key, {INDEXED}) COLLATE pg_catalog."C"
-            < pg_catalog.left(%(key_prefix)s::text, {INDEXED})
+HAS_KEY_PREFIX = f"""{write_beginning("a.key")} COLLATE pg_catalog."C"
+            >= {write_beginning("%(key_prefix)s::text")}
+        AND {write_beginning("a.key")} COLLATE pg_catalog."C"
+            < {write_beginning("%(key_prefix)s::text")}
             || pg_catalog.repeat(U&'\\+10FFFF', 1000)
-        AND (pg_catalog.length(%(key_prefix)s::text) <= {INDEXED}
+        AND (pg_catalog.length(%(key_prefix)s::text) <= {INDEXED_CHARACTERS}
             OR pg_catalog.starts_with(a.key, %(key_prefix)s::text))"""
 # The server searches pure ASCII only: any other letter may match a letter of the word, with an
 # accent.
@@ -137,12 +135,12 @@ def add_time_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
     """Add the conditions on the time of the last write."""
     if query.since_us is not None:
         conditions.add(
-            "a.touched >= %(since_us)s / 60000000 AND a.updated_at >= %(since_us)s",
+            f"a.touched >= %(since_us)s / {MINUTE_US} AND a.updated_at >= %(since_us)s",
             since_us=query.since_us,
         )
     if query.until_us is not None:
         conditions.add(
-            "a.touched <= %(until_us)s / 60000000 AND a.updated_at < %(until_us)s",
+            f"a.touched <= %(until_us)s / {MINUTE_US} AND a.updated_at < %(until_us)s",
             until_us=query.until_us,
         )
 
@@ -153,7 +151,7 @@ def add_page(conditions: SqlConditions, query: AgentQuery) -> None:
         return
     if query.latest_first:
         conditions.add(
-            """a.touched <= %(after_us)s / 60000000
+            f"""a.touched <= %(after_us)s / {MINUTE_US}
             AND (a.updated_at, a.id) < (%(after_us)s, %(after_id)s::uuid)""",
             after_us=query.after.updated_us,
             after_id=query.after.id,

@@ -23,13 +23,13 @@ from backstory.storage.agent_errors import build_deletion_error, check_exists
 from backstory.storage.ids import find_place
 from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
 from backstory.storage.postgres.listing import (
-    INDEXED,
     OLDEST_FIRST,
     build_agent_conditions,
     build_listing,
     can_match,
     is_complete_id,
 )
+from backstory.storage.postgres.schema import INDEXED_CHARACTERS, write_beginning
 from backstory.storage.postgres.server import Cursor, Params
 from backstory.storage.protocol import (
     EVERY_AGENT,
@@ -331,7 +331,7 @@ class PostgresReader(ABC):
         CROSS JOIN LATERAL (
             SELECT seq FROM backstory.events
             WHERE place = %(place)s::bigint AND agent + 0 = p.no AND key = k.key
-                AND pg_catalog.left(key, {INDEXED}) = pg_catalog.left(k.key, {INDEXED})
+                AND {write_beginning("key")} = {write_beginning("k.key")}
                 AND pg_catalog.hashtextextended(key, 0) = pg_catalog.hashtextextended(k.key, 0)
             OFFSET 0) e
         WHERE e.seq BETWEEN p.low AND p.high AND {IS_ALIVE}"""
@@ -339,14 +339,14 @@ class PostgresReader(ABC):
         SELECT e.key, a.id::text, e.seq FROM backstory.events e
         JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
         WHERE e.key = ANY(%(keys)s::text[])
-            AND pg_catalog.left(e.key, {INDEXED}) = ANY(%(beginnings)s::text[])"""
+            AND {write_beginning("e.key")} = ANY(%(beginnings)s::text[])"""
 
     def find_keys(
         self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()
     ) -> list[KeyPosition]:
         params: Params = {"keys": list(set(keys))}
         if agent is None:
-            params["beginnings"] = [key[:INDEXED] for key in keys]
+            params["beginnings"] = [key[:INDEXED_CHARACTERS] for key in keys]
             return self._run(self.FIND_KEYS_EVERYWHERE, params, KeyPosition)
         return self._run_in_pieces(KeyPosition, self.FIND_KEYS_IN_PIECES, agent, pieces, params)
 
@@ -418,8 +418,8 @@ class PostgresReader(ABC):
 ONLY_MARKS = frozenset({"mark"})
 ONLY_NOTES = frozenset({"note"})
 # Looks up a note by the index on the beginnings of names.
-IS_NAMED = f"""content = %(note_name)s::text AND pg_catalog.left(content, {INDEXED})
-                = pg_catalog.left(%(note_name)s::text, {INDEXED})"""
+IS_NAMED = f"""content = %(note_name)s::text AND {write_beginning("content")}
+                = {write_beginning("%(note_name)s::text")}"""
 
 
 def build_event_conditions(where: EventFilter) -> SqlConditions:

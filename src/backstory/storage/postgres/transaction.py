@@ -31,6 +31,7 @@ from backstory.storage.postgres.rows import (
     identify,
     run_statement,
 )
+from backstory.storage.postgres.schema import MINUTE_US
 from backstory.storage.postgres.server import (
     Params,
     PostgresConnection,
@@ -111,7 +112,7 @@ class PostgresTransaction(PostgresReader):
     def _lock_index(self) -> bool:
         """Lock the search index before something is removed. Return False if there is none."""
         if self._has_index is None:
-            self._run(index.LOCK_INDEX)
+            self._run(schema.LOCK_INDEX)
             self._has_index = self._run(schema.HAS_SEARCH_INDEX) == [(True,)]
         return self._has_index
 
@@ -125,7 +126,7 @@ class PostgresTransaction(PostgresReader):
     APPEND_ONE = f"""
         WITH moved AS (
             UPDATE backstory.agents a
-            SET head = a.head + 1, updated_at = {NEXT_TIME}, touched = {NEXT_TIME} / 60000000,
+            SET head = a.head + 1, updated_at = {NEXT_TIME}, touched = {NEXT_TIME} / {MINUTE_US},
                 times_dropped = a.times_dropped OR {NEXT_TIME} < a.updated_at,
                 digest = pg_catalog.substr(pg_catalog.sha256(
                     coalesce(a.digest, '\\x00000000000000000000000000000000'::bytea)
@@ -229,11 +230,11 @@ class PostgresTransaction(PostgresReader):
         COPY backstory.events (
             place, agent, seq, kind, content, data, created_at, key, base, digest, salt)
         FROM STDIN"""
-    MOVE_HEAD = """
+    MOVE_HEAD = f"""
         UPDATE backstory.agents
-        SET head = %(head)s, updated_at = %(updated_us)s, touched = %(updated_us)s / 60000000,
-            digest = %(digest)s, times_dropped =
-                times_dropped OR %(has_dropped)s OR updated_at > %(first_us)s
+        SET head = %(head)s, updated_at = %(updated_us)s, touched = %(updated_us)s / {MINUTE_US},
+            digest = %(digest)s,
+            times_dropped = times_dropped OR %(has_dropped)s OR updated_at > %(first_us)s
         WHERE place = %(place)s::bigint AND no = %(no)s"""
     # Not in RETURNING: Citus does not allow a function that may write there.
     ANNOUNCE = "SELECT backstory.announce()"
