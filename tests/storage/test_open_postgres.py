@@ -12,7 +12,7 @@ import pytest
 import backstory
 from backstory.storage.ids import find_place
 from backstory.storage.postgres import schema
-from backstory.storage.postgres.transaction import PostgresTransaction
+from backstory.storage.postgres.writer import PostgresWriter
 from tests import databases
 from tests.processes import wait_until
 from tests.threads import in_threads
@@ -420,13 +420,13 @@ def test_a_key_of_an_agent_that_is_gone_is_found_and_is_not_tried_for_ever(
     empty_database, monkeypatch
 ):
     tries = []
-    insert = PostgresTransaction.insert_agent
+    insert = PostgresWriter.insert_agent
 
     def insert_and_count(*args):
         tries.append(args)
         return insert(*args)
 
-    monkeypatch.setattr(PostgresTransaction, "insert_agent", insert_and_count)
+    monkeypatch.setattr(PostgresWriter, "insert_agent", insert_and_count)
     url = empty_database()
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         gone = store.ensure("k")

@@ -23,7 +23,7 @@ Locks are taken in this order, and nowhere else:
 | 4 | the search index | advisory lock | `index_events`, and removals after level 3 |
 
 The turn of an agent is an advisory lock that keeps appends from overtaking a move
-(`postgres.transaction.TURN`). SQLite and memory have one write lock for all four levels. Who needs
+(`postgres.writer.TURN`). SQLite and memory have one write lock for all four levels. Who needs
 a lock of an earlier level ends the transaction and begins another. Nobody waits for a callback or
 for a person while holding a lock.
 

@@ -32,6 +32,7 @@ from backstory.storage.postgres.rows import PostgresReader, run_statement
 from backstory.storage.postgres.server import Params, PostgresConnection
 from backstory.storage.postgres.transaction import PostgresTransaction
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
+from backstory.storage.postgres.writer import PostgresWriter
 from backstory.storage.protocol import (
     EVERY_AGENT,
     AgentQuery,
@@ -208,23 +209,15 @@ class PostgresBackend(PostgresReader):
     ) -> list[Event]:
         self._check_writable()
         with self._translator, self._borrow() as db:
-            transaction = PostgresTransaction(db, self._cluster)
-            if len(drafts) == 1 and not self._cluster.is_distributed:
-                try:
-                    return transaction.append_one(agent, drafts[0], expected)
-                except psycopg.Error as error:
-                    # If the store was distributed since it was opened, the function can append.
-                    if not self._cluster.is_cause(error, db):
-                        raise
-            return transaction.append(agent, drafts, expected)
+            return PostgresWriter(db, self._cluster).append(agent, drafts, expected)
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         self._check_writable()
         for _ in range(CREATE_ATTEMPTS):
             with self._translator, self._borrow() as db:
-                transaction = PostgresTransaction(db, self._cluster)
+                writer = PostgresWriter(db, self._cluster)
                 with suppress(psycopg.errors.UniqueViolation):
-                    return transaction.insert_agent(new, drafts, now_us)
+                    return writer.insert_agent(new, drafts, now_us)
             self._check_taken(new)
         raise StorageError(
             f"{self.url!r}: cannot create the agent {new.key or new.name!r}, because something "
