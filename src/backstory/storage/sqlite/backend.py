@@ -76,9 +76,10 @@ class SqliteBackend(SqliteReader):
         self.read_only = read_only
         self._timeout = timeout
         self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
-        with make_translator(self.url, timeout):
+        self._translator = make_translator(self.url, timeout)
+        with self._translator:
             first = self._open_first()
-        self._file = StoreFile(self.url, timeout)
+        self._file = StoreFile(self.url)
         self._pool = ConnectionPool(
             self._connect, self._file.close_connection, first=first, is_idle=is_out_of_transaction
         )
@@ -127,7 +128,7 @@ class SqliteBackend(SqliteReader):
         if self._mode.is_immutable:
             return self._read_without_locks(read)
         deadline = self._compute_deadline()
-        with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
+        with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
             return read(db)
 
     def _read_without_locks(self, read: Callable[[SqliteConnection], T]) -> T:
@@ -152,7 +153,7 @@ class SqliteBackend(SqliteReader):
         )
 
     def _read_anew(self, read: Callable[[SqliteConnection], T]) -> T:
-        with self._fork_gate, self._file.translator:
+        with self._fork_gate, self._translator:
             db, self._mode = open_readable(self.url, self._compute_deadline())
             with closing(db):
                 return read(db)
@@ -166,7 +167,7 @@ class SqliteBackend(SqliteReader):
         """As in the protocol. One lock protects the complete store, so sessions need none."""
         self._check_writable()
         deadline = self._compute_deadline()
-        with self._file.translator:
+        with self._translator:
             # No fork gate as in `_run`: a fork waits for the write lock, too.
             self._write_lock.take(deadline)
             try:
@@ -192,7 +193,7 @@ class SqliteBackend(SqliteReader):
         # traceback exists, and most writes are appends.
         self._check_writable()
         deadline = self._compute_deadline()
-        with self._file.translator:
+        with self._translator:
             self._write_lock.take(deadline)
             try:
                 with self._pool.borrow(deadline) as db:
@@ -248,7 +249,7 @@ class SqliteBackend(SqliteReader):
     def _try_to_empty_log(self) -> bool:
         try:
             deadline = time.monotonic() + EMPTYING_WAIT
-            with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
+            with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
                 return empty_log(db)
         except StorageError as error:
             # Not tried again: a sync that succeeds after one that failed proves nothing.
@@ -324,7 +325,7 @@ class SqliteBackend(SqliteReader):
 
     def watch(self) -> SqliteWatch:
         self._check_open()
-        with self._file.translator:
+        with self._translator:
             watch = SqliteWatch(self._signal, self.url, self._mode)
         self._watches.add(watch)
         return watch
@@ -337,7 +338,7 @@ class SqliteBackend(SqliteReader):
     def close(self) -> None:
         for watch in list(self._watches):
             watch.close()
-        with self._file.translator:
+        with self._translator:
             self._pool.close()
         self._stamp.close()
 

@@ -50,14 +50,15 @@ class OpenMode(NamedTuple):
 
     name: str
     flags: int
-
-    @property
-    def is_immutable(self) -> bool:
-        """True if SQLite takes no locks, and does not notice that the file changes."""
-        return self.name.endswith(IMMUTABLE)
+    is_immutable: bool = False  # True: SQLite takes no locks, and does not notice changes
 
 
-IMMUTABLE = "?immutable=1"
+def make_immutable_mode(path: str) -> OpenMode:
+    """Return the mode that reads a file without locks, and needs no files beside it."""
+    from urllib.parse import quote  # here, because few stores are read-only
+
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return OpenMode(f"file:{quote(path)}?immutable=1", flags, is_immutable=True)
 
 
 class FileState(NamedTuple):
@@ -191,11 +192,6 @@ def create_private_file(path: str) -> None:
 def open_readable(path: str, deadline: float) -> tuple[SqliteConnection, OpenMode]:
     """Return a read-only connection, and how to open more of them. If nothing can be written and
     there is no write-ahead log, the file is opened as immutable, without locks or shared memory."""
-    from urllib.parse import quote  # here, because few stores are read-only
-
-    if not os.path.isfile(path):
-        raise CannotOpen(f"no store at {path!r}", remedy=schema.ANOTHER_PATH)
-    log = f"{path}-wal"
     has_log = measure_log(path) > 0
     shared = OpenMode(path, apsw.SQLITE_OPEN_READONLY)
     try:
@@ -203,30 +199,37 @@ def open_readable(path: str, deadline: float) -> tuple[SqliteConnection, OpenMod
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
         if has_log:
             raise ReadOnly(
-                f"{path!r} has events in {log!r}, which can only be read in a directory that can "
-                "be written",
+                f"{path!r} has events in {path + '-wal'!r}, which can only be read in a directory "
+                "that can be written",
                 remedy="copy both files to a directory that can be written, and open the copy",
             ) from error
-    immutable = OpenMode(
-        f"file:{quote(path)}{IMMUTABLE}", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    )
+    immutable = make_immutable_mode(path)
     return open_current_version(immutable, path, deadline), immutable
 
 
 def open_current_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
     """Return a connection to a store of this version. Raises CannotOpen or ReadOnly."""
+    db = open_any_version(mode, path, deadline)
+    version = schema.read_version(db, path)
+    if version < len(schema.MIGRATIONS):
+        db.close()
+        raise ReadOnly(
+            f"{path!r} has version {version} of the store format and has to be migrated, which "
+            "needs writing",
+            remedy=GET_PERMISSION,
+        )
+    return db
+
+
+def open_any_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
+    """Return a connection to a store that exists. Raises CannotOpen."""
+    if not os.path.isfile(path):
+        raise CannotOpen(f"no store at {path!r}", remedy=schema.ANOTHER_PATH)
     db = open_connection(mode, path, deadline)
     try:
         check_log(db, path)
-        version = schema.read_version(db, path)
-        if version == 0:
+        if schema.read_version(db, path) == 0:
             raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=schema.ANOTHER_PATH)
-        if version < len(schema.MIGRATIONS):
-            raise ReadOnly(
-                f"{path!r} has version {version} of the store format and has to be migrated, which "
-                "needs writing",
-                remedy=GET_PERMISSION,
-            )
     except BaseException:
         db.close()
         raise
@@ -261,12 +264,17 @@ class StoreFile:
     """The file of an open store, and those that SQLite has beside it. Notices that one of them was
     removed or replaced: what is written then would be lost."""
 
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.translator = make_translator(path, timeout)
         self.identity = identify_file(path)
         self._size = 0  # when it was last written to
-        self._side_files = SideFiles(path)
+        # The write-ahead log and its index. While a connection is open, SQLite itself neither
+        # removes nor replaces them.
+        self._side_files: dict[str, FileIdentity] = {}
+        for side_path in (f"{path}-wal", f"{path}-shm"):
+            identity = identify_file(side_path)
+            if identity is not None:
+                self._side_files[side_path] = identity
 
     def is_replaced(self) -> bool:
         """Return True if another file is now at the path."""
@@ -291,18 +299,20 @@ class StoreFile:
     def check_side_files(self) -> None:
         """Raise ConnectionLost if a file beside the store was removed or replaced: no other process
         would see what was just written."""
-        replaced = self._side_files.find_replaced()
-        if replaced is not None:
-            raise ConnectionLost(
-                f"{replaced!r} was removed or replaced while the store was open: what was under "
-                "way may or may not have been written",
-                remedy="open the store again, and check",
-            )
+        for path, identity in self._side_files.items():
+            if identify_file(path) != identity:
+                raise ConnectionLost(
+                    f"{path!r} was removed or replaced while the store was open: what was under "
+                    "way may or may not have been written",
+                    remedy="open the store again, and check",
+                )
 
     def close_connection(self, db: apsw.Connection) -> None:
         """Close a connection. SQLite removes the files beside the store with the last one."""
         db.close()
-        self._side_files.forget_missing()
+        for path in list(self._side_files):
+            if identify_file(path) is None:
+                del self._side_files[path]
 
 
 def is_sound(path: str) -> bool:
@@ -313,31 +323,6 @@ def is_sound(path: str) -> bool:
             return not is_empty and db.pragma("quick_check", 1) == "ok"
     except apsw.Error:
         return False
-
-
-class SideFiles:
-    """The write-ahead log of a store and its index. While a connection is open, SQLite itself
-    neither removes nor replaces them."""
-
-    def __init__(self, path: str) -> None:
-        self._identities: dict[str, FileIdentity] = {}
-        for side_path in (f"{path}-wal", f"{path}-shm"):
-            identity = identify_file(side_path)
-            if identity is not None:
-                self._identities[side_path] = identity
-
-    def forget_missing(self) -> None:
-        """Check no longer the files that are gone now."""
-        for path in list(self._identities):
-            if identify_file(path) is None:
-                del self._identities[path]
-
-    def find_replaced(self) -> str | None:
-        """Return the path of a file that was removed or replaced since the store was opened."""
-        for path, identity in self._identities.items():
-            if identify_file(path) != identity:
-                return path
-        return None
 
 
 # --- errors ---
