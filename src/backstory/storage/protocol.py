@@ -23,9 +23,10 @@ Locks are taken in this order, and nowhere else:
 | 4 | the search index | advisory lock | `index_events`, and removals after level 3 |
 
 The turn of an agent is an advisory lock that keeps appends from overtaking a move
-(`postgres.writer.TURN`). SQLite and memory have one write lock for all four levels. Who needs
-a lock of an earlier level ends the transaction and begins another. Nobody waits for a callback or
-for a person while holding a lock.
+(`postgres.writer.TURN`). A move and an append of one event take it before the row. Batches, and
+transactions for several agents or for sessions, do without it. SQLite and memory have one write
+lock for all four levels. Who needs a lock of an earlier level ends the transaction and begins
+another. Nobody waits for a callback or for a person while holding a lock.
 
 An append needs level 3 only: the lineage of a living agent never changes, except that text in it is
 erased, so positions that were read earlier are still valid if the agent is alive. A new agent needs

@@ -9,7 +9,8 @@ the store is distributed, runs on the server that has the session.
 | `PostgresWriter.append` | no | APPEND_ONE | `append_many` |
 | `PostgresTransaction.append` | yes, which has locked the agent | `append_many` | `append_many` |
 
-An event that is too large for an array is written by APPEND_ONE in any case.
+An event that is too large for an array is written by APPEND_LARGE, which is APPEND_ONE without the
+turn of the agent.
 """
 
 from collections.abc import Iterable
@@ -39,7 +40,8 @@ from backstory.storage.sql import RowShape
 # that finds the next version, again and again. So plain appends share a second lock, which the
 # server grants in the order of requests, and a move takes it alone (`LOCK_IN_TURN`): it waits for
 # the appends under way, and later ones wait for it. Its number has the agent's number in the upper
-# 16 bits, and the place in the others. Agents whose numbers differ by 65,536 share a lock.
+# 16 bits, and the place in the others. Agents whose numbers differ by 65,536 share a lock. The turn
+# comes before the row: a transaction that has locked the row does without the turn.
 TURN = "%(place)s::bigint | (%(no)s::bigint << 48)"
 
 
@@ -79,14 +81,14 @@ class PostgresWriter(PostgresReader):
     # (`watch`).
     NOW = "coalesce(%(now)s::bigint, backstory.read_clock())"
     NEXT_TIME = f"backstory.next_time(a.updated_at, {NOW}, {NOW})"
-    APPEND_ONE = f"""
+    APPEND = f"""
         WITH moved AS (
             UPDATE backstory.agents a
             SET head = a.head + 1, updated_at = {NEXT_TIME}, touched = {NEXT_TIME} / {MINUTE_US},
                 times_dropped = a.times_dropped OR {NEXT_TIME} < a.updated_at,
                 digest = backstory.link(a.digest, a.head + 1, {NEXT_TIME}, %(tail)b::bytea)
             WHERE a.place = %(place)s::bigint AND a.no = %(no)s::int AND a.deleted IS NULL
-                AND pg_catalog.pg_advisory_xact_lock_shared({TURN}) IS NOT NULL
+                AND {{turn}}
                 AND (%(expected)s::int IS NULL OR a.head = %(expected)s::int)
             RETURNING a.head, a.updated_at, a.digest)
         INSERT INTO backstory.events (
@@ -97,9 +99,17 @@ class PostgresWriter(PostgresReader):
         RETURNING seq, created_at, CASE WHEN EXISTS (
             SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())
             THEN pg_catalog.pg_notify('backstory', '') IS NULL END"""
+    TAKE_TURN = f"pg_catalog.pg_advisory_xact_lock_shared({TURN}) IS NOT NULL"
+    APPEND_ONE = APPEND.format(turn=TAKE_TURN)
+    APPEND_LARGE = APPEND.format(turn="true")
 
     def _append_one(
-        self, agent: AgentRecord, draft: Draft, expected: int | None, now_us: int | None = None
+        self,
+        agent: AgentRecord,
+        draft: Draft,
+        expected: int | None,
+        now_us: int | None = None,
+        sql: str = APPEND_ONE,
     ) -> list[Event]:
         """Append one event to a store on one server, by one statement."""
         measure_event(draft.content, draft.data_json)  # raises if it is too large
@@ -116,7 +126,7 @@ class PostgresWriter(PostgresReader):
             "salt": salt,
             "tail": digest_tail(draft, salt),
         }
-        rows = self._run_append(self.APPEND_ONE, params, agent)
+        rows = self._run_append(sql, params, agent)
         if not rows:
             raise self._build_conflict(agent, expected)
         [(seq, created_us, _)] = rows
@@ -156,7 +166,9 @@ class PostgresWriter(PostgresReader):
         """Append events that fit into one call."""
         if is_too_large(drafts) and not self._cluster.is_distributed:
             [draft] = drafts  # `split_batches` leaves so large an event alone
-            return self._append_one(agent, draft, expected, now_us)
+            # The transaction may have locked the row already. Then it is too late for the turn: a
+            # move may have it, and wait for the row.
+            return self._append_one(agent, draft, expected, now_us, self.APPEND_LARGE)
         params = {**identify(agent), **build_columns(drafts), "expected": expected, "now": now_us}
         [(before, created_us)] = self._run_append(self.APPEND_MANY, params, agent)
         if before is None:
