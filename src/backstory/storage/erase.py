@@ -80,7 +80,8 @@ def empty_later_requests(
     transaction: Transaction, tree: AgentTree, erased: Iterable[OwnedPosition]
 ) -> None:
     """Remove the digests of the requests that may have contained erased events: whoever has the
-    rest of such a request could find out by trying what was erased."""
+    rest of such a request could find out by trying what was erased. These are all later ones: what
+    a request contained is not stored, and it may have been more than the context."""
     first_erased: dict[str, int] = {}  # the position of the first one that an agent has, by its id
     for owner, seq in erased:
         for heir in tree.list_heirs(owner, seq):
