@@ -34,6 +34,7 @@ HAS_KEY_PREFIX = f"""{write_beginning("a.key")} COLLATE pg_catalog."C"
             || pg_catalog.repeat(U&'\\+10FFFF', 1000)
         AND (pg_catalog.length(%(key_prefix)s::text) <= {INDEXED_CHARACTERS}
             OR pg_catalog.starts_with(a.key, %(key_prefix)s::text))"""
+HAS_TITLE = "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text"
 # The server searches pure ASCII only: any other letter may match a letter of the word, with an
 # accent.
 MENTIONS = """a.about IS NOT NULL AND (pg_catalog.strpos(
@@ -59,9 +60,18 @@ def build_listing(query: AgentQuery, place: int | None = None) -> tuple[str, Par
     if not can_match(query):
         return None
     conditions = build_agent_conditions(query, place)
-    add_names(conditions, query)
-    add_about_conditions(conditions, query)
-    add_time_conditions(conditions, query)
+    conditions.add_optional("a.name = %(name)s::text", name=query.name)
+    conditions.add_optional(HAS_KEY, key=query.key)
+    conditions.add_optional(HAS_TITLE, title=query.title)
+    conditions.add_optional(MENTIONS, mentions=query.mentions)
+    conditions.add_optional(
+        f"a.touched >= %(since_us)s / {MINUTE_US} AND a.updated_at >= %(since_us)s",
+        since_us=query.since_us,
+    )
+    conditions.add_optional(
+        f"a.touched <= %(until_us)s / {MINUTE_US} AND a.updated_at < %(until_us)s",
+        until_us=query.until_us,
+    )
     add_page(conditions, query)
     order = LATEST_FIRST if query.latest_first else OLDEST_FIRST
     sql = AGENTS.format(conditions=conditions.join(), order=order)
@@ -80,69 +90,28 @@ def can_match(query: AgentQuery) -> bool:
 
 
 def build_agent_conditions(query: AgentQuery, place: int | None = None) -> SqlConditions:
-    """Return the conditions on places, ids, sessions, keys and deletion."""
+    """Return the conditions on places, ids, sessions, prefixes of keys, and deletion."""
     if query.session is not None:
         place = find_place(query.session)
     conditions = SqlConditions()
-    if place is not None:
-        conditions.add("a.place = %(place)s::bigint", place=place)
-    add_identity_conditions(conditions, query)
-    if query.key_prefix is not None:
-        conditions.add(HAS_KEY_PREFIX, key_prefix=query.key_prefix)
-    if query.roots_only:
-        place_sql = "a.place" if place is None else "%(place)s::bigint"
-        conditions.add(IS_ROOT.format(place=place_sql))
-    elif not query.include_deleted:
-        conditions.add("a.deleted IS NULL")
-    return conditions
-
-
-def add_identity_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on ids and sessions."""
+    conditions.add_optional("a.place = %(place)s::bigint", place=place)
     ids = find_id_range(query.id_prefix or "")
     if ids is not None:
         conditions.add("a.id BETWEEN %(low)s::uuid AND %(high)s::uuid", low=ids.low, high=ids.high)
-    if query.session is not None:
-        conditions.add("a.session = %(session)s::uuid", session=query.session)
+    conditions.add_optional("a.session = %(session)s::uuid", session=query.session)
     if query.sessions is not None:
         conditions.add(
             "a.place = ANY(%(places)s::bigint[]) AND a.session = ANY(%(sessions)s::uuid[])",
             places=[find_place(session) for session in query.sessions],
             sessions=list(query.sessions),
         )
-
-
-def add_names(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on an agent's name and key."""
-    if query.name is not None:
-        conditions.add("a.name = %(name)s::text", name=query.name)
-    if query.key is not None:
-        conditions.add(HAS_KEY, key=query.key)
-
-
-def add_about_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on details."""
-    if query.title is not None:
-        conditions.add(
-            "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text",
-            title=query.title,
-        )
-    if query.mentions is not None:
-        conditions.add(MENTIONS, mentions=query.mentions)
-
-
-def add_time_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on the time of the last write."""
-    if query.since_us is not None:
-        conditions.add(
-            f"a.touched >= %(since_us)s / {MINUTE_US} AND a.updated_at >= %(since_us)s",
-            since_us=query.since_us,
-        )
-    if query.until_us is not None:
-        conditions.add(
-            f"a.touched <= %(until_us)s / {MINUTE_US} AND a.updated_at < %(until_us)s",
-            until_us=query.until_us,
-        )
+    conditions.add_optional(HAS_KEY_PREFIX, key_prefix=query.key_prefix)
+    if query.roots_only:
+        place_sql = "a.place" if place is None else "%(place)s::bigint"
+        conditions.add(IS_ROOT.format(place=place_sql))
+    elif not query.include_deleted:
+        conditions.add("a.deleted IS NULL")
+    return conditions
 
 
 def add_page(conditions: SqlConditions, query: AgentQuery) -> None:

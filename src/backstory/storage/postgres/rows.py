@@ -150,12 +150,17 @@ class PostgresReader(ABC):
     # taken before, so in a damaged store the walk ends instead of running for ever.
     #
     # An index scan reads complete pages of the range. If jumps are close together, each would be
-    # read a hundred times, so the statement looks nearby first.
+    # read a hundred times, so the statement looks at the nearby positions first.
     NEWEST_MOVE = """
                 SELECT e.seq, e.base FROM backstory.events e
                 WHERE e.place = %(place)s::bigint AND e.agent = a.no AND e.base IS NOT NULL
                     AND e.seq > {low} AND e.seq <= {high}
                 ORDER BY e.seq DESC LIMIT 1"""
+    NEARBY = 16  # positions
+    NEARBY_MOVE = NEWEST_MOVE.format(
+        low=f"greatest(a.fork_seq, walk.next - {NEARBY})", high="walk.next"
+    )
+    EARLIER_MOVE = NEWEST_MOVE.format(low="a.fork_seq", high=f"walk.next - {NEARBY}")
     WALK = f"""
         WITH RECURSIVE
         here AS ({READ_HEAD}),
@@ -170,9 +175,9 @@ class PostgresReader(ABC):
                 SELECT no, parent, fork_seq FROM backstory.agents
                 WHERE place = %(place)s::bigint AND no = walk.next_no OFFSET 0) a
             LEFT JOIN LATERAL (
-                ({NEWEST_MOVE.format(low="greatest(a.fork_seq, walk.next - 16)", high="walk.next")})
+                ({NEARBY_MOVE})
                 UNION ALL
-                ({NEWEST_MOVE.format(low="a.fork_seq", high="walk.next - 16")})
+                ({EARLIER_MOVE})
                 LIMIT 1) j ON true
             WHERE walk.next > 0)
         SELECT walk.no, low, high, base, next, here.head FROM here, walk"""
