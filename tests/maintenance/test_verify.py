@@ -9,6 +9,7 @@ import pytest
 
 import backstory
 from backstory.maintenance import checker
+from tests.damage import overwrite_events
 from tests.maintenance.raw import is_sqlite, run_sql
 
 NUMBERS = {"main": 1, "child": 2, "grandchild": 3}  # of the agents in the tables
@@ -237,9 +238,7 @@ def test_a_damaged_file_is_a_finding(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.start("main").extend([("user", "x" * 500, None)] * 200)
-    data = bytearray(path.read_bytes())
-    data[8192 * 5 : 8192 * 9] = b"\xff" * 8192 * 4
-    path.write_bytes(data)
+    overwrite_events(path)
     with backstory.open(path) as store:
         found = store.verify()
     assert found

@@ -4,12 +4,14 @@ import json
 import shutil
 from pathlib import Path
 
+import apsw
 import psycopg
 import pytest
 
 import backstory
 from backstory.storage.postgres import migrations
 from backstory.storage.protocol import AgentQuery
+from backstory.storage.sqlite import migrations as sqlite_migrations
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -173,3 +175,46 @@ def test_a_migrated_store_has_the_schema_of_a_new_one(copy_store, new_database, 
     for url in (migrated, new):
         backstory.open(url).close()
     assert describe_schema(migrated) == describe_schema(new)
+
+
+SQLITE_STORES = ("store-1.sqlite", "store-2.sqlite", "store-3.sqlite")
+# Every column, and every index and trigger.
+COLUMNS = """
+    SELECT t.name, t.strict, t.wr, c.* FROM pragma_table_list t, pragma_table_xinfo(t.name) c
+    WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY t.name, c.cid"""
+OBJECTS = """
+    SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type <> 'table' ORDER BY 1, 2"""
+KEYS = """
+    SELECT t.name, k.* FROM pragma_table_list t, pragma_foreign_key_list(t.name) k
+    ORDER BY t.name, k."from\""""
+
+
+def describe_file(path):
+    """Everything that the schema of an SQLite store contains, apart from rows."""
+    db = apsw.Connection(path)
+    try:
+        described = [db.execute(sql).fetchall() for sql in (COLUMNS, OBJECTS, KEYS)]
+        return described, db.pragma("user_version")
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("name", SQLITE_STORES)
+def test_a_migrated_file_has_the_schema_of_a_new_one(copy_store, tmp_path, name):
+    migrated, new = copy_store(name), str(tmp_path / "new.db")
+    for path in (migrated, new):
+        backstory.open(path).close()
+    assert describe_file(migrated) == describe_file(new)
+
+
+@pytest.mark.parametrize("name", SQLITE_STORES)
+def test_a_migration_of_a_file_that_fails_changes_nothing(copy_store, monkeypatch, name):
+    path = copy_store(name)
+    before = describe_file(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_migrations, "SET_SALT", "UPDATE nowhere SET x = ?")
+        with pytest.raises(backstory.StorageError, match="no such table: nowhere"):
+            backstory.open(path)
+    assert describe_file(path) == before
+    with backstory.open(path) as store:
+        assert found(store) == expected(name)

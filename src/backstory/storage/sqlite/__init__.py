@@ -6,5 +6,6 @@
 
 Read the modules in this order: `schema` (the tables), `listing` and `rows`, `transaction`, `file`
 (opens connections, translates errors), `backend`. Then what can be left out at first: `frames`
-(compressed rows), `index` (search), `wal` and `replacement` (backups), `watch`.
+(compressed rows), `migrations` (older stores), `index` (search), `wal` and `replacement` (backups),
+`watch`.
 """

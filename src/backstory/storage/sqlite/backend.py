@@ -143,7 +143,7 @@ class SqliteBackend(SqliteReader):
                 if state == read_state(self.url):
                     raise
             else:
-                has_locks = not self._mode.is_immutable  # they are available since this reading
+                has_locks = not self._mode.is_immutable  # the folder can be written by now
                 if has_locks or state == read_state(self.url):
                     return found
         raise ReadOnly(

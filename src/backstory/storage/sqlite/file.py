@@ -28,7 +28,7 @@ from backstory.errors import (
 )
 from backstory.storage.locks import LockTimeout
 from backstory.storage.pool import ErrorTranslator, PoolClosed
-from backstory.storage.sqlite import schema
+from backstory.storage.sqlite import migrations, schema
 from backstory.storage.sqlite.frames import FrameReader
 from backstory.storage.sqlite.wal import check_log, measure_log
 from backstory.storage.work_folder import remove_abandoned_folders
@@ -175,7 +175,7 @@ def migrate_when_free(db: SqliteConnection, path: str) -> None:
     busy, without calling the busy handler, so this waits here."""
     while True:
         try:
-            return schema.migrate(db, path)
+            return migrations.migrate(db, path)
         except apsw.BusyError:
             if time.monotonic() > db.deadline:
                 raise
@@ -210,8 +210,8 @@ def open_readable(path: str, deadline: float) -> tuple[SqliteConnection, OpenMod
 def open_current_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
     """Return a connection to a store of this version. Raises CannotOpen or ReadOnly."""
     db = open_any_version(mode, path, deadline)
-    version = schema.read_version(db, path)
-    if version < len(schema.MIGRATIONS):
+    version = migrations.read_version(db, path)
+    if version < schema.VERSION:
         db.close()
         raise ReadOnly(
             f"{path!r} has version {version} of the store format and has to be migrated, which "
@@ -228,7 +228,7 @@ def open_any_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnec
     db = open_connection(mode, path, deadline)
     try:
         check_log(db, path)
-        if schema.read_version(db, path) == 0:
+        if migrations.read_version(db, path) == 0:
             raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=schema.ANOTHER_PATH)
     except BaseException:
         db.close()
