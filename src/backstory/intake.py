@@ -54,7 +54,8 @@ class Source(NamedTuple):
 class AgentBirth(NamedTuple):
     """An agent that the next commit creates."""
 
-    agent: Agent
+    agent: Agent  # its handle, which cannot be read before the commit
+    new: NewAgent  # without its positions in the parent, which the commit decides
     parent: AgentHandle | None
     at: int | None  # the position in the parent; None: its head
     is_fork: bool  # True if it inherits the parent's events up to that position
@@ -129,24 +130,18 @@ class Intake:
             created_us = self._backend.read_clock()
         else:
             created_us = max(check_moment(created_at), 0)
-        record = AgentRecord(
-            pk=None,
-            id=id,
+        new = NewAgent(
+            id,
             session=id if parent is None else parent.session,
             name=name_from_key(key) if name is None else check_name(name),
-            parent=None if parent is None else parent.id,
-            fork_seq=0,
-            born_seq=0,
             spawned=bool(spawned),
-            created_us=created_us,
-            head=0,
-            updated_us=created_us,
             key=key,
         )
+        record = new.to_record(None, None if parent is None else parent.id, created_us)
         agent = Agent(self._backend, record)
         self._new[id] = agent
         is_fork = not spawned or inherits
-        self._waiting.append(AgentBirth(agent, parent, at, is_fork, created_us))
+        self._waiting.append(AgentBirth(agent, new, parent, at, is_fork, created_us))
         return agent
 
     def _find_agent(self, key: str) -> tuple[str, Agent | None]:
@@ -285,15 +280,9 @@ class IntakeCommit:
         return self.records.get(agent.id) or get_record(self._backend, agent)
 
     def _create_agent(self, birth: AgentBirth) -> None:
-        if birth.agent.id in self.records:
+        new = birth.new
+        if new.id in self.records:
             return  # someone else created it in the meantime
-        new = NewAgent(
-            birth.agent.id,
-            birth.agent.session,
-            birth.agent.name,
-            spawned=birth.agent.spawned,
-            key=birth.agent.key,
-        )
         if birth.parent is not None:
             new = self._set_parent(new, self._get_record(birth.parent), birth)
         try:
