@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from backstory.errors import Invalid, InvalidEvent, KeyTaken, NameTaken
 from backstory.log.checks import (
@@ -19,7 +19,7 @@ from backstory.log.checks import (
 from backstory.log.events import ErasedEvent, Event
 from backstory.log.messages import build_call_data, describe_author, describe_call
 from backstory.log.moves import LABEL
-from backstory.log.settings import SETTINGS
+from backstory.log.settings import SETTINGS, SettingsChange
 from backstory.reading import AgentReader
 from backstory.storage.agent_errors import build_deletion_error
 from backstory.storage.compact import CompactionRequest, compact_context
@@ -211,7 +211,7 @@ class Agent(AgentReader):
         checked = check_own_note_name(name)
         return self.append("note", checked, data, key=key, expected=expected, once=once)
 
-    def settings(self, /, **settings: Any) -> Event | None:
+    def settings(self, /, **settings: Unpack[SettingsChange]) -> Event | None:
         """Set the model, tools or params of the requests from here on. Writes only what changes,
         and returns None if nothing does. `conversation().settings` reads them."""
         change = self.conversation().settings.find_changes(**settings)
