@@ -11,8 +11,8 @@ modules call:
 | --- | --- |
 | `backend` | `Cluster`, `distribute_store`, `count_servers`, `distribute_index` |
 | | `list_reachable_agents`, `STORE_SIZE` |
-| `schema` | `distribute_new_store`, `is_distributed` |
-| `transaction` | `Cluster.is_distributed`, `prepare_transaction` |
+| `migrations` | `distribute_new_store`, `is_distributed` |
+| `writer`, `transaction` | `Cluster`, `prepare_transaction` |
 | `index` | `read_unindexed` |
 | `watch` | `DISTRIBUTED` |
 """
