@@ -125,6 +125,11 @@ class StoredRow(NamedTuple):
         """The event without base, digest and salt."""
         return Event._make(self[:6])
 
+    @property
+    def size(self) -> int:
+        """The bytes of its content and data."""
+        return len((self.content or "").encode()) + len((self.data_json or "").encode())
+
 
 class OutlineRow(NamedTuple):
     """An event of a lineage without its text."""

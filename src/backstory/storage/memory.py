@@ -180,12 +180,6 @@ def filter_rows(rows: Sequence[StoredRow], where: EventFilter) -> list[StoredRow
     return found[-1:] if where.newest_only else found
 
 
-def measure_row(row: StoredRow) -> int:
-    """Return the bytes of an event's content and data."""
-    texts = (row.content or "", row.data_json or "")
-    return sum(len(text.encode()) for text in texts)
-
-
 class MemoryReader:
     """Every read of a store in memory."""
 
@@ -292,8 +286,7 @@ class MemoryReader:
     def read_outline(self, agent: AgentRecord, pieces: Pieces) -> list[OutlineRow]:
         outline = []
         for _, row in self._select_rows(agent, pieces):
-            size = measure_row(row)
-            outline.append(OutlineRow(row.seq, row.kind, size, row.created_us, row.base))
+            outline.append(OutlineRow(row.seq, row.kind, row.size, row.created_us, row.base))
         return outline
 
     def read_rows(self, agent: AgentRecord, after: int, limit: int) -> list[StoredRow]:
@@ -320,7 +313,7 @@ class MemoryReader:
             counts[id, row.kind] = count._replace(
                 events=count.events + 1,
                 with_base=count.with_base + (row.base is not None),
-                bytes=count.bytes + measure_row(row),
+                bytes=count.bytes + row.size,
             )
         return list(counts.values())
 
@@ -559,7 +552,7 @@ class MemoryBackend(MemoryReader):
         return []
 
     def measure_size(self) -> int:
-        return sum(measure_row(row) for _, row in self._select_rows(None, ()))
+        return sum(row.size for _, row in self._select_rows(None, ()))
 
     def copy_to(self, path: str) -> bool:
         return False

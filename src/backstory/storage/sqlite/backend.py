@@ -207,6 +207,10 @@ class SqliteBackend(SqliteReader):
             finally:
                 self._write_lock.release()
 
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
+        with self.begin() as transaction:
+            return transaction.create_agent(new, drafts, now_us)
+
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
@@ -258,10 +262,6 @@ class SqliteBackend(SqliteReader):
                 f"({error.message})",
                 remedy="check the disk, then close the store, and open and close it again",
             ) from error
-
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
-        with self.begin() as transaction:
-            return transaction.create_agent(new, drafts, now_us)
 
     # --- the search index ---
 
