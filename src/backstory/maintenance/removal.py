@@ -24,6 +24,7 @@ from backstory.storage.agent_trees import (
 )
 from backstory.storage.erase import (
     OwnedPosition,
+    SessionLinks,
     empty_later_requests,
     erase_one,
     record_erasure,
@@ -354,7 +355,7 @@ def expire_dead(
                 erase_one(transaction, owner, row, EXPIRED)
             erased = [OwnedPosition(owner, row.seq) for owner, row in dead]
             tree = AgentTree(list_session(transaction, session))
-            empty_later_requests(transaction, tree, erased)
+            empty_later_requests(transaction, tree, erased, SessionLinks())
             record_erasure(transaction, "expire", erased, author)
             return Removed((), 0, len(erased))
 
