@@ -89,6 +89,30 @@ def test_a_file_that_is_truncated_under_an_open_store_takes_no_more_events(tmp_p
                 agent.user("lost")
 
 
+def test_a_truncation_after_the_last_write_is_noticed(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        agent.extend([("user", "x" * 5_000)] * 2_000)  # so many pages that they are in the file
+        size = path.stat().st_size
+        assert size > 8_000_000
+        os.truncate(path, size // 2 // PAGE_SIZE * PAGE_SIZE)
+        with pytest.raises(backstory.Corrupt, match="was truncated while it was open"):
+            agent.user("lost")
+
+
+def test_a_truncation_before_the_first_write_is_noticed(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent_id = store.start("main").id
+        fill(store.agent(agent_id))
+    with backstory.open(path) as store:
+        agent = store.agent(agent_id)
+        os.truncate(path, path.stat().st_size // 2 // PAGE_SIZE * PAGE_SIZE)
+        with pytest.raises(backstory.Corrupt, match="was truncated while it was open"):
+            agent.user("lost")
+
+
 def test_a_vacuum_by_another_program_is_not_taken_for_a_truncation(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:

@@ -230,6 +230,7 @@ class SqliteBackend(SqliteReader):
                 remedy=Remedy("{} shows whether it was", "events"),
             ) from error
         self._file.check_side_files()
+        self._file.remember_size()
         self._signal.send()
 
     def _empty_log(self) -> None:

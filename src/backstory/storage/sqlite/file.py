@@ -267,7 +267,8 @@ class StoreFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.identity = identify_file(path)
-        self._size = 0  # when it was last written to
+        self._size = 0
+        self.remember_size()
         # The write-ahead log and its index. While a connection is open, SQLite itself neither
         # removes nor replaces them.
         self._side_files: dict[str, FileIdentity] = {}
@@ -295,6 +296,12 @@ class StoreFile:
                 remedy="restore a backup",
             )
         self._size = found.st_size
+
+    def remember_size(self) -> None:
+        """Remember the size of the file. A commit may have made it larger."""
+        found = find_file(self.path)
+        if found is not None:
+            self._size = max(self._size, found.st_size)
 
     def check_side_files(self) -> None:
         """Raise ConnectionLost if a file beside the store was removed or replaced: no other process
