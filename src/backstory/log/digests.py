@@ -1,7 +1,7 @@
-"""The chain of digests: each covers its event and, through the digest before it, all events before.
+"""The chain of digests: each covers its event and the digest before it.
 
-So a digest names one exact history. PostgreSQL runs `link` on the server, with the bytes of
-`digest_tail`.
+So a digest names one exact history: an event and everything before it. PostgreSQL runs `link` on
+the server, with the bytes of `digest_tail`.
 
 An erased event keeps the digests of its texts, so that the chain stays valid. Each event has a
 random salt that goes into them and is erased with the text: without it, nobody can find out by

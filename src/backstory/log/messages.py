@@ -1,4 +1,5 @@
-"""Canonical messages: the part of the log that a model receives, decided by one allow-list.
+"""Canonical messages: the part of the log that a model receives, decided by one allow-list; and the
+data of tool calls and results.
 
 `backstory.wire` turns messages into a provider's format.
 """

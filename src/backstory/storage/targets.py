@@ -46,7 +46,7 @@ class Move(NamedTuple):
 
     def is_written_as(self, event: Event) -> bool:
         """Return True if `event` was written by a move of this command."""
-        command = moves.find_author_command(event)
+        command = moves.read_command(event)
         flags = {} if command is None else {command: True}
         return event.kind == self.kind and flags == self.flags
 
