@@ -76,17 +76,17 @@ class PostgresWriter(PostgresReader):
                     raise
         return self.append_batches(agent, drafts, expected)
 
-    # The server hashes only what the client cannot know in advance: `tail` is `digest_tail`. A
-    # NOTIFY makes commits wait for one another, so it is only sent while there are followers
-    # (`watch`).
+    # The server hashes only what the client cannot know in advance: `tail` is `digest_tail`. OFFSET
+    # 0 keeps the planner from computing the time wherever `t.at` is written. A NOTIFY makes commits
+    # wait for one another, so it is only sent while there are followers (`watch`).
     NOW = "coalesce(%(now)s::bigint, backstory.read_clock())"
-    NEXT_TIME = f"backstory.next_time(a.updated_at, {NOW}, {NOW})"
     APPEND = f"""
         WITH moved AS (
             UPDATE backstory.agents a
-            SET head = a.head + 1, updated_at = {NEXT_TIME}, touched = {NEXT_TIME} / {MINUTE_US},
-                times_dropped = a.times_dropped OR {NEXT_TIME} < a.updated_at,
-                digest = backstory.link(a.digest, a.head + 1, {NEXT_TIME}, %(tail)b::bytea)
+            SET (head, updated_at, touched, times_dropped, digest) = (
+                SELECT a.head + 1, t.at, t.at / {MINUTE_US}, a.times_dropped OR t.at < a.updated_at,
+                    backstory.link(a.digest, a.head + 1, t.at, %(tail)b::bytea)
+                FROM (SELECT backstory.next_time(a.updated_at, {NOW}, {NOW}) AS at OFFSET 0) t)
             WHERE a.place = %(place)s::bigint AND a.no = %(no)s::int AND a.deleted IS NULL
                 AND {{turn}}
                 AND (%(expected)s::int IS NULL OR a.head = %(expected)s::int)
