@@ -222,7 +222,7 @@ def find_known_names():
 def test_every_name_on_the_page_exists():
     mentioned = re.findall(r"`([^`\n]+)`", PAGE)
     steps = {step for name in mentioned for step in re.findall(r"\w+", name)}
-    steps.update(re.findall(r"[a-z]+_[a-z_]+", PAGE))  # also in the drawings
+    steps.update(re.findall(r"\b[a-z]+_[a-z_]+\b", PAGE))  # also in the drawings
     assert {"append_in_transaction", "append_move"} <= steps
     assert steps - find_known_names() == {"base", "n"}  # of the rule in "The idea"
 
