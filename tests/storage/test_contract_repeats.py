@@ -218,6 +218,31 @@ def test_a_key_that_is_too_long_for_a_number_is_refused(agent):
         agent.user("hi", key="k" * 1_000, once="context")
 
 
+@pytest.mark.parametrize("what", [*MESSAGES[:1], "system", "record"])
+def test_a_copy_that_a_compaction_has_kept_counts_as_live(agent, what):
+    written = as_list(CALLS[what](agent, key="k"))
+    agent.user("and then?")
+    for keep in (5, 40):
+        agent.compact("In short.", keep=keep)
+        head = agent.head
+        for once in ("lineage", "context"):
+            repeated = as_list(CALLS[what](agent, key="k", once=once))
+            assert repeated == written
+            assert all(event.is_live for event in repeated)
+        assert agent.head == head
+
+
+def test_a_message_that_a_compaction_has_not_kept_is_written_again_once(agent):
+    agent.user("hi", key="k")
+    agent.user("and then?")
+    agent.compact("In short.", keep=1)
+    assert not agent.user("hi", key="k").is_live
+    again = agent.user("hi", key="k", once="context")
+    agent.compact("In short.", keep=1)
+    assert agent.user("hi", key="k", once="context") == again
+    assert [event.content for event in agent.context().messages] == ["In short.", "hi"]
+
+
 def test_compactions_of_one_key_at_once_are_one(agent):
     agent.extend([("user", "more") for _ in range(20)])
     batches = in_threads(lambda _: agent.compact("In short.", keep=1, key="k"), 4)

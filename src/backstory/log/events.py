@@ -69,7 +69,7 @@ class Event(NamedTuple):
 class RepeatedEvent(Event):
     """An event that was there already, so that the call that returns it did not write it."""
 
-    is_live = False  # True if the event is in the context
+    is_live = False  # True if the event, or a compaction's copy of it, is in the context
 
     @classmethod
     def build(cls, event: Event, is_live: bool) -> "RepeatedEvent":
