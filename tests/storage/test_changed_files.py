@@ -184,17 +184,20 @@ def test_a_reader_without_locks_says_that_somebody_writes(path, refuse_shared):
 def test_a_reader_without_locks_reads_again_what_changed_meanwhile(
     path, refuse_shared, monkeypatch
 ):
-    read_anew = SqliteBackend._read_anew
+    read_from_backend = SqliteBackend._read
     texts = ["first", "second"]
 
-    def write_before_reading(backend, *others):
-        if backend.read_only and texts:
-            write_more(path, texts.pop(0))
-        return read_anew(backend, *others)
+    def write_before_reading(backend, read):
+        def write_and_read(db):
+            if backend.read_only and texts:
+                write_more(path, texts.pop(0))
+            return read(db)
+
+        return read_from_backend(backend, write_and_read)
 
     with backstory.open(path, read_only=True) as reader:
         agent = reader.agent(key="k")
-        monkeypatch.setattr(SqliteBackend, "_read_anew", write_before_reading)
+        monkeypatch.setattr(SqliteBackend, "_read", write_before_reading)
         with pytest.raises(backstory.ReadOnly, match="is being written, and cannot be read"):
             agent.messages(limit=1)
         texts.append("third")

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -41,11 +42,11 @@ from backstory.storage.sqlite.file import (
     SqliteConnection,
     StoreFile,
     build_closed_error,
+    is_current,
     make_translator,
     open_connection,
     open_readable,
     open_writable,
-    read_state,
 )
 from backstory.storage.sqlite.index import WORTH_MERGING, SearchIndex
 from backstory.storage.sqlite.replacement import copy_pages, mark_as_copy
@@ -81,7 +82,11 @@ class SqliteBackend(SqliteReader):
             first = self._open_first()
         self._file = StoreFile(self.url)
         self._pool = ConnectionPool(
-            self._connect, self._file.close_connection, first=first, is_idle=is_out_of_transaction
+            self._connect,
+            self._file.close_connection,
+            first=first,
+            is_idle=is_out_of_transaction,
+            is_alive=partial(is_current, path=self.url),
         )
         self._stamp = StampWriter(self.url)
         self._write_lock = ForkSafeLock()
@@ -95,9 +100,8 @@ class SqliteBackend(SqliteReader):
         """Return the monotonic time at which a call that begins now ends at the latest."""
         return time.monotonic() + self._timeout
 
-    def _open_first(self) -> SqliteConnection | None:
-        """Open the first connection. If the file or its folder cannot be written, only read. Return
-        None if the file is read without locks, and so without the pool."""
+    def _open_first(self) -> SqliteConnection:
+        """Open the first connection. If the file or its folder cannot be written, only read."""
         deadline = self._compute_deadline()
         if not self.read_only:
             try:
@@ -107,12 +111,13 @@ class SqliteBackend(SqliteReader):
                     raise
         self.read_only = True
         db, self._mode = open_readable(self.url, deadline)
-        if self._mode.is_immutable:
-            db.close()
-            return None
         return db
 
     def _connect(self, deadline: float) -> SqliteConnection:
+        """Open a connection for the pool."""
+        if self._mode.is_immutable:  # perhaps it can be read with locks by now
+            db, self._mode = open_readable(self.url, deadline)
+            return db
         return open_connection(self._mode, self.url, deadline)
 
     # --- reading ---
@@ -124,39 +129,25 @@ class SqliteBackend(SqliteReader):
         return self._read(read)
 
     def _read(self, read: Callable[[SqliteConnection], T]) -> T:
-        """Return what `read` returns for a connection."""
-        if self._mode.is_immutable:
-            return self._read_without_locks(read)
+        """Return what `read` returns for a connection. If that has no locks, and others wrote to
+        the file meanwhile, the result may be wrong, or the file look damaged: then read again,
+        once, through a new connection."""
         deadline = self._compute_deadline()
-        with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
-            return read(db)
-
-    def _read_without_locks(self, read: Callable[[SqliteConnection], T]) -> T:
-        """Read through a new connection. If others wrote to the file meanwhile, what was read may
-        be wrong, or look damaged: then read it again, once."""
-        self._check_open()
         for _ in range(2):
-            state = read_state(self.url)
-            try:
-                found = self._read_anew(read)
-            except Corrupt:
-                if state == read_state(self.url):
-                    raise
-            else:
-                has_locks = not self._mode.is_immutable  # the folder can be written by now
-                if has_locks or state == read_state(self.url):
-                    return found
+            with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
+                try:
+                    found = read(db)
+                except (Corrupt, apsw.CorruptError):
+                    if is_current(db, self.url):
+                        raise
+                else:
+                    if is_current(db, self.url):
+                        return found
         raise ReadOnly(
             f"{self.url!r} is being written, and cannot be read at the same time in a directory "
             "that you cannot write to",
             remedy="get permission to write there, or copy the store and open the copy",
         )
-
-    def _read_anew(self, read: Callable[[SqliteConnection], T]) -> T:
-        with self._fork_gate, self._translator:
-            db, self._mode = open_readable(self.url, self._compute_deadline())
-            with closing(db):
-                return read(db)
 
     # --- writing ---
 

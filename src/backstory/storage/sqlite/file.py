@@ -82,6 +82,11 @@ def read_state(path: str) -> FileState:
     return FileState(found.st_ino, found.st_size, found.st_mtime_ns, measure_log(path))
 
 
+def is_current(db: "SqliteConnection", path: str) -> bool:
+    """Return False if `db` has no locks, and others wrote to the file since it was opened."""
+    return db.file_state is None or db.file_state == read_state(path)
+
+
 # --- opening ---
 
 
@@ -89,6 +94,7 @@ class SqliteConnection(apsw.Connection):
     """A connection that waits for the locks of others until its deadline, in monotonic time."""
 
     deadline = 0.0
+    file_state: FileState | None = None  # of an immutable file, just before it was opened
 
 
 def open_connection(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
@@ -192,19 +198,21 @@ def create_private_file(path: str) -> None:
 def open_readable(path: str, deadline: float) -> tuple[SqliteConnection, OpenMode]:
     """Return a read-only connection, and how to open more of them. If nothing can be written and
     there is no write-ahead log, the file is opened as immutable, without locks or shared memory."""
-    has_log = measure_log(path) > 0
+    state = read_state(path)
     shared = OpenMode(path, apsw.SQLITE_OPEN_READONLY)
     try:
         return open_current_version(shared, path, deadline), shared
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
-        if has_log:
+        if state.log_size > 0:
             raise ReadOnly(
                 f"{path!r} has events in {path + '-wal'!r}, which can only be read in a directory "
                 "that can be written",
                 remedy="copy both files to a directory that can be written, and open the copy",
             ) from error
     immutable = make_immutable_mode(path)
-    return open_current_version(immutable, path, deadline), immutable
+    db = open_current_version(immutable, path, deadline)
+    db.file_state = state
+    return db, immutable
 
 
 def open_current_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:

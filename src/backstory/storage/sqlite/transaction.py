@@ -90,12 +90,11 @@ class SqliteTransaction(SqliteReader):
         FROM agents a
         LEFT JOIN events newest ON newest.id = (SELECT max(e.id) FROM events e WHERE {IS_OWN})
         LEFT JOIN events inherited ON inherited.id = {write_event_id("a.parent", "a.fork_seq")}
-        WHERE a.no = :no AND (a.deleted IS NULL OR :include_deleted)"""
+        WHERE a.no = ? AND (a.deleted IS NULL OR ?)"""
 
     def _read_end(self, agent: AgentRecord, *, include_deleted: bool = False) -> LogEnd:
         """Return the end of the agent's log, which new events continue."""
-        bindings = {"no": agent.pk, "include_deleted": include_deleted}
-        for head, last_us, digest in self._run(self.READ_END, bindings):
+        for head, last_us, digest in self._run(self.READ_END, (agent.pk, include_deleted)):
             return LogEnd(head, last_us, digest or START)
         raise build_deletion_error(agent)
 
@@ -107,9 +106,9 @@ class SqliteTransaction(SqliteReader):
     ) -> None:
         """Record the minute of the last event, which changes far less often than events are
         written, and whether a time is before that of the previous event."""
-        times = [previous_us, *(row.created_us for row in rows)]
+        times = [row.created_us for row in rows]
         minute = times[-1] // MINUTE
-        has_dropped = do_times_drop(times)
+        has_dropped = do_times_drop([previous_us, *times])
         if has_dropped or minute != previous_us // MINUTE:
             self._run(self.RECORD_TIMES, (minute, has_dropped, agent.pk))
 
