@@ -171,6 +171,30 @@ def test_a_reader_without_locks_sees_what_is_written_afterwards(path, refuse_sha
         assert reader.verify() == []
 
 
+def test_a_reader_without_locks_opens_the_file_again_only_after_a_change(
+    path, refuse_shared, monkeypatch
+):
+    opened = []
+    open_connection = sqlite_file.open_connection
+
+    def count_and_open(mode, *others):
+        db = open_connection(mode, *others)
+        opened.append(mode.is_immutable)
+        return db
+
+    monkeypatch.setattr(sqlite_file, "open_connection", count_and_open)
+    with backstory.open(path, read_only=True) as reader:
+        agent = reader.agent(key="k")
+        for _ in range(3):
+            assert len(agent.context().messages) == 200
+        assert opened == [True]
+        write_more(path)
+        opened.clear()
+        for _ in range(3):
+            assert agent.head == 201
+        assert opened == [True]
+
+
 def test_a_reader_without_locks_says_that_somebody_writes(path, refuse_shared):
     with backstory.open(path, read_only=True) as reader:
         agent = reader.agent(key="k")
