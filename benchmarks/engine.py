@@ -64,7 +64,7 @@ class Bench:
             old.rewind("x")
         old.extend(batch(10_000))
         ours, floor = by_turns(old.context, fresh.context, 25)
-        return Row("the same behind 200,000 dead events", "a fresh log", ours, floor, 1.2)
+        return Row("the same after 200,000 dead events", "a fresh log", ours, floor, 1.2)
 
     def forks(self) -> list[Row]:
         store = self.store()

@@ -16,6 +16,19 @@ CHANGES = {
     "kind": "kind = CASE kind WHEN 'user' THEN 'assistant' ELSE 'user' END",
     "key": "key = coalesce(key, '') || 'x'",
 }
+ROOT_OF_EVENTS = """
+    SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'events'"""
+
+
+def overwrite_events(path):
+    """Overwrite the first page of the events in an SQLite file that nobody has open."""
+    with closing(apsw.Connection(str(path))) as db:
+        [(page, size)] = db.execute(ROOT_OF_EVENTS).fetchall()
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * size : page * size] = b"\xff" * size
+    path.write_bytes(data)
+
+
 COLUMNS = "kind, content, data, created_at, key, base, digest"
 EVENTS = (*CHANGES, "digest", "removed", "added", "exchanged")
 AGENTS = ("agent removed", "fork moved")

@@ -9,15 +9,8 @@ import trio
 
 import backstory
 from backstory import Agent, Intake, Store
-from backstory.aio import (
-    AsyncAgent,
-    AsyncIntake,
-    AsyncStore,
-    Opening,
-    in_thread,
-    open_in_thread,
-    run_abandonable,
-)
+from backstory.aio import AsyncAgent, AsyncIntake, AsyncStore
+from backstory.threads import Opening, in_thread, open_in_thread, run_abandonable
 
 
 def public(kind):
@@ -137,7 +130,7 @@ def test_what_happened_elsewhere_is_taken_in_with_await(url):
                 assert (await intake.source("tool", "1")).cursor == {"n": 1}
                 await intake.extend(child, [("user", "b")])
             assert [e.content for e in (await child.context()).messages] == ["a", "b"]
-            assert (await store.intake().source("tool", "1")).agent == agent.id
+            assert (await store.intake().source("tool", "1")).agent_id == agent.id
             assert (await store.agent("t")) == agent
 
     asyncio.run(main())

@@ -2,6 +2,7 @@
 I/O."""
 
 import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -24,7 +25,7 @@ LAYERS = [
     {"present"},
     {"transcripts"},
     {"store"},
-    {"aio"},
+    {"aio", "threads"},
     {"runtime", "adapters"},
     {"chat", "web", "mcp"},
     {"cli"},
@@ -205,3 +206,44 @@ def test_reading_a_store_imports_nothing_large_that_it_does_not_need(tmp_path):
 def loaded_by(code):
     command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+PAGE = (SOURCE.parent.parent / "ARCHITECTURE.md").read_text()
+
+
+def find_known_names():
+    """All names that a page about the source may mention: of modules, folders, and what is in them."""
+    names = {"tests", "benchmarks", "tools", "docs", "peers", "plain", "py", "backstory", "__all__"}
+    for path in SOURCE.rglob("*.py"):
+        names.update(step.removesuffix(".py") for step in path.relative_to(SOURCE).parts)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+    names.update(path.stem for path in (SOURCE.parent.parent / "tests").rglob("test_*.py"))
+    return names
+
+
+def test_every_name_on_the_page_exists():
+    mentioned = re.findall(r"`([^`\n]+)`", PAGE)
+    steps = {step for name in mentioned for step in re.findall(r"\w+", name)}
+    steps.update(re.findall(r"\b[a-z]+_[a-z_]+\b", PAGE))  # also in the drawings
+    assert {"append_in_transaction", "append_move"} <= steps
+    assert steps - find_known_names() <= {"base", "n"}  # of the rule in "The idea"
+
+
+STORAGE = re.findall(
+    r"`([a-z_]+)/?`", PAGE.partition("## Inside `storage`")[2].partition("\n## ")[0]
+)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((SOURCE / "storage").rglob("*.py")), ids=lambda path: path.name
+)
+def test_modules_of_storage_import_only_from_those_before(path):
+    steps = path.relative_to(SOURCE / "storage").parts
+    if steps == ("__init__.py",):
+        return
+    here = steps[0].removesuffix(".py")
+    before = STORAGE[: STORAGE.index(here) + 1]
+    found = {module.split(".")[2] for module in imports(path) if "backstory.storage." in module}
+    assert found <= set(before)

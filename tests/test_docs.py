@@ -47,6 +47,13 @@ def test_every_link_leads_somewhere(page):
             assert not anchor or anchor in headings_of(there), f"{target}#{anchor}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_test_that_a_page_names_exists(page):
+    for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::(\w+))?`", page.read_text()):
+        assert (ROOT / path).exists(), path
+        assert f"def {name}" in (ROOT / path).read_text(), f"{path}::{name}"
+
+
 def test_the_public_names_are_there_and_documented():
     for name in backstory.__all__:
         assert getattr(backstory, name).__doc__, name

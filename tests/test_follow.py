@@ -206,7 +206,7 @@ def test_two_stores_of_one_process_on_one_file_tell_each_other_at_once(new_url, 
 
 
 def test_a_file_system_with_a_coarse_clock_only_makes_it_slower(new_url, monkeypatch):
-    monkeypatch.setattr(sqlite_watch.SqliteWatch, "_read_stamp", lambda self: None)
+    monkeypatch.setattr(sqlite_watch.SqliteWatch, "_read_log_state", lambda self: None)
     url = new_url("sqlite")
     with backstory.open(url) as store:
         agent = store.start("main")

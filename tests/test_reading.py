@@ -6,6 +6,7 @@ import pytest
 
 import backstory
 from backstory.present.history import find_live_ranges
+from backstory.reading import measure_context
 
 
 def test_a_lineage_names_the_owner_of_each_part(store):
@@ -58,8 +59,7 @@ def test_a_context_is_measured_without_its_text(store):
     main.user("größe")
     main.clear()
     main.user("abc", data={"a": 1})
-    assert main.measure(1) == (1, 7)
-    assert main.measure() == (2, 3 + len('{"a":1}'))
+    assert measure_context(main) == (2, 3 + len('{"a":1}'))
 
 
 def test_events_are_selected_by_position_kind_and_key(store):

@@ -38,6 +38,7 @@ from backstory.errors import (
     ReadOnly,
     Remedy,
     StorageError,
+    TextRemains,
 )
 from backstory.log.events import ErasedEvent, Event, RepeatedEvent
 from backstory.log.explanation import Explanation
@@ -46,6 +47,7 @@ from backstory.log.replay import Context, replay
 if TYPE_CHECKING:
     from backstory import aio, wire
     from backstory.agent import Agent
+    from backstory.comparing import Preview
     from backstory.intake import Intake, Source
     from backstory.listings import AgentHead, HeadWatch, Session
     from backstory.log.diff import Change, Comparison
@@ -57,14 +59,13 @@ if TYPE_CHECKING:
     from backstory.maintenance.stats import Stats
     from backstory.maintenance.transfer import Transfer
     from backstory.maintenance.verify import Finding
-    from backstory.reading import ContextSize, LineagePart, MoveRow
+    from backstory.reading import LineagePart, MoveRow
     from backstory.references import Reference
     from backstory.runtime.async_loop import AsyncLoop
     from backstory.runtime.loop import Loop
     from backstory.runtime.tools import Tool
     from backstory.storage.follow import Follower
     from backstory.storage.protocol import RemovalRecord
-    from backstory.storage.targets import Preview
     from backstory.store import Distribution, Store, open
     from backstory.wire.conversation import Conversation
 
@@ -83,7 +84,6 @@ __all__ = [
     "Conflict",
     "ConnectionLost",
     "Context",
-    "ContextSize",
     "Conversation",
     "Corrupt",
     "Distribution",
@@ -123,6 +123,7 @@ __all__ = [
     "Stats",
     "StorageError",
     "Store",
+    "TextRemains",
     "Tool",
     "Transfer",
     "aio",
@@ -138,7 +139,6 @@ _MODULES = {
     "AsyncLoop": "runtime.async_loop",
     "Change": "log.diff",
     "Comparison": "log.diff",
-    "ContextSize": "reading",
     "Conversation": "wire.conversation",
     "Distribution": "store",
     "Message": "log.messages",
@@ -152,7 +152,7 @@ _MODULES = {
     "Loop": "runtime.loop",
     "MoveRow": "reading",
     "OutlineRow": "log.events",
-    "Preview": "storage.targets",
+    "Preview": "comparing",
     "Reference": "references",
     "Session": "listings",
     "Source": "intake",

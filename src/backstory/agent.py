@@ -4,11 +4,10 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from backstory.errors import Invalid, InvalidEvent, KeyTaken, NameTaken
 from backstory.log.checks import (
-    build_call_data,
     change_about,
     check_draft,
     check_drafts,
@@ -16,15 +15,14 @@ from backstory.log.checks import (
     check_name,
     check_not_blank,
     check_own_note_name,
-    describe_author,
-    describe_call,
 )
 from backstory.log.events import ErasedEvent, Event
+from backstory.log.messages import build_call_data, describe_author, describe_call
 from backstory.log.moves import LABEL
-from backstory.log.settings import SETTINGS
+from backstory.log.settings import SETTINGS, SettingsChange
 from backstory.reading import AgentReader
 from backstory.storage.agent_errors import build_deletion_error
-from backstory.storage.compact import compact_context
+from backstory.storage.compact import CompactionRequest, compact_context
 from backstory.storage.erase import erase_events
 from backstory.storage.ids import derive_id, find_agent_by_id, find_free_id, new_id, shorten_id
 from backstory.storage.positions import find_owner
@@ -147,7 +145,8 @@ class Agent(AgentReader):
         first event has the key, the second "KEY (part 2)", and so on."""
         from backstory.wire.answers import build_answer
 
-        batch = build_answer(response, format, model=model, request=request, at=self.head)
+        at = self.head if expected is None else expected  # so that a repeat is recognized
+        batch = build_answer(response, format, model=model, request=request, at=at)
         if key is None:
             return self.extend(batch, expected=expected)
         drafts = check_drafts(batch)
@@ -164,10 +163,14 @@ class Agent(AgentReader):
         once: Once = "lineage",
     ) -> Event:
         """Write a tool call with the arguments that the model gave: an object, or any text. Without
-        an id, it gets one, with a key always the same. `key`, `expected` and `once` work as in
-        `append`."""
+        an id, it gets one, which a repeat with the same `key` or `expected` gets, too. `key`,
+        `expected` and `once` work as in `append`."""
         if id is None:
-            seed = os.urandom(32) if key is None else check_key(key).encode()
+            seed = os.urandom(32)
+            if key is not None:
+                seed = check_key(key).encode()
+            elif expected is not None:
+                seed = f"{self.id} {expected}".encode()
             id = f"call_{sha256(seed).hexdigest()[:24]}"
         data = build_call_data(id, name, arguments)
         return self.append("tool_call", None, data, key=key, expected=expected, once=once)
@@ -208,7 +211,7 @@ class Agent(AgentReader):
         checked = check_own_note_name(name)
         return self.append("note", checked, data, key=key, expected=expected, once=once)
 
-    def settings(self, /, **settings: Any) -> Event | None:
+    def settings(self, /, **settings: Unpack[SettingsChange]) -> Event | None:
         """Set the model, tools or params of the requests from here on. Writes only what changes,
         and returns None if nothing does. `conversation().settings` reads them. Raises Invalid for
         a parameter that no provider knows."""
@@ -321,10 +324,8 @@ class Agent(AgentReader):
         messages (or a few more, so that no call loses its result). `undo()` takes it all back. If
         the lineage has a compaction with this `key`, its events are returned. Keys of the events
         are numbered as in `record`."""
-        author = describe_author(by)
-        return compact_context(
-            self._backend, self._record, summary, keep, author, key=key, expected=expected
-        )
+        request = CompactionRequest(summary, keep, describe_author(by), key)
+        return compact_context(self._backend, self._record, request, expected)
 
     def erase(
         self, positions: Iterable[int], *, why: str, dry_run: bool = False, by: str | None = None

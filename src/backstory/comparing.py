@@ -3,17 +3,17 @@ would change."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from backstory.errors import Invalid, PositionNotFound
 from backstory.log.diff import Change, Comparison, compare
 from backstory.log.events import Event
 from backstory.log.explanation import Explanation, explain
-from backstory.log.kinds import MESSAGE_KINDS, MOVE_KINDS
+from backstory.log.kinds import MESSAGE_KINDS, TARGETED_KINDS
 from backstory.storage.lineage import LineageReader, subtract
 from backstory.storage.positions import LAST_POSITION, clip, find_owner, find_parts
 from backstory.storage.protocol import EventFilter, Piece, Pieces
-from backstory.storage.targets import At, Move, Preview, find_target
+from backstory.storage.targets import At, Move, find_target
 
 MoveCommand = Literal["clear", "rewind", "jump", "undo", "redo"]
 
@@ -68,7 +68,7 @@ def explain_events(
 
 def _find_valid_moves(lineage: LineageReader, events: Sequence[Event]) -> set[int]:
     """Return the positions of the valid rewinds and jumps among events of the lineage."""
-    moves = [event.seq for event in events if event.kind in MOVE_KINDS]
+    moves = [event.seq for event in events if event.kind in TARGETED_KINDS]
     if not moves:
         return set()
     parts = find_parts(lineage.read_lineage(), moves)
@@ -198,6 +198,14 @@ def _find_reason(
 
 
 # --- previewing ---
+
+
+class Preview(NamedTuple):
+    """The effect that a clear, rewind, jump, undo or redo would have."""
+
+    target: int  # the position whose context it would restore; 0: the empty one
+    leaves: list[Event]  # the events that would leave the context
+    returns: list[Event]  # the events that would return to it
 
 
 def preview_move(lineage: LineageReader, move: str, to: At) -> Preview:

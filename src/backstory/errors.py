@@ -42,7 +42,7 @@ class Remedy(NamedTuple):
     text: str
     operation: Operation | None = None
     arguments: tuple[int | str, ...] = ()
-    agent: str | None = None  # the id of the agent that the operation is for
+    agent_id: str | None = None  # of the agent that the operation is for
 
     def name_operation(self, operation: str) -> str:
         """Return the text, with the operation as an interface calls it."""
@@ -181,6 +181,10 @@ class Busy(StorageError):
 
 class ConnectionLost(StorageError):
     """The connection was lost: what was being written may or may not have been written."""
+
+
+class TextRemains(StorageError):
+    """What was asked for was removed, but its text may still be in a file of the store."""
 
 
 class PartMissing(UserWarning):

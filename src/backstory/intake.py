@@ -23,7 +23,7 @@ from backstory.log.checks import (
 )
 from backstory.log.digests import LogEnd, build_rows, is_erased
 from backstory.log.events import Draft, Event, parse_object, to_json
-from backstory.reading import get_record, replace_record
+from backstory.reading import AgentHandle, get_record, replace_record
 from backstory.storage.agent_trees import list_session
 from backstory.storage.ids import derive_id, find_keyed_agent, name_from_key, new_salts
 from backstory.storage.lineage import read_digest
@@ -47,15 +47,16 @@ class Source(NamedTuple):
 
     tool: str
     id: str
-    agent: str | None = None  # the id of the agent that it became
+    agent_id: str | None = None  # of the agent that it became
     cursor: dict[str, Any] | None = None  # how far it was read
 
 
 class AgentBirth(NamedTuple):
     """An agent that the next commit creates."""
 
-    agent: Agent
-    parent: Agent | None
+    agent: Agent  # its handle, which cannot be read before the commit
+    new: NewAgent  # without its positions in the parent, which the commit decides
+    parent: AgentHandle | None
     at: int | None  # the position in the parent; None: its head
     is_fork: bool  # True if it inherits the parent's events up to that position
     created_us: int
@@ -64,7 +65,7 @@ class AgentBirth(NamedTuple):
 class EventBatch(NamedTuple):
     """Events that the next commit adds to an agent."""
 
-    agent: Agent
+    agent: AgentHandle
     drafts: Sequence[Draft]
     expected: int | None
     repeated: Set[int]
@@ -73,7 +74,7 @@ class EventBatch(NamedTuple):
 class AboutChange(NamedTuple):
     """Details of an agent that the next commit changes."""
 
-    agent: Agent
+    agent: AgentHandle
     about: dict[str, Any]
 
 
@@ -110,7 +111,7 @@ class Intake:
         key: str,
         name: str | None = None,
         *,
-        parent: Agent | None = None,
+        parent: AgentHandle | None = None,
         at: int | None = None,
         spawned: bool = False,
         inherits: bool = False,
@@ -129,24 +130,18 @@ class Intake:
             created_us = self._backend.read_clock()
         else:
             created_us = max(check_moment(created_at), 0)
-        record = AgentRecord(
-            pk=None,
-            id=id,
+        new = NewAgent(
+            id,
             session=id if parent is None else parent.session,
             name=name_from_key(key) if name is None else check_name(name),
-            parent=None if parent is None else parent.id,
-            fork_seq=0,
-            born_seq=0,
             spawned=bool(spawned),
-            created_us=created_us,
-            head=0,
-            updated_us=created_us,
             key=key,
         )
+        record = new.to_record(None, None if parent is None else parent.id, created_us)
         agent = Agent(self._backend, record)
         self._new[id] = agent
         is_fork = not spawned or inherits
-        self._waiting.append(AgentBirth(agent, parent, at, is_fork, created_us))
+        self._waiting.append(AgentBirth(agent, new, parent, at, is_fork, created_us))
         return agent
 
     def _find_agent(self, key: str) -> tuple[str, Agent | None]:
@@ -171,7 +166,7 @@ class Intake:
 
     def extend(
         self,
-        agent: Agent,
+        agent: AgentHandle,
         events: Iterable[Event | tuple[Any, ...]],
         *,
         expected: int | None = None,
@@ -187,7 +182,7 @@ class Intake:
         get_record(self._backend, agent)
         self._waiting.append(EventBatch(agent, check_timed_events(events), expected, repeated))
 
-    def describe(self, agent: Agent, /, **about: Any) -> None:
+    def describe(self, agent: AgentHandle, /, **about: Any) -> None:
         """Set details of an agent, as `agent.describe` does."""
         change_about(None, about)
         get_record(self._backend, agent)
@@ -198,7 +193,7 @@ class Intake:
         tool: str,
         id: str,
         *,
-        agent: Agent | None = None,
+        agent: AgentHandle | None = None,
         cursor: dict[str, Any] | None = None,
     ) -> None:
         """Record which agent a source became, or how far it was read. A value that is not given
@@ -206,7 +201,7 @@ class Intake:
         source = SourceRecord(check_key(tool), _check_source_id(id))
         if agent is not None:
             record = get_record(self._backend, agent)
-            source = source._replace(agent=record.id)
+            source = source._replace(agent_id=record.id)
         if cursor is not None:
             source = source._replace(cursor=_encode_cursor(cursor))
         self._sources.append(source)
@@ -217,7 +212,7 @@ class Intake:
         """Return the keys among these that some event of the store has already."""
         return {found.key for found in self._backend.find_keys(check_keys(keys))}
 
-    def find_positions(self, agent: Agent, keys: Iterable[str]) -> dict[str, int]:
+    def find_positions(self, agent: AgentHandle, keys: Iterable[str]) -> dict[str, int]:
         """Return the positions of the events with these keys in an agent's lineage."""
         wanted = check_keys(keys)
         record = get_record(self._backend, agent)
@@ -234,7 +229,7 @@ class Intake:
         if not found:
             return None
         record = found[0]
-        return Source(record.tool, record.id, record.agent, parse_object(record.cursor))
+        return Source(record.tool, record.id, record.agent_id, parse_object(record.cursor))
 
     # --- writing ---
 
@@ -281,19 +276,13 @@ class IntakeCommit:
             case AboutChange():
                 self._describe(item)
 
-    def _get_record(self, agent: Agent) -> AgentRecord:
+    def _get_record(self, agent: AgentHandle) -> AgentRecord:
         return self.records.get(agent.id) or get_record(self._backend, agent)
 
     def _create_agent(self, birth: AgentBirth) -> None:
-        if birth.agent.id in self.records:
+        new = birth.new
+        if new.id in self.records:
             return  # someone else created it in the meantime
-        new = NewAgent(
-            birth.agent.id,
-            birth.agent.session,
-            birth.agent.name,
-            spawned=birth.agent.spawned,
-            key=birth.agent.key,
-        )
         if birth.parent is not None:
             new = self._set_parent(new, self._get_record(birth.parent), birth)
         try:

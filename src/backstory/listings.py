@@ -9,7 +9,9 @@ from typing import NamedTuple, Self
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
 from backstory.log.checks import check_key, read_title_and_tags
-from backstory.log.events import Event, StoredRow, to_datetime
+from backstory.log.events import Event, StoredRow
+from backstory.log.times import to_datetime
+from backstory.references import find_agent
 from backstory.storage.agent_trees import AgentTree
 from backstory.storage.follow import Follower, HeadTracker, WaitResult
 from backstory.storage.ids import find_agent_by_id, find_keyed_agent
@@ -45,10 +47,28 @@ class Session(NamedTuple):
 # --- sessions ---
 
 
-def build_sessions(records: Iterable[AgentRecord]) -> list[Session]:
-    """Return the sessions that some agents belong to."""
-    trees = group_by_session(records)
-    return [_build_session(tree) for tree in trees.values()]
+def list_sessions(backend: Backend, query: AgentQuery, after: str | None) -> list[Session]:
+    """Return all sessions, or a page of them. `after` is the id of the last session of the previous
+    page."""
+    if query.latest_first:
+        return LatestSessions(backend, query, after).list_page()
+    if after is None and query == AgentQuery(allow_partial=True):  # all: one statement
+        trees = group_by_session(backend.list_agents(query))
+        return [_build_session(tree) for tree in trees.values()]
+    return _list_oldest_sessions(backend, query, after)
+
+
+def _list_oldest_sessions(backend: Backend, query: AgentQuery, after: str | None) -> list[Session]:
+    """Return a page of sessions, oldest first: two statements, however many there are."""
+    if after is not None:
+        last_root = find_agent_by_id(backend, after, include_deleted=True)
+        query = query._replace(after=last_root or find_agent(backend, after))
+    roots = backend.list_agents(query._replace(roots_only=True))
+    if not roots:
+        return []
+    ids = tuple(root.session for root in roots)
+    trees = group_by_session(backend.list_agents(AgentQuery(sessions=ids)))
+    return [_build_session(trees[id]) for id in ids if id in trees]
 
 
 def group_by_session(records: Iterable[AgentRecord]) -> dict[str, list[AgentRecord]]:
@@ -84,24 +104,9 @@ def _find_root(tree: Iterable[AgentRecord]) -> AgentRecord | None:
     return None
 
 
-def list_sessions(backend: Reader, query: AgentQuery) -> list[Session]:
-    """Return a page of sessions, oldest first: two statements, however many there are."""
-    roots = backend.list_agents(query._replace(roots_only=True))
-    if not roots:
-        return []
-    ids = tuple(root.session for root in roots)
-    trees = group_by_session(backend.list_agents(AgentQuery(sessions=ids)))
-    return [_build_session(trees[id]) for id in ids if id in trees]
-
-
-def list_latest_sessions(backend: Reader, query: AgentQuery, after: str | None) -> list[Session]:
-    """Return a page of sessions, last written first. A session's time is that of its latest agent.
-    `after` is the id of the last session of the previous page."""
-    return LatestSessions(backend, query, after).list_page()
-
-
 class LatestSessions:
-    """Collects sessions from pages of agents, last written first.
+    """Collects sessions from pages of agents, last written first. `after` is the id of the last
+    session of the previous page.
 
     No row has the time of a session. But where agents are read in the order of their times, the
     first agent of a session is its latest, and that is the position of the session. A page of

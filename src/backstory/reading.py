@@ -6,7 +6,7 @@ time.
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from backstory.errors import Invalid
 from backstory.log.checks import (
@@ -17,18 +17,19 @@ from backstory.log.checks import (
     check_note_name,
     check_note_names,
 )
-from backstory.log.events import Event, OutlineRow, parse_object, to_datetime
+from backstory.log.events import Event, OutlineRow, parse_object
 from backstory.log.explanation import Explanation
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.replay import Context
+from backstory.log.times import to_datetime
 from backstory.storage.agent_trees import AgentTree, list_session
 from backstory.storage.follow import Follower, follow_agent
 from backstory.storage.lineage import LineageReader, read_digest
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
-from backstory.storage.targets import MARKS, At, Preview, resolve_position
+from backstory.storage.targets import MARKS, At, resolve_position
 
 if TYPE_CHECKING:  # imported where they are used, because most agents are not compared
-    from backstory.comparing import MoveCommand
+    from backstory.comparing import MoveCommand, Preview
     from backstory.log.diff import Change, Comparison
     from backstory.wire.conversation import Conversation
 
@@ -39,7 +40,7 @@ NOTES = EventFilter(kinds=frozenset({"note"}))
 class LineagePart(NamedTuple):
     """A range of positions of a lineage, and the agent that they belong to."""
 
-    agent: str  # the agent's id
+    agent_id: str
     first: int
     last: int  # less than `first` if the agent has no events of its own yet
 
@@ -57,6 +58,22 @@ class ContextSize(NamedTuple):
 
     events: int
     bytes: int  # of their content and data
+
+
+class AgentHandle(Protocol):
+    """An agent that a method is given: an `Agent`, or an `AsyncAgent` of `backstory.aio`."""
+
+    @property
+    def id(self) -> str:
+        """The agent's id."""
+
+    @property
+    def session(self) -> str:
+        """The id of its session."""
+
+    @property
+    def fork_seq(self) -> int:
+        """The last position that it inherits."""
 
 
 class AgentReader:
@@ -183,14 +200,6 @@ class AgentReader:
         else:
             events = self._lineage.read_last_matches(live.pieces, where, most)
         return _keep_newest_notes(events, set(last_names) - set(all_names))
-
-    def measure(self, at: At = None) -> ContextSize:
-        """Count the events and bytes of the live positions, without reading their text."""
-        live = self._lineage.find_live(at)
-        counts = self._backend.count_events(self._record, live.pieces)
-        events = sum(count.events for count in counts)
-        size = sum(count.bytes for count in counts)
-        return ContextSize(events, size)
 
     def marks(self, at: At = None) -> list[Event]:
         """Return the mark stack, oldest first."""
@@ -334,7 +343,7 @@ class AgentReader:
 
     def diff(
         self,
-        other: "AgentReader | None" = None,
+        other: AgentHandle | None = None,
         *,
         at: At = None,
         other_at: At = None,
@@ -357,7 +366,7 @@ class AgentReader:
             limit=most,
         )
 
-    def preview(self, move: "MoveCommand", to: At = None) -> Preview:
+    def preview(self, move: "MoveCommand", to: At = None) -> "Preview":
         """Return what "clear", "rewind", "jump", "undo" or "redo" would do now. Writes nothing."""
         from backstory.comparing import preview_move
 
@@ -411,17 +420,27 @@ def resolve_at(agent: AgentReader, at: At) -> int:
     return position
 
 
+def measure_context(agent: AgentReader) -> ContextSize:
+    """Count the events and bytes of the agent's live positions, without reading their text."""
+    lineage = agent._lineage
+    counts = agent._backend.count_events(agent._record, lineage.find_live(None).pieces)
+    events = sum(count.events for count in counts)
+    size = sum(count.bytes for count in counts)
+    return ContextSize(events, size)
+
+
 def get_record(backend: Backend, agent: object) -> AgentRecord:
     """Return the row of an agent that belongs to this store. In another store, its number would
     mean another agent. Raises Invalid."""
-    if not isinstance(agent, AgentReader):
+    handle = getattr(agent, "sync", agent)  # the agent of an AsyncAgent
+    if not isinstance(handle, AgentReader):
         raise Invalid(f"{agent!r:.60} is not an agent", remedy="pass what store.agent(…) returns")
-    if agent._backend is not backend:
+    if handle._backend is not backend:
         raise Invalid(
-            f"agent {agent.name!r} belongs to another store",
+            f"agent {handle.name!r} belongs to another store",
             remedy="use each agent with the store that it came from",
         )
-    return agent._record
+    return handle._record
 
 
 def replace_record(agent: AgentReader, record: AgentRecord) -> None:

@@ -5,40 +5,27 @@
     0199c3a1        by the id's beginning   main@-3          three positions before its head
     @               the latest agent        @2026-10-01T12:00  at a time
 
-This module parses the text and asks the store.
+This module parses the text and asks the backend.
 """
 
 import re
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from backstory.agent import Agent
-from backstory.errors import AgentNotFound, MarkNotFound, Remedy
+from backstory.errors import AgentNotFound, Ambiguous, MarkNotFound, Remedy
 from backstory.log.moves import LABEL, read_labels
 from backstory.reading import resolve_at
 from backstory.storage.agent_errors import build_position_error
 from backstory.storage.ids import find_agent_by_id
-from backstory.storage.protocol import AgentQuery, AgentRecord, ListOrder, Reader, SourceRecord
+from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, Reader, SourceRecord
 from backstory.storage.targets import select_mark
 
 MOST_NAMES = 200  # the latest names that a misspelled one is compared with
 MOST_LABELS = 8  # labels that an error names
+MOST_MATCHES = 8  # agents that an error names
 SHORTEST_PREFIX = 4  # of an id
 LONGEST_ID = 36
-
-
-class AgentLookup(Protocol):
-    """Finds agents: a store."""
-
-    @property
-    def url(self) -> str:
-        """The address of the store."""
-
-    def agent(self, ref: str) -> Agent:
-        """Return the agent with a name or id."""
-
-    def agents(self, *, order: ListOrder, limit: int) -> list[Agent]:
-        """Return some agents, in an order."""
 
 
 class Reference(NamedTuple):
@@ -49,28 +36,23 @@ class Reference(NamedTuple):
     label: str | None = None  # the text after the @, if that was a label
 
 
-def resolve_reference(store: AgentLookup, text: str = "@") -> Reference:
+def resolve_reference(backend: Backend, text: str = "@") -> Reference:
     """Return the agent and position that a reference means. Raises NotFound or Ambiguous."""
-    if not isinstance(text, str):
-        return Reference(store.agent(text), None)  # which raises an error with a remedy
-    name, _, moment = text.partition("@")  # a name has no @ in it, a label may
-    if name:
-        agent = store.agent(name)
-    else:
-        agent = find_latest_agent(store)
+    name, moment = text, ""
+    if isinstance(text, str):
+        name, _, moment = text.partition("@")  # a name has no @ in it, a label may
+    record = _find_latest_agent(backend) if name == "" else find_agent(backend, name)
+    agent = Agent(backend, record)
     if not moment:
         return Reference(agent, None)
     return _resolve_moment(agent, moment)
 
 
-def find_latest_agent(store: AgentLookup) -> Agent:
+def _find_latest_agent(backend: Backend) -> AgentRecord:
     """Return the agent that was written to last."""
-    agents = store.agents(order="updated", limit=1)
-    if not agents:
-        raise AgentNotFound(
-            f"no agent in {store.url!r} yet", remedy=Remedy("{} makes one", "start")
-        )
-    return agents[0]
+    for agent in backend.list_agents(AgentQuery(latest_first=True, limit=1, allow_partial=True)):
+        return agent
+    raise AgentNotFound(f"no agent in {backend.url!r} yet", remedy=Remedy("{} makes one", "start"))
 
 
 def _resolve_moment(agent: Agent, moment: str) -> Reference:
@@ -130,7 +112,48 @@ def _suggest(word: str, words: list[str]) -> str:
     return f" (did you mean {names}?)"
 
 
-def find_agents(reader: Reader, ref: str) -> list[AgentRecord]:
+# --- agents and sessions ---
+
+
+def find_agent(backend: Backend, ref: object) -> AgentRecord:
+    """Return the agent with this id, unique id prefix, name, or session/name; otherwise the one
+    that another tool knows by this id or its prefix, or that has this key or title. Raises
+    AgentNotFound or Ambiguous."""
+    if not isinstance(ref, str) or not ref.isprintable():
+        raise AgentNotFound(
+            f"{ref!r} is not an agent", remedy="pass an id, an id prefix, a name or session/name"
+        )
+    found = _find_agents(backend, ref)
+    if not found:
+        raise AgentNotFound(
+            f"no agent {ref!r} in {backend.url!r}{_suggest_names(backend, ref)}",
+            remedy=Remedy("{} lists the agents", "agents"),
+        )
+    if len(found) > 1:
+        raise _build_ambiguity_error(ref, found)
+    return found[0]
+
+
+def _build_ambiguity_error(ref: str, found: list[AgentRecord]) -> Ambiguous:
+    matches = [f"{record.session}/{record.name}" for record in found]
+    shown = ", ".join(matches[:MOST_MATCHES])
+    if len(matches) > MOST_MATCHES:
+        shown += f" and {len(matches) - MOST_MATCHES} more"
+    return Ambiguous(
+        f"{ref!r} fits {len(found)} agents", remedy=f"use one of {shown}", matches=matches
+    )
+
+
+def find_session(backend: Backend, ref: str) -> str:
+    """Return the id of a session, given by its id, its name, or any of its agents."""
+    if isinstance(ref, str) and len(ref) == LONGEST_ID:
+        found = _find_session_ids(backend, ref)
+        if found:
+            return found[0]
+    return find_agent(backend, ref).session
+
+
+def _find_agents(reader: Reader, ref: str) -> list[AgentRecord]:
     """Return the agents that a reference may mean."""
     if len(ref) == LONGEST_ID:
         exact = find_agent_by_id(reader, ref.lower())
@@ -139,7 +162,7 @@ def find_agents(reader: Reader, ref: str) -> list[AgentRecord]:
     session, slash, name = ref.rpartition("/")
     found: list[AgentRecord] = []
     if slash:
-        for id in find_session_ids(reader, session):
+        for id in _find_session_ids(reader, session):
             found += reader.list_agents(AgentQuery(session=id, name=name))
     else:
         found = reader.list_agents(AgentQuery(name=ref))
@@ -152,7 +175,7 @@ def _find_by_origin(reader: Reader, ref: str) -> list[AgentRecord]:
     """Return the agents that a tool knows by this id or, if it is unique, by its prefix; otherwise
     the one with this key, or those with this title."""
     sources = _find_sources(reader, ref)
-    ids = dict.fromkeys(source.agent for source in sources if source.agent)
+    ids = dict.fromkeys(source.agent_id for source in sources if source.agent_id)
     found: list[AgentRecord] = []
     for id in ids:
         agent = find_agent_by_id(reader, id)
@@ -176,7 +199,7 @@ def _find_sources(reader: Reader, ref: str) -> list[SourceRecord]:
     return sources
 
 
-def find_session_ids(reader: Reader, ref: str) -> list[str]:
+def _find_session_ids(reader: Reader, ref: str) -> list[str]:
     """Return the sessions whose root has this name, id or id prefix. A deleted root's id is still
     that of its session."""
     by_id = AgentQuery(id_prefix=ref.lower(), roots_only=True)
@@ -190,7 +213,7 @@ def find_session_ids(reader: Reader, ref: str) -> list[str]:
     return [record.session for record in found if record.id == record.session]
 
 
-def suggest_names(reader: Reader, ref: str) -> str:
+def _suggest_names(reader: Reader, ref: str) -> str:
     """Return a question whether one of the existing names was meant; if there are very many, one of
     the latest."""
     latest = reader.list_agents(AgentQuery(latest_first=True, limit=MOST_NAMES))

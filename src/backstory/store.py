@@ -8,15 +8,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from backstory.agent import Agent, create_agent
-from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
+from backstory.errors import AgentNotFound, Invalid, KeyTaken, Remedy
 from backstory.listings import (
     HeadWatch,
     Session,
-    build_sessions,
     find_events,
     list_last_notes,
     list_last_notes_of,
-    list_latest_sessions,
     list_marks,
     list_sessions,
 )
@@ -32,18 +30,16 @@ from backstory.log.checks import (
     check_prefix,
 )
 from backstory.log.events import Draft, Event
-from backstory.reading import get_record
+from backstory.reading import AgentHandle, get_record
 from backstory.references import (
-    LONGEST_ID,
     Reference,
-    find_agents,
-    find_session_ids,
+    find_agent,
+    find_session,
     resolve_reference,
-    suggest_names,
 )
 from backstory.storage import connect
 from backstory.storage.follow import Follower, follow_store
-from backstory.storage.ids import find_agent_by_id, find_keyed_agent, name_from_key
+from backstory.storage.ids import find_keyed_agent, name_from_key
 from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import (
@@ -71,7 +67,6 @@ if TYPE_CHECKING:  # imported where they are used, so that opening a store does 
     from backstory.transcripts.outcome import Outcome
 
 BATCH_FORM = "pass (agent, events) or (agent, events, expected) for each agent"
-MOST_MATCHES = 8  # agents that an error names
 
 
 class Distribution(NamedTuple):
@@ -167,7 +162,7 @@ class Store:
         that another tool knows by this id or its prefix, or that has this key or title. With `key`,
         return the agent that has exactly this key; `ensure` also creates it."""
         if key is None:
-            return Agent(self._backend, self._find_record(ref))
+            return Agent(self._backend, find_agent(self._backend, ref))
         if ref is not None:
             raise Invalid("an agent is found by a reference or by a key", remedy="pass one of them")
         _, found = find_keyed_agent(self._backend, key)
@@ -178,44 +173,20 @@ class Store:
             )
         return Agent(self._backend, found)
 
-    def _get_record(self, agent: str | Agent) -> AgentRecord:
+    def _get_record(self, agent: str | AgentHandle) -> AgentRecord:
         """Return the row of an agent, which may be given by a reference."""
         if isinstance(agent, str):
-            return self._find_record(agent)
+            return find_agent(self._backend, agent)
         return get_record(self._backend, agent)
-
-    def _find_record(self, ref: object) -> AgentRecord:
-        if not isinstance(ref, str) or not ref.isprintable():
-            raise AgentNotFound(
-                f"{ref!r} is not an agent",
-                remedy="pass an id, an id prefix, a name or session/name",
-            )
-        found = find_agents(self._backend, ref)
-        if not found:
-            raise AgentNotFound(
-                f"no agent {ref!r} in {self.url!r}{suggest_names(self._backend, ref)}",
-                remedy=Remedy("{} lists the agents", "agents"),
-            )
-        if len(found) > 1:
-            matches = [f"{record.session}/{record.name}" for record in found]
-            shown = ", ".join(matches[:MOST_MATCHES])
-            if len(matches) > MOST_MATCHES:
-                shown += f" and {len(matches) - MOST_MATCHES} more"
-            raise Ambiguous(
-                f"{ref!r} fits {len(found)} agents",
-                remedy=f"use one of {shown}",
-                matches=matches,
-            )
-        return found[0]
 
     def resolve(self, ref: str = "@") -> Reference:
         """Return the agent and position that a reference like session/name@label means; `@` is the
         latest agent."""
-        return resolve_reference(self, ref)
+        return resolve_reference(self._backend, ref)
 
     def delete(
         self,
-        ref: str | Agent,
+        ref: str | AgentHandle,
         below: bool = False,
         *,
         dry_run: bool = False,
@@ -240,7 +211,7 @@ class Store:
         until: datetime | None = None,
         order: ListOrder = "born",
         limit: int | None = None,
-        after: Agent | str | None = None,
+        after: AgentHandle | str | None = None,
     ) -> list[Agent]:
         """Return all agents, or those of one session (given by its id, its name, or any of its
         agents), whose key begins with `prefix`, and that were last written to at or after `since`
@@ -248,7 +219,7 @@ class Store:
         `after` (the last agent of the previous page) select one page."""
         query = self._build_query(prefix, since, until, order, limit)
         if session is not None:
-            query = query._replace(session=self._find_session_id(session))
+            query = query._replace(session=find_session(self._backend, session))
         if after is not None:
             query = query._replace(after=self._get_record(after))
         return [Agent(self._backend, record) for record in self._backend.list_agents(query)]
@@ -266,16 +237,11 @@ class Store:
         """Return all sessions, or a page of them, as with `agents`. A session was last written to
         when any of its agents was."""
         query = self._build_query(prefix, since, until, order, limit)
-        if query == AgentQuery(allow_partial=True) and after is None:
-            return build_sessions(self._backend.list_agents(query))
-        last_id = None
-        if after is not None:
-            last_id = after.id if isinstance(after, Session) else self._find_session_id(after)
-        if order == "updated":
-            return list_latest_sessions(self._backend, query, last_id)
-        if last_id is not None:
-            query = query._replace(after=self._find_session_root(last_id))
-        return list_sessions(self._backend, query)
+        if isinstance(after, Session):
+            after = after.id
+        elif after is not None:
+            after = find_session(self._backend, after)
+        return list_sessions(self._backend, query, after)
 
     def _build_query(
         self,
@@ -297,24 +263,11 @@ class Store:
             allow_partial=True,
         )
 
-    def _find_session_id(self, ref: str) -> str:
-        """Return the id of a session, given by its id, its name, or any of its agents."""
-        if isinstance(ref, str) and len(ref) == LONGEST_ID:
-            found = find_session_ids(self._backend, ref)
-            if found:
-                return found[0]
-        return self._find_record(ref).session
-
-    def _find_session_root(self, id: str) -> AgentRecord:
-        """Return the row of a session's root, even if the root was deleted."""
-        root = find_agent_by_id(self._backend, id, include_deleted=True)
-        return self._find_record(id) if root is None else root
-
     def marks(self, session: str) -> list[tuple[Agent, Event]]:
         """Return all marks of a session (given by its id, its name, or any of its agents), dead or
         alive, each with the agent that owns it, or, if that was deleted, with one that inherits
         it."""
-        return list_marks(self._backend, self._find_session_id(session))
+        return list_marks(self._backend, find_session(self._backend, session))
 
     def last_notes(
         self, name: str, prefix: str = "", *, keys: Iterable[str] | None = None
@@ -336,7 +289,7 @@ class Store:
         self,
         words: str,
         *,
-        agent: str | Agent | None = None,
+        agent: str | AgentHandle | None = None,
         session: str | None = None,
         kinds: Sequence[str] = (),
         live: bool = False,
@@ -357,7 +310,7 @@ class Store:
             self._backend,
             words,
             agent=None if agent is None else self._get_record(agent),
-            session=None if session is None else self._find_session_id(session),
+            session=None if session is None else find_session(self._backend, session),
             kinds=kinds,
             live=live,
             limit=limit,
@@ -437,7 +390,7 @@ class Store:
         moment."""
         from backstory.maintenance.transfer import export_sessions
 
-        ids = None if sessions is None else [self._find_session_id(ref) for ref in sessions]
+        ids = None if sessions is None else [find_session(self._backend, ref) for ref in sessions]
         return export_sessions(self._backend, file, ids)
 
     def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
@@ -466,15 +419,14 @@ class Store:
         """Delete the sessions last written to before `before`, or only those whose key begins with
         `prefix`. With `dead`, no session is deleted; instead, older events that are no longer in
         any context are erased. Unless `dry_run` is False, only report what would be removed.
+        Sessions that are in use for longer than the store's timeout are skipped, and reported.
         `removals()` lists what was removed, and `by` whom."""
-        from backstory.maintenance.removal import Removed, expire_dead, expire_sessions
+        from backstory.maintenance.removal import expire_dead, expire_sessions
 
         moment = check_moment(before)
         key_prefix = check_prefix(prefix)
-        if dead:
-            erased = expire_dead(self._backend, moment, prefix=key_prefix, dry_run=dry_run, by=by)
-            return Removed((), 0, erased)
-        return expire_sessions(self._backend, moment, prefix=key_prefix, dry_run=dry_run, by=by)
+        expire = expire_dead if dead else expire_sessions
+        return expire(self._backend, moment, prefix=key_prefix, dry_run=dry_run, by=by)
 
     def removals(self) -> list[RemovalRecord]:
         """Return what was deleted, expired or erased, oldest first: when, by whom and why, and from

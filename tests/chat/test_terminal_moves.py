@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 import backstory
-from backstory.log.kinds import MOVE_KINDS
+from backstory.log.kinds import TARGETED_KINDS
 from tests.chat.screen import kinds, page_of, prompts_on
 from tests.runtime.scripted import Say, scripted
 
@@ -78,7 +78,7 @@ class Person:
         passed = {
             one.seq
             for one, other in pairwise(spoken)
-            if one.kind == "jump" and other.kind in MOVE_KINDS
+            if one.kind == "jump" and other.kind in TARGETED_KINDS
         }
         assert shown == [line for event in live if event.seq not in passed for line in drawn(event)]
 

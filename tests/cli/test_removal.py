@@ -1,6 +1,9 @@
 """The commands that take things away."""
 
+from click.testing import CliRunner
+
 import backstory
+from backstory.cli.commands.removal import expire_command
 from tests.cli.conftest import fill
 
 
@@ -111,10 +114,20 @@ def test_expire_says_what_would_go_and_removes_it_with_a_yes(shell):
     )
     assert "--yes" in shell("expire", "--before", "2100-01-01", code=2).err
     [dead] = shell("expire", "--before", "2100-01-01", "--dead", "--yes", "--json").json
-    assert dead == {"agents": [], "events": 0, "erased": 1}
+    assert dead == {"agents": [], "events": 0, "erased": 1, "skipped": []}
     assert "Delete b.py." not in shell("log", "main").out
     shell("expire", "--before", "2100-01-01", "--yes")
     assert shell("agents").lines == []
+
+
+def test_expire_names_the_sessions_that_are_in_use(monkeypatch):
+    removed = backstory.Removed((), 0, skipped=("first", "second"))
+    monkeypatch.setattr(backstory.Store, "expire", lambda *_, **__: removed)
+    monkeypatch.setenv("BACKSTORY_STORE", ":memory:")
+    ran = CliRunner().invoke(expire_command, ["--before", "2100-01-01", "--yes"])
+    assert ran.output == "0 agents and 0 events deleted\n"
+    assert isinstance(ran.exception, backstory.Busy)
+    assert "were in use, and stay: first, second" in ran.exception.message
 
 
 def test_expire_takes_a_time_and_nothing_else(sqlite_shell):

@@ -14,7 +14,6 @@ from backstory.log.checks import (
     DEEPEST,
     LARGEST_ABOUT,
     LARGEST_LIMIT,
-    build_call_data,
     change_about,
     check_draft,
     check_drafts,
@@ -29,15 +28,11 @@ from backstory.log.checks import (
     check_own_note_name,
     check_prefix,
     check_reason,
-    describe_author,
-    describe_call,
-    is_same_event,
     read_title_and_tags,
 )
-from backstory.log.events import Draft, to_json
+from backstory.log.events import Draft
 from backstory.log.kinds import KINDS
 from backstory.log.problems import find_event_problems
-from backstory.wire import to_bytes
 
 
 class Word(enum.StrEnum):
@@ -281,62 +276,6 @@ def test_draft_that_a_caller_made_is_refused(forged):
         with store.intake() as intake, pytest.raises(Invalid):
             intake.extend(intake.agent("k"), [("user", "before"), forged])
         assert agent.events() == []
-
-
-def test_draft_is_the_same_event_whatever_the_order_of_its_data():
-    draft = check_draft("user", "hi", {"a": 1, "b": 2}, "k")
-    assert is_same_event(draft, Event.of(1, "user", "hi", {"a": 1, "b": 2}, key="k"))
-    assert is_same_event(draft, Event.of(1, "user", "hi", '{"b": 2, "a": 1}', key="k"))
-    assert not is_same_event(draft, Event.of(1, "user", "hi", {"a": 1}, key="k"))
-    assert not is_same_event(draft, Event.of(1, "user", "ho", {"a": 1, "b": 2}, key="k"))
-    assert not is_same_event(draft, Event.of(1, "user", "hi", {"a": 1, "b": 2}))
-
-
-def test_an_erased_event_may_have_been_any_draft_of_its_kind_and_key():
-    erased = Event.of(1, "user", "", to_json({"erased": {"content": "", "data": ""}}), key="k")
-    assert is_same_event(check_draft("user", "hi", {"a": 1}, "k"), erased)
-    assert not is_same_event(check_draft("assistant", "hi", {"a": 1}, "k"), erased)
-    assert not is_same_event(check_draft("user", "hi", {"a": 1}, "other"), erased)
-
-
-# Parts of an event's data
-
-
-def test_arguments_of_a_call_become_an_object_and_their_text_stays_beside_it():
-    call = {"id": "c", "name": "f"}
-    assert build_call_data("c", "f", '{"a":1}') == call | {"arguments": {"a": 1}}
-    spaced = call | {"arguments": {"a": 1}, "arguments_text": '{"a": 1}'}
-    assert build_call_data("c", "f", '{"a": 1}') == spaced
-    for text in ("{broken", "[1]", "", '{"a":NaN}'):
-        assert build_call_data("c", "f", text) == call | {"arguments": text}
-    assert build_call_data("c", "f", {"a": 1}) == call | {"arguments": {"a": 1}}
-
-
-@pytest.mark.parametrize("format", ["openai", "openai-responses"])
-def test_model_receives_the_arguments_as_it_wrote_them(format):
-    arguments = '{"path" : ".", "n":1.0}'
-    events = [
-        Event.of(1, "user", "hi"),
-        Event.of(2, "tool_call", None, build_call_data("c1", "ls", arguments)),
-        Event.of(3, "tool_result", "x", {"id": "c1", "name": "ls"}),
-    ]
-    assert json.dumps(arguments).encode() in to_bytes(events, format)
-
-
-def test_author_is_a_string():
-    assert describe_author(None) == {}
-    assert describe_author("me") == {"by": "me"}
-    with pytest.raises(Invalid, match="by=5 is not a name"):
-        describe_author(5)
-
-
-def test_result_names_the_call_that_it_answers():
-    call = Event.of(3, "tool_call", None, {"id": "c", "name": "f", "arguments": {}})
-    assert describe_call(call) == {"id": "c", "name": "f"}
-    assert describe_call(Event.of(3, "tool_call", None, {"id": "c"})) == {"id": "c"}
-    for odd in ("c", Event.of(3, "user", "hi", {"id": "c"}), Event.of(3, "tool_call")):
-        with pytest.raises(InvalidEvent, match="pass the call's event or its id"):
-            describe_call(odd)
 
 
 # Keys, names, times and limits

@@ -30,10 +30,14 @@ def log(text):
     return events
 
 
+def build_events(*args, **kwargs):
+    return build_compaction(*args, **kwargs).events
+
+
 def compact(text, keep):
     """Return the kinds that a compaction writes, a copy with the position of its original."""
     events = log(text)
-    found = build_compaction(events, "In short.", keep=keep, head=len(events), tokens=7)
+    found = build_events(events, "In short.", keep=keep, head=len(events), tokens=7)
     return " ".join(f"{kind}{(data or {}).get('copy_of', '')}" for kind, _, data in found)
 
 
@@ -61,7 +65,7 @@ def test_compaction_keeps_complete_answers_and_pairs_of_calls_and_results(text, 
 def test_summary_describes_what_it_replaces():
     events = log("s u1 a1 u2 a2")
     [summary] = [
-        e for e in build_compaction(events, "In short.", keep=1, head=5, tokens=7) if e[0] == "user"
+        e for e in build_events(events, "In short.", keep=1, head=5, tokens=7) if e[0] == "user"
     ]
     assert summary == (
         "user",
@@ -73,27 +77,37 @@ def test_summary_describes_what_it_replaces():
 def test_copy_of_a_copy_names_the_original_and_keeps_its_data():
     [event] = [Event.of(9, "assistant", "yes", {"copy_of": 4, "native": {"format": "openai"}})]
     before = Event.of(8, "user", "sure?")
-    *_, copy = build_compaction(
+    *_, copy = build_events(
         [Event.of(7, "user", "hm"), before, event], "In short.", keep=1, head=9, tokens=0
     )
     assert copy == ("assistant", "yes", {"copy_of": 4, "native": {"format": "openai"}})
 
 
+def test_copied_positions_are_those_in_the_context():
+    events = [
+        *log("s u1 nm-1"),
+        Event.of(4, "user", "hm", {"copy_of": 2}),
+        Event.of(5, "user", "x"),
+    ]
+    compaction = build_compaction(events, "In short.", keep=2, head=5, tokens=0)
+    assert compaction.copied == [1, 3, 4, 5]
+
+
 def test_only_settings_in_force_are_copied():
-    found = build_compaction(log("nm-1 u1 nm-2 a1"), "In short.", keep=0, head=4, tokens=0)
+    found = build_events(log("nm-1 u1 nm-2 a1"), "In short.", keep=0, head=4, tokens=0)
     assert [data for kind, _, data in found if kind == "note"] == [{"model": "m-2", "copy_of": 3}]
 
 
 def test_invalid_setting_replaces_no_other():
     broken = Event.of(3, "note", "backstory.settings", {"model": 7, "params": {"top_p": 0.5}})
-    found = build_compaction([*log("nm-1 u1"), broken], "In short.", keep=0, head=3, tokens=0)
+    found = build_events([*log("nm-1 u1"), broken], "In short.", keep=0, head=3, tokens=0)
     assert [data["copy_of"] for kind, _, data in found if kind == "note"] == [1, 3]
 
 
 @pytest.mark.parametrize("text", ["u1 a1", "s nm-1 u1 a1"])
 def test_clear_names_the_position_of_the_summary(text):
     head = len(log(text))
-    found = build_compaction(log(text), "In short.", keep=1, head=head, tokens=0)
+    found = build_events(log(text), "In short.", keep=1, head=head, tokens=0)
     [place] = [at for at, (_, content, _) in enumerate(found, head + 1) if content == "In short."]
     assert found[0] == ("clear", None, {"summary": place})
 
@@ -105,7 +119,7 @@ def test_context_without_messages_cannot_be_compacted(text):
 
 
 def test_summary_comes_first_if_all_messages_stay():
-    found = build_compaction(log("s u1 a1"), "In short.", keep=5, head=3, tokens=0)
+    found = build_events(log("s u1 a1"), "In short.", keep=5, head=3, tokens=0)
     assert [kind for kind, _, _ in found] == ["clear", "system", "user", "user", "assistant"]
     assert found[2][2] == {"compacted": {"from": 2, "to": 3, "events": 0, "tokens": 0}}
 
@@ -113,13 +127,13 @@ def test_summary_comes_first_if_all_messages_stay():
 @pytest.mark.parametrize("bad", [-1, True, "3", None])
 def test_keep_must_be_a_number(bad):
     with pytest.raises(Invalid, match="is not a number of messages"):
-        build_compaction(log("u1 a1"), "In short.", keep=bad, head=2, tokens=0)
+        build_events(log("u1 a1"), "In short.", keep=bad, head=2, tokens=0)
 
 
 @pytest.mark.parametrize("bad", ["", "  \n", None])
 def test_summary_must_not_be_blank(bad):
     with pytest.raises(Invalid, match="the summary is empty"):
-        build_compaction(log("u1 a1"), bad, keep=0, head=2, tokens=0)
+        build_events(log("u1 a1"), bad, keep=0, head=2, tokens=0)
 
 
 @given(
@@ -144,8 +158,8 @@ def test_erased_call_is_copied_as_its_stand_in_and_an_erased_message_is_left_out
         Event.of(2, "tool_call", None, to_json(erased | {"id": "c", "name": "f"})),
         Event.of(3, "tool_result", "", to_json(erased | {"id": "c", "copy_of": 1})),
     ]
-    *_, call, result = build_compaction(events, "In short.", keep=2, head=3, tokens=0)
+    *_, call, result = build_events(events, "In short.", keep=2, head=3, tokens=0)
     arguments = {"erased": "(erased)"}
     assert call[2] == {"id": "c", "name": "f", "arguments": arguments, "copy_of": 2}
     assert result == ("tool_result", "(erased)", {"id": "c", "copy_of": 1})
-    assert len(build_compaction(events, "In short.", keep=3, head=3, tokens=0)) == 4
+    assert len(build_events(events, "In short.", keep=3, head=3, tokens=0)) == 4

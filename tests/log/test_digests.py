@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from backstory import Event
 from backstory.log.data_keys import ERASED
 from backstory.log.digests import (
-    LONGEST_LEAD_US,
     SALT_WIDTH,
     START,
     WIDTH,
@@ -20,11 +19,9 @@ from backstory.log.digests import (
     digest_row,
     digest_tail,
     digest_texts,
-    do_times_drop,
     empty_request_digests,
     is_erased,
     link,
-    next_time,
 )
 from backstory.log.erasure import (
     build_stand_in,
@@ -114,27 +111,6 @@ def test_rows_continue_the_log_and_each_digest_covers_its_row(drafts, last_us, n
         assert row.digest == link(digest, seq, time, digest_tail(draft, row.salt))
         digest = row.digest
     assert new_end == LogEnd(4 + len(drafts), time, digest)
-
-
-@pytest.mark.parametrize(
-    ("previous", "wanted", "time"),
-    [
-        (10, 20, 20),  # time passes
-        (20, 10, 20),  # the clock went back a little
-        (10 + LONGEST_LEAD_US, 10, 10 + LONGEST_LEAD_US),
-        (11 + LONGEST_LEAD_US, 10, 10),  # the clock had been wrong: not carried forward
-    ],
-)
-def test_time_of_an_event_follows_the_one_before_unless_that_was_wrong(previous, wanted, time):
-    assert next_time(previous, wanted, wanted) == time
-
-
-def test_times_that_drop_are_noticed():
-    rows = [ROW._replace(created_us=time) for time in (5, 5, 7)]
-    assert not do_times_drop(5, rows)
-    assert do_times_drop(6, rows)
-    assert do_times_drop(5, [*rows, ROW._replace(created_us=6)])
-    assert not do_times_drop(5, [])
 
 
 def test_no_text_and_the_empty_text_have_different_digests():

@@ -6,21 +6,14 @@ import pickle
 import subprocess
 import sys
 from collections import UserString
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backstory import Event, OutlineRow
-from backstory.log.events import (
-    EARLIEST_US,
-    LATEST_US,
-    Draft,
-    StoredRow,
-    to_datetime,
-    to_microseconds,
-)
+from backstory.log.events import Draft, StoredRow
 from backstory.log.json_text import copy_exactly, encode_exactly, is_same_json
 
 
@@ -80,21 +73,6 @@ def test_outline_row_has_a_time():
     assert OutlineRow(1, "user", 5, 1_000_000, None).created_at == datetime(
         1970, 1, 1, 0, 0, 1, tzinfo=UTC
     )
-
-
-@given(st.datetimes(timezones=st.just(UTC)) | st.just(datetime.max.replace(tzinfo=UTC)))
-def test_times_are_exact(moment):
-    assert to_datetime(to_microseconds(moment)) == moment
-
-
-def test_times_of_other_zones_are_converted():
-    moment = datetime(1970, 1, 1, 1, 0, 0, 1, tzinfo=timezone(timedelta(hours=1)))
-    assert to_microseconds(moment) == 1
-
-
-def test_times_out_of_range_become_the_earliest_or_latest_date():
-    assert to_datetime(2**62) == to_datetime(LATEST_US)
-    assert to_datetime(-(2**62)) == to_datetime(EARLIEST_US)
 
 
 JSON_VALUES = st.recursive(

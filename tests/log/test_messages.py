@@ -1,21 +1,26 @@
 """Canonical messages: the allow-list, the older shapes, and the check of new messages."""
 
+import json
 import pickle
 from unittest.mock import ANY
 
 import pytest
 
-from backstory import Event, InvalidEvent
+from backstory import Event, Invalid, InvalidEvent
 from backstory.log.checks import check_message
 from backstory.log.kinds import CONTROL_KINDS, KINDS, MESSAGE_KINDS
 from backstory.log.messages import (
     Message,
     ToolCall,
     ToolResult,
+    build_call_data,
+    describe_author,
+    describe_call,
     read_call,
     read_result,
     to_message,
 )
+from backstory.wire import to_bytes
 
 CALL = {"id": "c", "name": "glob", "arguments": {"pattern": "*.py"}}
 
@@ -152,3 +157,43 @@ def test_message_that_no_wire_format_can_represent_is_refused(kind, data, proble
 )
 def test_message_that_wire_formats_can_represent_is_accepted(kind, data):
     check_message(kind, "text", data)
+
+
+# Parts of an event's data
+
+
+def test_arguments_of_a_call_become_an_object_and_their_text_stays_beside_it():
+    call = {"id": "c", "name": "f"}
+    assert build_call_data("c", "f", '{"a":1}') == call | {"arguments": {"a": 1}}
+    spaced = call | {"arguments": {"a": 1}, "arguments_text": '{"a": 1}'}
+    assert build_call_data("c", "f", '{"a": 1}') == spaced
+    for text in ("{broken", "[1]", "", '{"a":NaN}'):
+        assert build_call_data("c", "f", text) == call | {"arguments": text}
+    assert build_call_data("c", "f", {"a": 1}) == call | {"arguments": {"a": 1}}
+
+
+@pytest.mark.parametrize("format", ["openai", "openai-responses"])
+def test_model_receives_the_arguments_as_it_wrote_them(format):
+    arguments = '{"path" : ".", "n":1.0}'
+    events = [
+        Event.of(1, "user", "hi"),
+        Event.of(2, "tool_call", None, build_call_data("c1", "ls", arguments)),
+        Event.of(3, "tool_result", "x", {"id": "c1", "name": "ls"}),
+    ]
+    assert json.dumps(arguments).encode() in to_bytes(events, format)
+
+
+def test_author_is_a_string():
+    assert describe_author(None) == {}
+    assert describe_author("me") == {"by": "me"}
+    with pytest.raises(Invalid, match="by=5 is not a name"):
+        describe_author(5)
+
+
+def test_result_names_the_call_that_it_answers():
+    call = Event.of(3, "tool_call", None, {"id": "c", "name": "f", "arguments": {}})
+    assert describe_call(call) == {"id": "c", "name": "f"}
+    assert describe_call(Event.of(3, "tool_call", None, {"id": "c"})) == {"id": "c"}
+    for odd in ("c", Event.of(3, "user", "hi", {"id": "c"}), Event.of(3, "tool_call")):
+        with pytest.raises(InvalidEvent, match="pass the call's event or its id"):
+            describe_call(odd)

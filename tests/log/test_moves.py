@@ -6,11 +6,11 @@ import backstory
 from backstory.log.events import Event
 from backstory.log.moves import (
     LABEL,
-    find_author_command,
     find_redo_target,
     find_turn_target,
     find_undo_target,
     is_prompt,
+    read_command,
     read_labels,
     read_target,
 )
@@ -35,7 +35,7 @@ def jump(seq, to, command=None):
     ],
 )
 def test_author_command_is_in_the_data_of_a_jump(move, command):
-    assert find_author_command(move) == command
+    assert read_command(move) == command
 
 
 @pytest.mark.parametrize(

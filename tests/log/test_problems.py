@@ -2,7 +2,7 @@
 
 import pytest
 
-from backstory.log.events import LATEST_US, to_json
+from backstory.log.events import to_json
 from backstory.log.problems import (
     find_agent_problems,
     find_event_problems,
@@ -11,6 +11,7 @@ from backstory.log.problems import (
     is_storable,
     is_time,
 )
+from backstory.log.times import LATEST_US
 
 ID = "0192f0c1-2345-7abc-8def-0123456789ab"
 OTHER = "0192f0c1-2345-7abc-8def-ffffffffffff"

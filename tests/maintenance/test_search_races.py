@@ -17,6 +17,7 @@ from backstory.reading import get_record
 from backstory.storage.postgres import citus
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.protocol import WordQuery
+from backstory.storage.sqlite.index import READ_TEXTS
 from backstory.storage.sqlite.transaction import SqliteTransaction
 from tests.maintenance.raw import is_sqlite, run_sql
 from tests.processes import wait_until
@@ -62,7 +63,7 @@ def patch_reads(monkeypatch, after):
 
     def run_and_pause(self, sql, *arguments):
         rows = run(self, sql, *arguments)
-        if sql == SqliteTransaction.READ_TEXTS:
+        if sql == READ_TEXTS:
             after()
         return rows
 

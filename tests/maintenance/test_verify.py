@@ -9,6 +9,7 @@ import pytest
 
 import backstory
 from backstory.maintenance import checker
+from tests.damage import overwrite_events
 from tests.maintenance.raw import is_sqlite, run_sql
 
 NUMBERS = {"main": 1, "child": 2, "grandchild": 3}  # of the agents in the tables
@@ -198,7 +199,7 @@ def test_damage_is_found_at_its_position(damage, sql, agent, position, severity,
 
 def test_a_time_that_runs_backwards_by_a_microsecond_is_found(damage):
     damage.run("UPDATE events SET created_at = created_at - 1 WHERE agent = 1 AND seq = 4")
-    found = [f for f in damage.store.verify() if f.agent == damage.main.id]
+    found = [f for f in damage.store.verify() if f.agent_id == damage.main.id]
     assert {finding.position for finding in found} == {4}
     assert "its time is 1 microseconds before" in found[0].problem
     assert "does not fit its digest" in found[1].problem
@@ -237,9 +238,7 @@ def test_a_damaged_file_is_a_finding(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.start("main").extend([("user", "x" * 500, None)] * 200)
-    data = bytearray(path.read_bytes())
-    data[8192 * 5 : 8192 * 9] = b"\xff" * 8192 * 4
-    path.write_bytes(data)
+    overwrite_events(path)
     with backstory.open(path) as store:
         found = store.verify()
     assert found
@@ -248,7 +247,7 @@ def test_a_damaged_file_is_a_finding(tmp_path):
 
 def test_a_missing_end_of_a_log_is_found(damage):
     damage.run(f"DELETE FROM events WHERE {damage.event('child', 8)}")
-    found = {(f.agent, f.position) for f in damage.store.verify()}
+    found = {(f.agent_id, f.position) for f in damage.store.verify()}
     assert (damage.grandchild.id, None) in found or (damage.child.id, 7) in found
 
 
@@ -343,7 +342,7 @@ def test_two_rows_exchanged_are_found(damage):
         damage.run(f"UPDATE events SET {after} WHERE agent = 1 AND {before}")
     assert [event.content for event in damage.main.events([2, 3])] == ["3", "2"]
     found = {
-        finding.position for finding in damage.store.verify() if finding.agent == damage.main.id
+        finding.position for finding in damage.store.verify() if finding.agent_id == damage.main.id
     }
     assert {2, 3} <= found
 
@@ -354,15 +353,15 @@ def test_a_seal_finds_a_removed_agent(damage):
     damage.run("DELETE FROM agents WHERE no = 3")
     assert damage.store.verify() == []  # nothing in the store knows of it any more
     [finding] = damage.store.verify(seal=seal)
-    assert finding.agent == damage.grandchild.id
+    assert finding.agent_id == damage.grandchild.id
 
 
 def test_a_moved_fork_without_own_events_is_found(damage):
     idle = damage.main.fork("idle", at=5)
     seal = damage.store.seal()
     damage.run("UPDATE agents SET fork_seq = 4 WHERE name = 'idle'")
-    assert {finding.agent for finding in damage.store.verify()} == {idle.id}
-    assert {finding.agent for finding in damage.store.verify(seal=seal)} == {idle.id}
+    assert {finding.agent_id for finding in damage.store.verify()} == {idle.id}
+    assert {finding.agent_id for finding in damage.store.verify(seal=seal)} == {idle.id}
 
 
 def test_a_row_that_was_added_is_found(damage):
@@ -388,7 +387,7 @@ def test_a_seal_finds_removed_newest_rows(damage):
     [finding] = [
         f for f in damage.store.verify(seal=seal) if "the seal was made at position 7" in f.problem
     ]
-    assert finding.agent == damage.main.id
+    assert finding.agent_id == damage.main.id
 
 
 def test_a_seal_of_another_store_or_a_changed_one_is_refused(damage):

@@ -60,6 +60,15 @@ def test_a_prompt_that_is_no_longer_in_the_context_is_not_asked(agent):
     assert agent.head == 3
 
 
+def test_a_prompt_that_a_compaction_has_kept_is_answered_by_the_repeat(agent):
+    agent.user("Hi", key="k")
+    agent.compact("In short.", keep=1)
+    answer = written(Loop(agent, Actor(speaks("Hello you"))).ask("Hi", key="k"))
+    assert [event.content for event in answer] == ["Hi", "Hello you"]
+    again = written(Loop(agent, Actor()).ask("Hi", key="k"))
+    assert again == answer
+
+
 @pytest.mark.parametrize("expected", [0, 5])
 def test_a_prompt_after_another_head_is_a_conflict(agent, expected):
     with pytest.raises(backstory.Conflict):

@@ -113,7 +113,7 @@ def test_an_answer_to_another_request_is_found(memory, agent):
     answer = {"choices": [{"message": {"role": "assistant", "content": "Hi."}}]}
     [event] = agent.record(answer, model="m", request=body)
     [finding] = memory.verify(requests=True)
-    assert (finding.agent, finding.position, finding.severity) == (agent.id, event.seq, "error")
+    assert (finding.agent_id, finding.position, finding.severity) == (agent.id, event.seq, "error")
     assert "not the one that led to this answer" in finding.problem
     assert memory.verify() == []
 

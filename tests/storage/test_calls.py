@@ -52,6 +52,7 @@ def agent(calls):
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 JUMP = ("jump", None, {"target_message_id": 2}, "j")
+COMPACT_COSTS = ["begin", "read_head", "read_lineage", "read_events", "read_head", "append"]
 UNDO_COSTS = ["begin", "walk", "read_events", "append"]
 
 COSTS = {
@@ -73,7 +74,7 @@ COSTS = {
     ),
     "compact": (
         lambda agent: agent.compact("Short."),
-        ["begin", "walk", "read_events", "append"],
+        ["walk", "read_events", *COMPACT_COSTS],
     ),
     "the newest messages": (lambda agent: agent.messages(limit=2), ["walk", "read_events"]),
     "clear": (lambda agent: agent.clear(), ["append"]),
@@ -190,3 +191,13 @@ def test_a_page_of_sessions_is_two_listings_however_many_they_are(calls, order, 
     page = store.sessions(order=order, limit=count)
     assert [(session.agents, session.events) for session in page] == [(2, 0)] * count
     assert calls == ["list_agents", "list_agents"]
+
+
+def test_an_erasure_reads_only_its_own_rows_while_the_session_is_locked(agent, calls):
+    agent.extend([("user", "more"), ("assistant", "more")] * 100)
+    calls.clear()
+    agent.erase([2], why="a password")
+    locked = calls[calls.index("begin") :]
+    reads = [name for name in locked if name.startswith(("read_", "list_"))]
+    # The row, and the next one, which might belong to the same item.
+    assert reads == ["list_agents", "read_rows", "read_rows", "read_clock", "read_clock"]

@@ -89,6 +89,30 @@ def test_a_file_that_is_truncated_under_an_open_store_takes_no_more_events(tmp_p
                 agent.user("lost")
 
 
+def test_a_truncation_after_the_last_write_is_noticed(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        agent.extend([("user", "x" * 5_000)] * 2_000)  # so many pages that they are in the file
+        size = path.stat().st_size
+        assert size > 8_000_000
+        os.truncate(path, size // 2 // PAGE_SIZE * PAGE_SIZE)
+        with pytest.raises(backstory.Corrupt, match="was truncated while it was open"):
+            agent.user("lost")
+
+
+def test_a_truncation_before_the_first_write_is_noticed(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent_id = store.start("main").id
+        fill(store.agent(agent_id))
+    with backstory.open(path) as store:
+        agent = store.agent(agent_id)
+        os.truncate(path, path.stat().st_size // 2 // PAGE_SIZE * PAGE_SIZE)
+        with pytest.raises(backstory.Corrupt, match="was truncated while it was open"):
+            agent.user("lost")
+
+
 def test_a_vacuum_by_another_program_is_not_taken_for_a_truncation(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
@@ -147,6 +171,30 @@ def test_a_reader_without_locks_sees_what_is_written_afterwards(path, refuse_sha
         assert reader.verify() == []
 
 
+def test_a_reader_without_locks_opens_the_file_again_only_after_a_change(
+    path, refuse_shared, monkeypatch
+):
+    opened = []
+    open_connection = sqlite_file.open_connection
+
+    def count_and_open(mode, *others):
+        db = open_connection(mode, *others)
+        opened.append(mode.is_immutable)
+        return db
+
+    monkeypatch.setattr(sqlite_file, "open_connection", count_and_open)
+    with backstory.open(path, read_only=True) as reader:
+        agent = reader.agent(key="k")
+        for _ in range(3):
+            assert len(agent.context().messages) == 200
+        assert opened == [True]
+        write_more(path)
+        opened.clear()
+        for _ in range(3):
+            assert agent.head == 201
+        assert opened == [True]
+
+
 def test_a_reader_without_locks_says_that_somebody_writes(path, refuse_shared):
     with backstory.open(path, read_only=True) as reader:
         agent = reader.agent(key="k")
@@ -160,17 +208,20 @@ def test_a_reader_without_locks_says_that_somebody_writes(path, refuse_shared):
 def test_a_reader_without_locks_reads_again_what_changed_meanwhile(
     path, refuse_shared, monkeypatch
 ):
-    run_once = SqliteBackend._run_once
+    read_from_backend = SqliteBackend._read
     texts = ["first", "second"]
 
-    def write_before_reading(backend, *others):
-        if backend.read_only and texts:
-            write_more(path, texts.pop(0))
-        return run_once(backend, *others)
+    def write_before_reading(backend, read):
+        def write_and_read(db):
+            if backend.read_only and texts:
+                write_more(path, texts.pop(0))
+            return read(db)
+
+        return read_from_backend(backend, write_and_read)
 
     with backstory.open(path, read_only=True) as reader:
         agent = reader.agent(key="k")
-        monkeypatch.setattr(SqliteBackend, "_run_once", write_before_reading)
+        monkeypatch.setattr(SqliteBackend, "_read", write_before_reading)
         with pytest.raises(backstory.ReadOnly, match="is being written, and cannot be read"):
             agent.messages(limit=1)
         texts.append("third")

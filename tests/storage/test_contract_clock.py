@@ -9,7 +9,7 @@ import pytest
 
 import backstory
 from backstory import Event
-from backstory.log.events import to_datetime
+from backstory.log.times import to_datetime
 from backstory.storage.memory import MemoryReader
 from backstory.storage.postgres.rows import PostgresReader
 from backstory.storage.sqlite.rows import SqliteReader
@@ -18,6 +18,7 @@ from tests.conftest import BACKENDS
 FUTURE = datetime(2096, 1, 1, tzinfo=UTC)
 NOW = 1_800_000_000_000_000
 MINUTE = 60_000_000
+DAY = 1_440 * MINUTE
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def find_plainly(store, agent, events, moment):
         for event in reversed(events[part.first - 1 : part.last]):
             if event.created_at <= moment:
                 return event.seq
-        if store.agent(part.agent).created_at <= moment:
+        if store.agent(part.agent_id).created_at <= moment:
             return part.first - 1
     return 0
 
@@ -175,6 +176,63 @@ def test_a_session_with_a_wrong_time_expires(store):
     agent.user("b")
     later = datetime.now(UTC) + timedelta(minutes=1)
     assert [gone.key for gone in store.expire(before=later, dry_run=False).agents] == ["old"]
+
+
+def expire_before(store, moment_us, *, dead=False):
+    return store.expire(to_datetime(moment_us), dry_run=False, dead=dead)
+
+
+def write_by_intake(store):
+    agent = store.ensure("old")
+    write_in_future(store, agent)
+    return agent
+
+
+def create_in_future(store):
+    with store.intake() as intake:
+        return intake.agent("old", created_at=FUTURE)
+
+
+@pytest.mark.parametrize("write", [write_by_intake, create_in_future])
+def test_a_session_whose_last_time_is_in_the_future_expires(store, set_clock, write):
+    """Nobody knows when it was written: not after the expiry that notices it."""
+    set_clock(NOW)
+    agent = write(store)
+    fork = agent.fork()
+    write_in_future(store, fork)
+    assert store.expire(to_datetime(NOW - DAY)).agents == ()
+    assert expire_before(store, NOW - DAY).agents == ()
+    set_clock(NOW + 30 * DAY)
+    assert expire_before(store, NOW).agents == ()
+    removed = expire_before(store, NOW + DAY).agents
+    assert {gone.id for gone in removed} == {agent.id, fork.id}
+
+
+def test_an_expiry_leaves_believable_times_alone(store, agent, set_clock):
+    set_clock(NOW)
+    agent.user("a")
+    head = agent.head
+    set_clock(NOW - MINUTE)  # a little behind the clock that wrote it
+    expire_before(store, NOW - DAY)
+    assert agent.head == head
+
+
+def test_an_expiry_of_everything_takes_sessions_that_are_dated_in_the_future(store, set_clock):
+    set_clock(NOW)
+    write_by_intake(store)
+    assert len(expire_before(store, NOW + 2 * MINUTE).agents) == 1
+
+
+def test_dead_events_of_a_wrong_time_expire_by_that_of_the_next(store, agent, set_clock):
+    set_clock(NOW)
+    agent.user("a")
+    write_in_future(store, agent, "b")
+    agent.clear()
+    set_clock(NOW + 30 * DAY)
+    agent.user("c")
+    agent.clear()
+    assert expire_before(store, NOW + DAY, dead=True).erased == 2
+    assert [event.content for event in agent.events(kinds=["user"])] == ["", "", "c"]
 
 
 def test_verify_reports_events_of_a_wrong_clock(store, agent, set_clock):

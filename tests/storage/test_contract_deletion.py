@@ -309,7 +309,7 @@ def test_a_seal_says_that_a_deleted_agent_is_gone(store, agent):
     fork = agent.fork("fork")
     seal = store.seal()
     store.delete("main")
-    assert [finding.agent for finding in store.verify(seal=seal)] == [agent.id]
+    assert [finding.agent_id for finding in store.verify(seal=seal)] == [agent.id]
     assert store.verify(seal=store.seal()) == []
     assert texts(fork) == ["one"]
 

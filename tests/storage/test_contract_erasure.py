@@ -1,7 +1,6 @@
 """What every backend does when what events say is erased, or expires."""
 
 import io
-import threading
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
@@ -11,6 +10,7 @@ import pytest
 import backstory
 from backstory.log.digests import digest_texts
 from tests.storage.test_contract_deletion import raw
+from tests.storage.test_contract_moves import act_while_compacting
 
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
 
@@ -102,21 +102,10 @@ def test_what_was_erased_can_be_compacted_and_its_call_stays_legal(store, told):
 
 
 def test_a_compaction_does_not_bring_back_what_is_erased_while_it_is_made(store, told, monkeypatch):
-    from backstory.storage import compact as module
-
-    eraser = threading.Thread(target=lambda: told.erase([7], why="asked"))
-
-    def slow(*args, **kwargs):
-        eraser.start()
-        eraser.join(0.3)  # it waits for the lock; without one, it would be done by now
-        return build_compaction(*args, **kwargs)
-
-    build_compaction = module.build_compaction
-    monkeypatch.setattr(module, "build_compaction", slow)
     text = told.event(7).content
+    act_while_compacting(monkeypatch, lambda: told.erase([7], why="asked"))
     written = told.compact("a summary", keep=1)
-    eraser.join()
-    assert written[-1].content == text
+    assert text not in str(written)
     assert text not in str(told.events())
     assert store.verify() == []
 
@@ -252,6 +241,50 @@ def test_sessions_that_nobody_wrote_to_expire_and_the_others_stay(store):
     assert store.expire(later(), prefix="old/", dry_run=False).agents[0].key == "old/1"
     assert store.agents() == [other]
     assert store.verify() == []
+
+
+def refuse_sessions(store, monkeypatch, *busy):
+    """Let some sessions be in use. Return the sessions that are asked for, which grow."""
+    real = store._backend.begin
+    asked = []
+
+    def begin(*, sessions=(), agents=()):
+        asked.extend(sessions)
+        if set(sessions) & set(busy):
+            raise backstory.Busy("someone else is writing")
+        return real(sessions=sessions, agents=agents)
+
+    monkeypatch.setattr(store._backend, "begin", begin)
+    return asked
+
+
+def test_a_session_that_is_in_use_does_not_keep_others_from_expiring(store, monkeypatch):
+    first, second, third = (store.ensure(f"s/{n}", system="x") for n in range(3))
+    refuse_sessions(store, monkeypatch, second.session)
+    removed = store.expire(later(), dry_run=False)
+    assert [gone.id for gone in removed.agents] == [first.id, third.id]
+    assert removed.skipped == (second.session,)
+    assert store.agents() == [second]
+
+
+def test_dead_contents_expire_beside_a_session_that_is_in_use(store, monkeypatch):
+    agents = [store.ensure(f"s/{n}", system="dead") for n in range(3)]
+    for agent in agents:
+        agent.clear()
+    refuse_sessions(store, monkeypatch, agents[0].session)
+    removed = store.expire(later(), dead=True, dry_run=False)
+    assert removed == backstory.Removed((), 0, 2, (agents[0].session,))
+    assert [agent.event(1).content for agent in agents] == ["dead", "", ""]
+
+
+def test_after_several_sessions_in_a_row_that_are_in_use_the_others_are_not_tried(
+    store, monkeypatch
+):
+    """Each one costs the timeout of the store, and probably the store itself is locked."""
+    sessions = [store.start(f"s{n}").session for n in range(5)]
+    asked = refuse_sessions(store, monkeypatch, *sessions)
+    assert store.expire(later(), dry_run=False).skipped == tuple(sessions)
+    assert asked == sessions[:3]
 
 
 def test_expire_needs_an_aware_time(store):

@@ -3,6 +3,7 @@
 import pytest
 
 import backstory
+from backstory.storage import compact
 
 # --- moves ---
 
@@ -117,6 +118,56 @@ def test_a_compaction_is_one_batch_that_undo_takes_back(store, agent):
     agent.undo()
     assert agent.conversation() == before
     assert store.verify() == []
+
+
+def act_while_compacting(monkeypatch, *acts):
+    """Do something while a compaction is computed, once for each act. Return the list of contents
+    that were read for it each time."""
+    real = compact.build_compaction
+    waiting = list(acts)
+    contexts = []
+
+    def build_compaction(context, *args, **kwargs):
+        contexts.append([event.content for event in context])
+        if waiting:
+            waiting.pop(0)()
+        return real(context, *args, **kwargs)
+
+    monkeypatch.setattr(compact, "build_compaction", build_compaction)
+    return contexts
+
+
+def test_others_write_while_a_compaction_is_computed(store, agent, monkeypatch):
+    agent.user("one")
+    contexts = act_while_compacting(monkeypatch, lambda: agent.user("two"))
+    agent.compact("a summary", keep=1)
+    assert contexts == [["one"], ["one", "two"]]
+    assert [event.content for event in agent.context().messages] == ["a summary", "two"]
+    assert store.verify() == []
+
+
+def test_a_compaction_that_is_overtaken_again_and_again_locks_the_agent(agent, monkeypatch):
+    agent.user("one")
+    contexts = act_while_compacting(
+        monkeypatch, lambda: agent.user("two"), lambda: agent.user("three")
+    )
+    agent.compact("a summary", keep=0)
+    assert contexts[-1] == ["one", "two", "three"]
+    assert len(contexts) == 3
+
+
+def test_a_compaction_of_a_context_that_is_cleared_meanwhile_finds_nothing(agent, monkeypatch):
+    agent.user("one")
+    act_while_compacting(monkeypatch, agent.clear)
+    with pytest.raises(backstory.NotFound, match="nothing to compact"):
+        agent.compact("a summary")
+
+
+def test_a_repeated_compaction_is_found_although_there_is_nothing_to_compact(agent):
+    agent.user("one")
+    written = agent.compact("a summary", key="k")
+    agent.clear()
+    assert agent.compact("a summary", key="k") == written
 
 
 def test_erased_settings_are_erased_in_a_compaction_too(agent):

@@ -50,7 +50,7 @@ def test_each_owner_of_erased_events_has_a_record(store, agent):
     fork = agent.fork("other")
     fork.user("more")
     fork.erase([3, 8], why="on request")
-    records = {record.agent: describe(record) for record in store.removals()}
+    records = {record.agent_id: describe(record) for record in store.removals()}
     assert records == {
         agent.id: ("erase", agent.session, agent.id, "3", 1, None, "on request"),
         fork.id: ("erase", agent.session, fork.id, "8", 1, None, "on request"),
@@ -77,7 +77,7 @@ def test_each_deleted_agent_is_recorded_with_the_number_of_its_events(store, age
     child = agent.spawn("child")
     child.user("hello")
     store.delete(agent, below=True, by="ada")
-    records = {record.agent: describe(record) for record in store.removals()}
+    records = {record.agent_id: describe(record) for record in store.removals()}
     assert records == {
         agent.id: ("delete", agent.session, agent.id, None, 7, "ada", None),
         child.id: ("delete", agent.session, child.id, None, 1, "ada", None),
@@ -89,7 +89,7 @@ def test_events_that_a_fork_still_needed_are_recorded_when_they_go(store, agent)
     fork = agent.fork("other", at=3)
     fork.user("more")
     first = store.delete(agent)
-    assert [(one.agent, one.events) for one in store.removals()] == [(agent.id, 4)]
+    assert [(one.agent_id, one.events) for one in store.removals()] == [(agent.id, 4)]
     second = store.delete(fork)
     records = store.removals()
     assert sorted(one.events for one in records[1:]) == [1, 3]
@@ -151,7 +151,7 @@ def test_removals_are_listed_in_the_order_of_their_times(store):
     records = store.removals()
     times = [record.removed_us for record in records]
     assert times == sorted(times)
-    assert {record.agent for record in records} == set(ids)
+    assert {record.agent_id for record in records} == set(ids)
     assert len({record.id for record in records}) == 5
 
 

@@ -53,6 +53,7 @@ CALLS = {
     "redo": lambda agent, **options: agent.redo(**options),
     "compact": lambda agent, **options: agent.compact("In short.", keep=1, **options),
 }
+LEAD_ELSEWHERE = {"rewind", "jump", "undo", "undo a turn", "redo", "compact"}
 MESSAGES = ["append", "extend", "system", "user", "assistant", "tool_call", "tool_result", "note"]
 
 
@@ -88,6 +89,25 @@ def test_without_its_key_a_call_after_another_head_is_a_conflict(agent, what):
     with pytest.raises(backstory.Conflict):
         CALLS[what](agent, key="k", expected=agent.head - 1)
     assert agent.find("k") is None
+
+
+@pytest.mark.parametrize("what", sorted(CALLS.keys() - LEAD_ELSEWHERE))
+def test_a_repeat_after_the_expected_head_returns_what_was_written(agent, what):
+    head = agent.head
+    written = as_list(CALLS[what](agent, key=None, expected=head))
+    agent.user("something else")
+    assert as_list(CALLS[what](agent, key=None, expected=head)) == written
+    assert agent.head == head + len(written) + 1
+
+
+@pytest.mark.parametrize("what", sorted(LEAD_ELSEWHERE))
+def test_a_move_that_is_repeated_without_a_key_is_a_conflict(agent, what):
+    """It would lead elsewhere now, and only a key says that it is the same one."""
+    head = agent.head
+    written = as_list(CALLS[what](agent, expected=head))
+    with pytest.raises(backstory.Conflict) as raised:
+        CALLS[what](agent, expected=head)
+    assert raised.value.head == agent.head == head + len(written)
 
 
 @pytest.mark.parametrize("what", CALLS)
@@ -196,6 +216,31 @@ def test_a_key_that_is_too_long_for_a_number_is_refused(agent):
     agent.clear()
     with pytest.raises(backstory.Invalid, match="a key is text of 1 to 1,000"):
         agent.user("hi", key="k" * 1_000, once="context")
+
+
+@pytest.mark.parametrize("what", [*MESSAGES[:1], "system", "record"])
+def test_a_copy_that_a_compaction_has_kept_counts_as_live(agent, what):
+    written = as_list(CALLS[what](agent, key="k"))
+    agent.user("and then?")
+    for keep in (5, 40):
+        agent.compact("In short.", keep=keep)
+        head = agent.head
+        for once in ("lineage", "context"):
+            repeated = as_list(CALLS[what](agent, key="k", once=once))
+            assert repeated == written
+            assert all(event.is_live for event in repeated)
+        assert agent.head == head
+
+
+def test_a_message_that_a_compaction_has_not_kept_is_written_again_once(agent):
+    agent.user("hi", key="k")
+    agent.user("and then?")
+    agent.compact("In short.", keep=1)
+    assert not agent.user("hi", key="k").is_live
+    again = agent.user("hi", key="k", once="context")
+    agent.compact("In short.", keep=1)
+    assert agent.user("hi", key="k", once="context") == again
+    assert [event.content for event in agent.context().messages] == ["In short.", "hi"]
 
 
 def test_compactions_of_one_key_at_once_are_one(agent):

@@ -4,11 +4,14 @@ import json
 import shutil
 from pathlib import Path
 
+import apsw
 import psycopg
 import pytest
 
 import backstory
+from backstory.storage.postgres import migrations
 from backstory.storage.protocol import AgentQuery
+from backstory.storage.sqlite import migrations as sqlite_migrations
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -116,3 +119,102 @@ def test_a_published_store_can_be_migrated(copy_store):
         db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
     with backstory.open(url) as store:
         assert found(store) == expected("store-2.postgres")
+        store.delete(store.start())
+
+
+POSTGRES_STORES = ("store-1.postgres", "store-2.postgres")
+
+
+@pytest.mark.parametrize("name", POSTGRES_STORES)
+def test_a_migration_that_fails_changes_nothing(copy_store, monkeypatch, name):
+    url = copy_store(name)
+    before = describe_schema(url)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "ADD_SALTS", "SELECT nowhere")
+        with pytest.raises(backstory.StorageError, match="nowhere"):
+            backstory.open(url)
+    assert describe_schema(url) == before
+    with backstory.open(url) as store:
+        assert found(store) == expected(name)
+
+
+# Statements that describe the tables in the schema, their indexes and constraints, and the
+# functions.
+DESCRIPTIONS = (
+    """
+    SELECT c.relname, a.attnum, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+        a.attnotnull, l.collname, pg_catalog.pg_get_expr(d.adbin, d.adrelid)
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    LEFT JOIN pg_collation l ON l.oid = a.attcollation
+    LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+    WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+    ORDER BY 1, 2""",
+    """
+    SELECT c.relname, c.relkind, c.reloptions FROM pg_class c
+    WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind <> 't' ORDER BY 1""",
+    "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'backstory' ORDER BY 1",
+    # The names of NOT NULL constraints, which new servers have, do not matter.
+    """
+    SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+    WHERE connamespace = 'backstory'::regnamespace AND contype <> 'n' ORDER BY 1, 2""",
+    """
+    SELECT proname, pg_get_functiondef(oid) FROM pg_proc
+    WHERE pronamespace = 'backstory'::regnamespace ORDER BY 1""",
+)
+
+
+def describe_schema(url):
+    """Everything that the schema of a store contains, apart from rows."""
+    with psycopg.connect(url) as db:
+        return [db.execute(sql).fetchall() for sql in DESCRIPTIONS]
+
+
+@pytest.mark.parametrize("name", POSTGRES_STORES)
+def test_a_migrated_store_has_the_schema_of_a_new_one(copy_store, new_database, name):
+    migrated, new = copy_store(name), new_database(plain=True)
+    for url in (migrated, new):
+        backstory.open(url).close()
+    assert describe_schema(migrated) == describe_schema(new)
+
+
+SQLITE_STORES = ("store-1.sqlite", "store-2.sqlite", "store-3.sqlite")
+# Every column, and every index and trigger.
+COLUMNS = """
+    SELECT t.name, t.strict, t.wr, c.* FROM pragma_table_list t, pragma_table_xinfo(t.name) c
+    WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%' ORDER BY t.name, c.cid"""
+OBJECTS = """
+    SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE type <> 'table' ORDER BY 1, 2"""
+KEYS = """
+    SELECT t.name, k.* FROM pragma_table_list t, pragma_foreign_key_list(t.name) k
+    ORDER BY t.name, k."from\""""
+
+
+def describe_file(path):
+    """Everything that the schema of an SQLite store contains, apart from rows."""
+    db = apsw.Connection(path)
+    try:
+        described = [db.execute(sql).fetchall() for sql in (COLUMNS, OBJECTS, KEYS)]
+        return described, db.pragma("user_version")
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("name", SQLITE_STORES)
+def test_a_migrated_file_has_the_schema_of_a_new_one(copy_store, tmp_path, name):
+    migrated, new = copy_store(name), str(tmp_path / "new.db")
+    for path in (migrated, new):
+        backstory.open(path).close()
+    assert describe_file(migrated) == describe_file(new)
+
+
+@pytest.mark.parametrize("name", SQLITE_STORES)
+def test_a_migration_of_a_file_that_fails_changes_nothing(copy_store, monkeypatch, name):
+    path = copy_store(name)
+    before = describe_file(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_migrations, "SET_SALT", "UPDATE nowhere SET x = ?")
+        with pytest.raises(backstory.StorageError, match="no such table: nowhere"):
+            backstory.open(path)
+    assert describe_file(path) == before
+    with backstory.open(path) as store:
+        assert found(store) == expected(name)

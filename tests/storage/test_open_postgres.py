@@ -12,7 +12,7 @@ import pytest
 import backstory
 from backstory.storage.ids import find_place
 from backstory.storage.postgres import schema
-from backstory.storage.postgres.transaction import PostgresTransaction
+from backstory.storage.postgres.writer import PostgresWriter
 from tests import databases
 from tests.processes import wait_until
 from tests.threads import in_threads
@@ -176,56 +176,22 @@ def test_a_newer_postgres_store_is_refused(new_database):
         backstory.open(url)
 
 
-def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monkeypatch):
-    url = new_database(plain=True)
-    with backstory.open(url) as store:
-        store.start("main").user("kept")
-    first = schema.MIGRATIONS
-    with monkeypatch.context() as patch:
-        broken = "CREATE TABLE backstory.added (x int); SELECT nowhere"
-        patch.setattr(schema, "MIGRATIONS", (*first, broken))
-        with pytest.raises(backstory.StorageError, match="nowhere"):
-            backstory.open(url)
-    monkeypatch.setattr(schema, "MIGRATIONS", (*first, "CREATE TABLE backstory.added (x int)"))
-    with backstory.open(url) as store:
-        assert store.agent("main").events()[0].content == "kept"
-    with psycopg.connect(url) as db:
-        assert db.execute("SELECT version FROM backstory.meta").fetchall() == [(len(first) + 1,)]
-
-
 WITHOUT_PRIMARY_KEY = """
     SELECT c.relname FROM pg_class c
     WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind = 'r' AND NOT EXISTS (
         SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)"""
 
 
-def test_a_publication_of_all_tables_stops_neither_a_store_nor_its_migration(
-    new_database, monkeypatch
-):
+def test_a_publication_of_all_tables_does_not_stop_a_store(new_database):
     url = new_database(plain=True)
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
     with backstory.open(url) as store:
         store.start("main").user("needle")
         assert len(store.search("needle")) == 1
-    migrations = (*schema.MIGRATIONS, "CREATE TABLE backstory.added (x int PRIMARY KEY)")
-    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
-    with backstory.open(url) as store:
-        assert store.agent("main").user("on").seq == 2
+        store.delete(store.start())
     with psycopg.connect(url) as db:
         assert db.execute(WITHOUT_PRIMARY_KEY).fetchall() == []
-
-
-def test_a_store_whose_tables_are_all_published_can_be_migrated(new_database, monkeypatch):
-    """A publication refuses changes of a table without a primary key."""
-    url = new_database(plain=True)
-    backstory.open(url).close()
-    with psycopg.connect(url, autocommit=True) as db:
-        db.execute("CREATE PUBLICATION everything FOR ALL TABLES")
-    step = "CREATE TABLE backstory.added (x int PRIMARY KEY)"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
-    with backstory.open(url) as store:
-        store.delete(store.start())
 
 
 TABLES_WITHOUT_PRIMARY_KEY = """
@@ -454,13 +420,13 @@ def test_a_key_of_an_agent_that_is_gone_is_found_and_is_not_tried_for_ever(
     empty_database, monkeypatch
 ):
     tries = []
-    insert = PostgresTransaction.insert_agent
+    insert = PostgresWriter.insert_agent
 
     def insert_and_count(*args):
         tries.append(args)
         return insert(*args)
 
-    monkeypatch.setattr(PostgresTransaction, "insert_agent", insert_and_count)
+    monkeypatch.setattr(PostgresWriter, "insert_agent", insert_and_count)
     url = empty_database()
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         gone = store.ensure("k")

@@ -7,14 +7,17 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import apsw
 import pytest
 
 import backstory
 from backstory.storage.locks import DEFAULT_TIMEOUT
+from backstory.storage.sqlite import backend as sqlite_backend
 from backstory.storage.sqlite import file as sqlite_file
 from backstory.storage.sqlite import schema
+from tests.damage import overwrite_events
 from tests.threads import in_threads
 
 
@@ -155,33 +158,6 @@ def test_a_newer_sqlite_store_is_refused_untouched(tmp_path):
         backstory.open(path)
 
 
-def test_an_older_sqlite_store_is_migrated(tmp_path, monkeypatch):
-    path = tmp_path / "history.db"
-    with backstory.open(path) as store:
-        store.start("main").user("kept")
-    monkeypatch.setattr(
-        schema,
-        "MIGRATIONS",
-        (*schema.MIGRATIONS, "CREATE TABLE added (x); CREATE TABLE more (x)"),
-    )
-    with backstory.open(path) as store:
-        assert store.agent("main").events()[0].content == "kept"
-        assert store._backend._run("PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
-        assert store._backend._run("SELECT count(*) FROM more") == [(0,)]
-
-
-def test_a_sqlite_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
-    path = tmp_path / "history.db"
-    backstory.open(path).close()
-    broken = "CREATE TABLE added (x); INSERT INTO nowhere VALUES (1)"
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
-        with pytest.raises(backstory.StorageError, match="no such table: nowhere"):
-            backstory.open(path)
-    with backstory.open(path) as store:
-        assert store._backend._run("SELECT 1 FROM sqlite_master WHERE name = 'added'") == []
-
-
 def test_a_full_disk_is_an_error_and_nothing_is_half_written(tmp_path):
     with backstory.open(tmp_path / "history.db") as store:
         agent = store.start("main")
@@ -243,9 +219,7 @@ def test_a_damaged_file_is_corrupt(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.start("main").extend([("user", "x" * 500, None)] * 200)
-    data = bytearray(path.read_bytes())
-    data[schema.PAGE_SIZE * 5 : schema.PAGE_SIZE * 9] = b"\xff" * schema.PAGE_SIZE * 4
-    path.write_bytes(data)
+    overwrite_events(path)
     with backstory.open(path) as store:
         with pytest.raises(
             backstory.Corrupt, match=r"restore a backup, or try sqlite3's \.recover"
@@ -365,7 +339,7 @@ def test_a_deletion_waits_for_a_checkpoint_of_another_process(tmp_path, monkeypa
         assert os.path.getsize(f"{path}-wal") == 0
 
 
-def test_removed_text_that_others_still_read_is_busy(tmp_path):
+def test_removed_text_that_others_still_read_remains(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path, timeout=0.1) as store:
         agent = store.start("main")
@@ -373,12 +347,34 @@ def test_removed_text_that_others_still_read_is_busy(tmp_path):
         reader = apsw.Connection(str(path))
         rows = reader.execute("SELECT content FROM events")
         next(rows)  # its read transaction is open now
-        with pytest.raises(backstory.Busy, match="stays in the write-ahead log while others"):
+        with pytest.raises(backstory.TextRemains, match="in the write-ahead log while others"):
             store.delete(agent)
         assert store.agents() == []
         reader.close()
         store.delete(store.start("other"))
         assert b"secret" not in path.read_bytes()
+        assert os.path.getsize(f"{path}-wal") == 0
+
+
+def test_an_expiry_beside_a_reader_removes_all_sessions(tmp_path, monkeypatch):
+    """The reader is waited for once, not once for each session."""
+    path = tmp_path / "history.db"
+    later = datetime.now(UTC) + timedelta(days=1)
+    with backstory.open(path, timeout=0.01) as store:
+        for number in range(3):
+            store.start(f"s{number}", system="secret")
+        attempts = []
+        with monkeypatch.context() as patch:
+            patch.setattr(sqlite_backend, "empty_log", lambda db: attempts.append(db) or False)
+            with pytest.raises(backstory.TextRemains):
+                store.expire(later, dry_run=False)
+            assert store.agents() == []
+            assert len(store.removals()) == 3
+            attempts.clear()
+            with pytest.raises(backstory.TextRemains):
+                store.delete(store.start("other"))
+            assert len(attempts) == 1
+        store.delete(store.start("another"))
         assert os.path.getsize(f"{path}-wal") == 0
 
 

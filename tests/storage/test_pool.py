@@ -218,9 +218,9 @@ def test_nobody_overtakes_a_thread_that_waits():
 def test_a_loan_that_is_given_back_twice_frees_one_slot():
     pool = new_pool(limit=1)
     loan = pool.borrow()
-    loan.take()
-    loan.give_back()
+    with loan:
+        pass
     with pool.borrow():
-        loan.give_back()
+        loan.__exit__()
         with pytest.raises(PoolTimeout):
             borrow_once(pool, 0.0)

@@ -116,7 +116,7 @@ def test_every_filter_selects_the_rows_that_agents_own(backend, root, fork):
 
 def test_events_are_counted_by_owner_and_kind(backend, root, fork):
     lineage = backend.read_lineage(fork)
-    counts = {(one.agent, one.kind): one for one in backend.count_events(fork, lineage)}
+    counts = {(one.agent_id, one.kind): one for one in backend.count_events(fork, lineage)}
     assert counts[root.id, "note"].events == 3
     assert counts[fork.id, "note"].events == 1
     assert counts[root.id, "clear"].with_base == 1
@@ -143,13 +143,13 @@ def test_keys_are_found_in_a_lineage_or_everywhere(backend, root, fork):
 def test_an_append_with_a_key_of_the_agent_writes_nothing(backend, root):
     drafts = [Draft("user", "new"), Draft("user", "other", key="first")]
     with pytest.raises(KeyTaken):
-        backend.append(root, drafts, None, NOW)
+        backend.append(root, drafts)
     assert backend.read_head(root) == len(DRAFTS)
 
 
 def test_an_append_after_another_head_writes_nothing(backend, root):
     with pytest.raises(Conflict):
-        backend.append(root, [Draft("user", "new")], 3, NOW)
+        backend.append(root, [Draft("user", "new")], 3)
     assert backend.read_head(root) == len(DRAFTS)
 
 
@@ -193,7 +193,7 @@ def test_every_method_refuses_an_agent_that_was_deleted(backend, root):
         lambda: backend.read_outline(root, pieces),
         lambda: backend.count_events(root, pieces),
         lambda: backend.find_keys(["first"], root, pieces),
-        lambda: backend.append(root, [Draft("user", "x")], None, NOW),
+        lambda: backend.append(root, [Draft("user", "x")]),
         lambda: backend.begin(agents=[root]).__enter__(),
     ):
         with pytest.raises(AgentNotFound, match="was deleted"):

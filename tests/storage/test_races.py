@@ -9,8 +9,10 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.postgres import server
 from backstory.storage.postgres.citus import Cluster
 from backstory.storage.postgres.transaction import PostgresTransaction
+from backstory.storage.postgres.writer import PostgresWriter
 from backstory.storage.protocol import NewAgent
 from tests.storage.test_contract_meanwhile import act_before
 
@@ -276,6 +278,40 @@ def test_a_spawn_waits_for_a_deletion(race, monkeypatch):
     creation.finish()
     assert isinstance(creation.error, backstory.AgentNotFound)
     assert race.store.agents() == []
+
+
+LARGE = "a text that is too large for an array"
+
+
+def write_to_two(store, root):
+    """Write to two agents, which locks both of them without their turns."""
+    other = store.start("other")
+    store.write([(root, [("user", LARGE)]), (other, [("user", "hi")])])
+
+
+def write_several_batches(store, root):
+    root.extend([("user", "hi"), ("user", LARGE)])
+
+
+@pytest.mark.parametrize("write", [write_to_two, write_several_batches])
+def test_an_event_too_large_for_an_array_does_not_wait_for_a_turn(race, monkeypatch, write):
+    """A move has the turn, and waits for the row that the write has locked."""
+    monkeypatch.setattr(server, "LARGEST_BATCH", len(LARGE) - 1)
+    real = PostgresWriter._run_append
+    clients = []
+
+    def run_append(self, sql, params, agent):
+        if params.get("content") == LARGE:
+            clients.append(race.start(lambda: race.other_store.agent(race.root.id).jump(1)))
+        return real(self, sql, params, agent)
+
+    monkeypatch.setattr(PostgresWriter, "_run_append", run_append)
+    write(race.store, race.root)
+    [move] = clients
+    move.finish()
+    assert move.error is None
+    assert race.root.event(race.root.head - 1).content == LARGE
+    assert move.result.seq == race.root.head
 
 
 class RecordedLocks(PostgresTransaction):

@@ -1,36 +1,46 @@
 """The files beside an SQLite store: the store notices that they are gone."""
 
+import re
+
+import apsw
 import pytest
 
-from backstory.storage.sqlite.file import SideFiles
+from backstory import ConnectionLost
+from backstory.storage.sqlite.file import StoreFile
 
 
 @pytest.fixture
-def files(tmp_path):
-    for end in ("-wal", "-shm"):
+def file(tmp_path):
+    for end in ("", "-wal", "-shm"):
         (tmp_path / f"a.db{end}").touch()
-    return SideFiles(str(tmp_path / "a.db"))
+    return StoreFile(str(tmp_path / "a.db"))
+
+
+def check_is_noticed(file, path):
+    with pytest.raises(ConnectionLost, match=re.escape(str(path))):
+        file.check_side_files()
 
 
 @pytest.mark.parametrize("end", ["-wal", "-shm"])
 @pytest.mark.parametrize("again", [False, True], ids=["removed", "replaced"])
-def test_a_file_that_is_gone_is_noticed(tmp_path, files, end, again):
-    assert files.find_replaced() is None
+def test_a_file_that_is_gone_is_noticed(tmp_path, file, end, again):
+    file.check_side_files()
     path = tmp_path / f"a.db{end}"
     path.rename(tmp_path / "moved")
     if again:
         path.touch()
-    assert files.find_replaced() == files.find_replaced() == str(path)
+    check_is_noticed(file, path)
+    check_is_noticed(file, path)
 
 
-def test_files_that_sqlite_removed_are_forgotten(tmp_path, files):
+def test_files_that_sqlite_removed_are_forgotten(tmp_path, file):
     (tmp_path / "a.db-wal").unlink()
-    files.forget_missing()
-    assert files.find_replaced() is None
+    file.close_connection(apsw.Connection(":memory:"))
+    file.check_side_files()
     (tmp_path / "a.db-shm").unlink()
-    assert files.find_replaced() == str(tmp_path / "a.db-shm")
+    check_is_noticed(file, tmp_path / "a.db-shm")
 
 
-def test_the_files_of_a_folder_that_is_gone_are_gone(tmp_path, files):
+def test_the_files_of_a_folder_that_is_gone_are_gone(tmp_path, file):
     tmp_path.rename(tmp_path.with_name("elsewhere"))
-    assert files.find_replaced() == str(tmp_path / "a.db-wal")
+    check_is_noticed(file, tmp_path / "a.db-wal")

@@ -100,23 +100,23 @@ def partitioned():
     databases.drop(name)
 
 
-# The statements that create the tables of agents and events.
-PLACED_TABLE = re.compile(r"(CREATE TABLE backstory\.(?:agents|events) \(\s+place bigint[^;]*\));")
+# The ends of the statements that create the tables of agents and events. A partitioned table has no
+# fill factor.
+END_OF_TABLE = re.compile(r"\n    \)(?: WITH \(fillfactor = 80\))?;")
 
 
 def open_partitioned(url):
     with psycopg.connect(postgres_server.build_conninfo(url), autocommit=True) as db:
         db.execute("CREATE SCHEMA backstory")
-        db.execute(postgres_schema.META)
-        for step in postgres_schema.MIGRATIONS:
-            db.execute(PLACED_TABLE.sub(r"\1 PARTITION BY HASH (place);", step))
+        for statement in (*postgres_schema.TABLES, postgres_schema.FUNCTIONS):
+            db.execute(END_OF_TABLE.sub(") PARTITION BY HASH (place);", statement))
         for table in ("agents", "events"):
             for n in range(8):
                 db.execute(
                     f"CREATE TABLE backstory.{table}_{n} PARTITION OF backstory.{table} "
                     f"FOR VALUES WITH (MODULUS 8, REMAINDER {n})"
                 )
-        db.execute(postgres_schema.SET_VERSION, (len(postgres_schema.MIGRATIONS),))
+        db.execute(postgres_schema.SET_VERSION, (postgres_schema.VERSION,))
         with backstory.open(url) as store:
             for n in range(30):
                 deep(store, 3).extend([("user", str(n), None)] * 50)

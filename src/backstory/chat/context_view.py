@@ -92,4 +92,4 @@ class ContextView:
 
 def has_moved(events: Sequence[Event]) -> bool:
     """Whether these events changed the context, so that it must be drawn again."""
-    return any(event.kind in MOVE_KINDS or event.kind == "clear" for event in events)
+    return any(event.kind in MOVE_KINDS for event in events)

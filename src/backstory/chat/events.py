@@ -18,9 +18,9 @@ from backstory.chat.markdown import Prose
 from backstory.chat.mentions import ATTACHED, typed_text
 from backstory.chat.shell import OUTPUT
 from backstory.log.events import Event
-from backstory.log.kinds import MOVE_KINDS
+from backstory.log.kinds import TARGETED_KINDS
 from backstory.log.messages import read_call, read_result
-from backstory.log.moves import find_author_command
+from backstory.log.moves import read_command
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
 from backstory.wire.repair import INTERRUPTED
@@ -40,11 +40,11 @@ def drawn(
     matters."""
     open_calls = interrupted(events)
     pen = Pen(expanded=expanded)
-    shown = [
-        event for event in events[first:] if event.kind != "note" and not find_author_command(event)
-    ]
+    shown = [event for event in events[first:] if event.kind != "note" and not read_command(event)]
     passed = {
-        one.seq for one, other in pairwise(shown) if one.kind == "jump" and other.kind in MOVE_KINDS
+        one.seq
+        for one, other in pairwise(shown)
+        if one.kind == "jump" and other.kind in TARGETED_KINDS
     }
     for event in shown:
         if event.seq in passed:

@@ -13,17 +13,16 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Invalid, InvalidEvent
 from backstory.log.data_keys import ERASED
-from backstory.log.digests import is_erased
 from backstory.log.events import (
     Draft,
     Event,
     parse_object,
     to_json,
-    to_microseconds,
 )
-from backstory.log.json_text import encode_exactly, is_same_json
+from backstory.log.json_text import encode_exactly
 from backstory.log.kinds import KINDS, MESSAGE_KINDS, NEEDS_CONTENT, NEVER_BLANK
-from backstory.log.messages import read_call, read_result
+from backstory.log.messages import describe_author, read_call, read_result
+from backstory.log.times import to_microseconds
 
 LONGEST_KEY = 1_000  # characters
 LONGEST_NAME = 200  # characters of an agent's name
@@ -238,48 +237,6 @@ def _check_item(item: Any) -> Draft:
     raise InvalidEvent(f"{item!r:.60} is not an event", remedy="pass it as (kind, content, data)")
 
 
-def is_same_event(draft: Draft, event: Event) -> bool:
-    """Return True if `draft` has the kind, key, content and data of `event`.
-
-    The order of keys in the data does not matter. Of an erased event, nobody can know the text.
-    """
-    if (draft.kind, draft.key) != (event.kind, event.key):
-        return False
-    if is_erased(event.data_json):
-        return True
-    if draft.content != event.content:
-        return False
-    if draft.data_json == event.data_json:
-        return True
-    return is_same_json(parse_object(draft.data_json), event.data)
-
-
-def build_call_data(id: str, name: str, arguments: Any) -> dict[str, Any]:
-    """Return the data of a tool call. Arguments that are the text of a JSON object become the
-    object; the text stays beside it if writing the object would not give the same text."""
-    data = {"id": id, "name": name, "arguments": arguments}
-    parsed = parse_object(arguments) if isinstance(arguments, str) else None
-    if parsed is None:
-        return data
-    try:
-        text = to_json(parsed)
-    except ValueError:  # NaN, which only the text can express
-        return data
-    data["arguments"] = parsed
-    if text != arguments:
-        data["arguments_text"] = arguments
-    return data
-
-
-def describe_author(who: str | None) -> dict[str, Any]:
-    """Return the part of an event's data that names its author."""
-    if who is None:
-        return {}
-    if not isinstance(who, str):
-        raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
-    return {"by": who}
-
-
 def check_author(who: str | None) -> str | None:
     """Return the name of the author of a removal, which is not written into an event."""
     name = describe_author(who).get("by")
@@ -287,21 +244,6 @@ def check_author(who: str | None) -> str | None:
         return None
     check_text(name, "the author of this removal")
     return to_plain_str(name)
-
-
-def describe_call(call: Event) -> dict[str, Any]:
-    """Return the part of a tool result's data that names the call which it answers."""
-    if not isinstance(call, Event):
-        raise InvalidEvent(
-            f"{call!r:.60} is not a tool call", remedy="pass the call's event or its id"
-        )
-    data = call.data or {}
-    if call.kind != "tool_call" or "id" not in data:
-        raise InvalidEvent(
-            f"event {call.seq} ({call.kind}) is not a tool call with an id",
-            remedy="pass the call's event or its id",
-        )
-    return {field: data[field] for field in ("id", "name") if field in data}
 
 
 # Keys, names, times and limits

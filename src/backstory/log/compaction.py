@@ -6,7 +6,7 @@ newest messages. Nothing is lost, and undoing the clear undoes all of it.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from backstory.errors import Invalid, NotFound
 from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
@@ -23,6 +23,13 @@ ANSWER_KINDS = frozenset({"assistant", "tool_call"})
 NewEvent = tuple[str, str | None, dict[str, Any] | None]  # kind, content and data
 
 
+class Compaction(NamedTuple):
+    """The events that compact a context, and the positions of the events that they copy."""
+
+    events: list[NewEvent]
+    copied: list[int]
+
+
 def build_compaction(
     context: Sequence[Event],
     summary: str,
@@ -31,7 +38,7 @@ def build_compaction(
     head: int,
     tokens: int,
     author: Mapping[str, str] = NO_AUTHOR,
-) -> list[NewEvent]:
+) -> Compaction:
     """Return the events that compact a context.
 
     The last `keep` messages stay as they are, or a few more, so that no call loses its result and
@@ -54,13 +61,15 @@ def build_compaction(
     start = find_start(messages, keep)
     description = {"from": messages[0].seq, "to": head, "events": start, "tokens": tokens}
     summary_position = head + 1 + len(repeated) + 1
-    return [
+    kept = messages[start:]
+    batch = [
         ("clear", None, {SUMMARY: summary_position, **author}),
         *map(_copy, repeated),
         # Also if all messages stay, so that a caller need not count them first.
         ("user", summary, {COMPACTED: description}),
-        *map(_copy, messages[start:]),
+        *map(_copy, kept),
     ]
+    return Compaction(batch, [event.seq for event in repeated + kept])
 
 
 def _is_compactable(event: Event) -> bool:

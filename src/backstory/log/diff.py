@@ -91,9 +91,9 @@ def _pair_differences(left: Sequence[Event], right: Sequence[Event]) -> list[Pai
     right_keys = [_build_key(event) for event in right]
     matcher = SequenceMatcher(None, left_keys, right_keys, autojunk=False)
     pairs: list[Pair] = []
-    for op, a, b, c, d in matcher.get_opcodes():
+    for op, left_start, left_end, right_start, right_end in matcher.get_opcodes():
         if op != "equal":
-            pairs.extend(zip_longest(left[a:b], right[c:d]))
+            pairs.extend(zip_longest(left[left_start:left_end], right[right_start:right_end]))
     return pairs
 
 

@@ -1,7 +1,7 @@
-"""The chain of digests: each covers its event and, through the digest before it, all events before.
+"""The chain of digests: each covers its event and the digest before it.
 
-So a digest names one exact history. PostgreSQL runs `link` on the server, with the bytes of
-`digest_tail`.
+So a digest names one exact history: an event and everything before it. PostgreSQL runs `link` on
+the server, with the bytes of `digest_tail`.
 
 An erased event keeps the digests of its texts, so that the chain stays valid. Each event has a
 random salt that goes into them and is erased with the text: without it, nobody can find out by
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from backstory.log.data_keys import ERASED
 from backstory.log.events import Draft, StoredRow
+from backstory.log.times import next_time
 
 WIDTH = 16  # bytes of a digest: half of a SHA-256, still too long to find a second text for
 START = bytes(WIDTH)  # the digest before the first event
@@ -26,9 +27,6 @@ POSITION_AND_TIME = Struct(">qq")
 SALT_WIDTH = 8  # bytes
 REQUEST_DIGEST = re.compile('"sha256":"[0-9a-f]{64}"')
 EMPTY_REQUEST_DIGEST = '"sha256":""'
-
-# A time that is further ahead of the clock is that of a wrong clock.
-LONGEST_LEAD_US = 60_000_000
 
 # No other data begins like this: a new event may not use the key.
 ERASED_BEGINNING = f'{{"{ERASED}":{{'
@@ -108,26 +106,6 @@ def digest_row(previous: bytes, row: StoredRow, data: dict[str, Any] | None) -> 
     texts = digest_texts(row.content, row.data_json, row.salt, data)
     tail = build_tail(row.kind, row.base, row.key, texts)
     return link(previous, row.seq, row.created_us, tail)
-
-
-def next_time(previous_us: int, wanted_us: int, clock_us: int) -> int:
-    """Return the time of an event that follows one of the time `previous_us`: `wanted_us`, but not
-    before the previous event. If that is more than a minute ahead of the clock, the clock was wrong
-    then, and its time is not carried forward."""
-    is_wrong = previous_us > clock_us + LONGEST_LEAD_US
-    if is_wrong and wanted_us <= clock_us:
-        return wanted_us
-    return max(previous_us, wanted_us)
-
-
-def do_times_drop(previous_us: int, rows: Iterable[StoredRow]) -> bool:
-    """Return True if the time of one of `rows`, which follow an event of the time `previous_us`, is
-    before the time of the event before."""
-    for row in rows:
-        if row.created_us < previous_us:
-            return True
-        previous_us = row.created_us
-    return False
 
 
 def build_rows(

@@ -12,14 +12,14 @@ from typing import Any
 from backstory.log.data_keys import ANSWER, COPY, ERASED, REDO, TARGET, UNDO
 from backstory.log.digests import NO_TEXT, digest_text, digest_texts
 from backstory.log.events import Event, StoredRow, parse_object, to_json
-from backstory.log.kinds import MOVE_KINDS, TOOL_KINDS
+from backstory.log.kinds import TARGETED_KINDS, TOOL_KINDS
 from backstory.log.messages import Message, read_call, read_result
 
 ERASED_TEXT = "(erased)"  # the text that a model reads in place of an erased call or result
 
 ERASURE_FIELDS = {"at", "why", "content", "data"}
 LINKS = (COPY, ANSWER)  # keys of data that name other events
-MOVE_LINKS = (TARGET, UNDO, REDO)
+TARGET_LINKS = (TARGET, UNDO, REDO)
 TOOL_LINKS = ("id", "name")
 TEXT_DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -45,7 +45,7 @@ def replace_erased_digests(data_json: str, random: bytes) -> str:
 
 def _find_links(row: StoredRow, data: dict[str, Any]) -> dict[str, Any]:
     """Return the part of an event's data that connects it to other events."""
-    names = LINKS + MOVE_LINKS if row.kind in MOVE_KINDS else LINKS
+    names = LINKS + TARGET_LINKS if row.kind in TARGETED_KINDS else LINKS
     links = {name: data[name] for name in names if name in data}
     if row.kind == "tool_call":
         call = read_call(data)
@@ -65,8 +65,8 @@ def find_erasure_problem(kind: str, content: object, data: dict[str, Any]) -> st
         if not TEXT_DIGEST.fullmatch(str(erasure[name])):
             return "it does not have the digests of what was erased"
     links = set(LINKS)
-    if kind in MOVE_KINDS:
-        links.update(MOVE_LINKS)
+    if kind in TARGETED_KINDS:
+        links.update(TARGET_LINKS)
     elif kind in TOOL_KINDS:
         links.update(TOOL_LINKS)
     if content or not links.issuperset(data.keys() - {ERASED}):

@@ -1,17 +1,14 @@
-"""The four shapes of an event, and times and JSON text.
+"""The four shapes of an event, and JSON text.
 
 A `Draft` has no position yet. An `Event` has one. A `StoredRow` is the complete row of an event,
 with its base and digest. An `OutlineRow` is an event without its text.
 """
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-EARLIEST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
-LATEST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+from backstory.log.times import EPOCH, to_datetime, to_microseconds
 
 
 class Event(NamedTuple):
@@ -72,7 +69,7 @@ class Event(NamedTuple):
 class RepeatedEvent(Event):
     """An event that was there already, so that the call that returns it did not write it."""
 
-    is_live = False  # True if the event is in the context
+    is_live = False  # True if the event, or a compaction's copy of it, is in the context
 
     @classmethod
     def build(cls, event: Event, is_live: bool) -> "RepeatedEvent":
@@ -128,6 +125,11 @@ class StoredRow(NamedTuple):
         """The event without base, digest and salt."""
         return Event._make(self[:6])
 
+    @property
+    def size(self) -> int:
+        """The bytes of its content and data."""
+        return len((self.content or "").encode()) + len((self.data_json or "").encode())
+
 
 class OutlineRow(NamedTuple):
     """An event of a lineage without its text."""
@@ -142,20 +144,6 @@ class OutlineRow(NamedTuple):
     def created_at(self) -> datetime:
         """The time of the event, in UTC."""
         return to_datetime(self.created_us)
-
-
-def to_microseconds(moment: datetime) -> int:
-    """Return the microseconds from 1970 to an aware datetime, exactly."""
-    return (moment - EPOCH) // MICROSECOND
-
-
-def to_datetime(microseconds: int) -> datetime:
-    """Return the datetime this many microseconds after 1970.
-
-    A value out of range, as in a damaged store, becomes the earliest or latest date.
-    """
-    in_range = min(max(microseconds, EARLIEST_US), LATEST_US)
-    return EPOCH + timedelta(microseconds=in_range)
 
 
 def to_json(value: Any) -> str:

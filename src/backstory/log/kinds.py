@@ -49,6 +49,8 @@ TEXT_KINDS = MESSAGE_KINDS - TOOL_KINDS
 NEVER_BLANK = frozenset(name for name, rule in KINDS.items() if rule.must_not_be_blank)
 NEEDS_CONTENT = frozenset(name for name, rule in KINDS.items() if rule.needs_content)
 
-# Moves have a target. If it is invalid, the move is not shown.
-MOVE_KINDS = frozenset(name for name, rule in KINDS.items() if rule.base.is_target)
-ALWAYS_SHOWN = frozenset(name for name, rule in KINDS.items() if rule.is_shown) - MOVE_KINDS
+# A move continues another position than the one before it. A rewind or a jump names its target; if
+# that is invalid, the event is not shown and has no effect.
+MOVE_KINDS = frozenset(name for name, rule in KINDS.items() if rule.base is not BaseRule.BEFORE)
+TARGETED_KINDS = frozenset(name for name, rule in KINDS.items() if rule.base.is_target)
+ALWAYS_SHOWN = frozenset(name for name, rule in KINDS.items() if rule.is_shown) - TARGETED_KINDS

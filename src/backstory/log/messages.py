@@ -1,12 +1,14 @@
-"""Canonical messages: the part of the log that a model receives, decided by one allow-list.
+"""Canonical messages: the part of the log that a model receives, decided by one allow-list; and the
+data of tool calls and results.
 
 `backstory.wire` turns messages into a provider's format.
 """
 
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from backstory.errors import InvalidEvent
+from backstory.errors import Invalid, InvalidEvent
 from backstory.log.data_keys import COMPACTED, COPY, ITEM, NATIVE, REQUEST, RESPONSE
+from backstory.log.events import Event, parse_object, to_json
 from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 
 # Keys of an event's data that are not part of its message.
@@ -158,3 +160,44 @@ def read_result(content: Any, data: Any) -> ToolResult:
         output = content
     has_failed = data.get("success") is False or data.get("error") is True
     return ToolResult(data["tool_call_id"], output, has_failed)
+
+
+def build_call_data(id: str, name: str, arguments: Any) -> dict[str, Any]:
+    """Return the data of a tool call. Arguments that are the text of a JSON object become the
+    object; the text stays beside it if writing the object would not give the same text."""
+    data = {"id": id, "name": name, "arguments": arguments}
+    parsed = parse_object(arguments) if isinstance(arguments, str) else None
+    if parsed is None:
+        return data
+    try:
+        text = to_json(parsed)
+    except ValueError:  # NaN, which only the text can express
+        return data
+    data["arguments"] = parsed
+    if text != arguments:
+        data["arguments_text"] = arguments
+    return data
+
+
+def describe_call(call: Event) -> dict[str, Any]:
+    """Return the part of a tool result's data that names the call which it answers."""
+    if not isinstance(call, Event):
+        raise InvalidEvent(
+            f"{call!r:.60} is not a tool call", remedy="pass the call's event or its id"
+        )
+    data = call.data or {}
+    if call.kind != "tool_call" or "id" not in data:
+        raise InvalidEvent(
+            f"event {call.seq} ({call.kind}) is not a tool call with an id",
+            remedy="pass the call's event or its id",
+        )
+    return {field: data[field] for field in ("id", "name") if field in data}
+
+
+def describe_author(who: str | None) -> dict[str, Any]:
+    """Return the part of an event's data that names its author."""
+    if who is None:
+        return {}
+    if not isinstance(who, str):
+        raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
+    return {"by": who}

@@ -17,7 +17,7 @@ LABEL = "backstory.label"  # the name of a note; data: {"label": a name or None,
 PROGRAM_KEYS = frozenset({COPY, COMPACTED, "carried", "meta"})
 
 
-def find_author_command(move: Event) -> str | None:
+def read_command(move: Event) -> str | None:
     """Return UNDO or REDO if that command wrote this jump, else None."""
     if move.kind != "jump":
         return None
@@ -36,7 +36,7 @@ def find_undo_target(moves: Iterable[Event]) -> int | None:
     for move in moves:
         if move.seq == 1:  # a clear at the start of a log: nothing is before it
             continue
-        if find_author_command(move) is None:
+        if read_command(move) is None:
             return move.seq - 1
     return None
 
@@ -51,7 +51,7 @@ def find_turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
         for event in reversed(events):
             if is_prompt(event):
                 return event.seq - 1
-        if events and _is_move(events[0]):
+        if events and events[0].kind in MOVE_KINDS:
             target = find_undo_target(events[:1])
             if target is not None:
                 return target
@@ -66,10 +66,6 @@ def is_prompt(event: Event) -> bool:
     return PROGRAM_KEYS.isdisjoint(data)
 
 
-def _is_move(event: Event) -> bool:
-    return event.kind == "clear" or event.kind in MOVE_KINDS
-
-
 def find_redo_target(head: Event | None, find_event: Callable[[int], Event | None]) -> int | None:
     """Return the position before the undo that led to `head`, or None if the head is no undo.
 
@@ -77,9 +73,9 @@ def find_redo_target(head: Event | None, find_event: Callable[[int], Event | Non
     `find_event` returns the event at a position.
     """
     event = head
-    while event is not None and find_author_command(event) == REDO:
+    while event is not None and read_command(event) == REDO:
         event = find_event(read_target(event))
-    if event is None or find_author_command(event) != UNDO:
+    if event is None or read_command(event) != UNDO:
         return None
     return event.seq - 1
 

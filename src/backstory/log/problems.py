@@ -11,8 +11,9 @@ from backstory.errors import Invalid
 from backstory.log.checks import LONGEST_KEY, change_about, find_text_problem
 from backstory.log.data_keys import ERASED
 from backstory.log.erasure import find_erasure_problem
-from backstory.log.events import LATEST_US, parse_object
+from backstory.log.events import parse_object
 from backstory.log.kinds import NEEDS_CONTENT, TOOL_KINDS
+from backstory.log.times import LATEST_US
 
 # An unknown kind is stored and has no effect, but it must be a word: it cannot control a terminal.
 KIND_PATTERN = re.compile("[a-z][a-z0-9_]{0,63}")

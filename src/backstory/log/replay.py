@@ -13,7 +13,7 @@ from typing import NamedTuple
 from backstory.errors import InvalidEvent
 from backstory.log.data_keys import TARGET
 from backstory.log.events import Event, parse_object
-from backstory.log.kinds import ALWAYS_SHOWN, KINDS, MOVE_KINDS, BaseRule, KindRule
+from backstory.log.kinds import ALWAYS_SHOWN, KINDS, TARGETED_KINDS, BaseRule, KindRule
 
 NO_STACKS: Mapping[int, Container[int]] = {}
 
@@ -177,9 +177,9 @@ class Fold:
             return PLAIN
         if rule.base is BaseRule.NOTHING:
             return FRESH_START
-        return self._judge_move(event, rule)
+        return self._judge_target(event, rule)
 
-    def _judge_move(self, event: Event, rule: KindRule) -> Verdict:
+    def _judge_target(self, event: Event, rule: KindRule) -> Verdict:
         """Decide about a rewind or jump: it continues the position that its data names."""
         kind = event.kind
         if event.data_json is None:
@@ -224,7 +224,7 @@ def log_inert(agent: str, seq: int, problem: str) -> None:
 
 def select_shown(events: list[Event], moves: Container[int]) -> list[Event]:
     """Return the events of live ranges that are part of the context. `moves` are the positions of
-    the valid rewinds and jumps among them."""
+    the valid moves among them."""
     kinds = {event.kind for event in events}
     if kinds <= ALWAYS_SHOWN:
         return events
@@ -233,6 +233,6 @@ def select_shown(events: list[Event], moves: Container[int]) -> list[Event]:
 
 def is_shown(event: Event, is_valid: bool) -> bool:
     """Return True if a live event is part of the context. `is_valid` is about rewinds and jumps."""
-    if event.kind in MOVE_KINDS:
+    if event.kind in TARGETED_KINDS:
         return is_valid
     return event.kind in ALWAYS_SHOWN

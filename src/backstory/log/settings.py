@@ -5,13 +5,21 @@ They are notes in the log, so a rewind restores the earlier ones and a fork inhe
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from backstory.errors import Invalid
 from backstory.log.json_text import is_same_json
 
 SETTINGS = "backstory.settings"  # the name of the notes
 TOOL_FIELDS = frozenset({"name", "description", "parameters", "native"})
+
+
+class SettingsChange(TypedDict, total=False):
+    """New values of settings. None or an empty value removes one."""
+
+    model: str | None
+    tools: Sequence[Mapping[str, Any]]
+    params: Mapping[str, Any]
 
 
 class Settings(NamedTuple):
@@ -21,7 +29,7 @@ class Settings(NamedTuple):
     tools: tuple[dict[str, Any], ...] = ()
     params: Mapping[str, Any] = {}
 
-    def find_changes(self, **wanted: Any) -> dict[str, Any]:
+    def find_changes(self, **wanted: Unpack[SettingsChange]) -> dict[str, Any]:
         """Return the settings of `wanted` that are not in force yet: the data of a new note."""
         for name in wanted:
             if name not in CHECKS:

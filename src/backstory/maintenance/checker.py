@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from backstory.log.data_keys import ERASED
-from backstory.log.digests import LONGEST_LEAD_US, START, digest_row
-from backstory.log.events import LATEST_US, Event, StoredRow, parse_object
-from backstory.log.kinds import KINDS, MOVE_KINDS
+from backstory.log.digests import START, digest_row
+from backstory.log.events import Event, StoredRow, parse_object
+from backstory.log.kinds import KINDS, TARGETED_KINDS
 from backstory.log.problems import find_agent_problems, find_event_problems, is_id, is_time
 from backstory.log.replay import Fold
+from backstory.log.times import LATEST_US, LONGEST_LEAD_US
 from backstory.storage.ids import has_key
 from backstory.storage.protocol import AgentRecord
 
@@ -226,7 +227,7 @@ class AgentChecker:
     def _check_base(self, row: StoredRow) -> Iterator[WithRemedy]:
         # A fold keeps its events in memory, so they have no text. Only moves need their data.
         data_json = None
-        if row.kind in MOVE_KINDS:
+        if row.kind in TARGETED_KINDS:
             data_json = _get_data_text(row)
         event = Event(row.seq, str(row.kind), None, data_json, 0, None)
         verdict = self._fold.feed(event)

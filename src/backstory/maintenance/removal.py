@@ -5,14 +5,17 @@ If others were forked or spawned from a deleted agent, its row stays, without na
 and so do the events that the others inherit. Everything else is removed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from backstory.log.checks import check_author
+from backstory.errors import AgentNotFound, Busy, TextRemains
+from backstory.log.checks import check_author, check_draft
 from backstory.log.digests import is_erased
 from backstory.log.events import StoredRow
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.moves import LABEL, read_labels
+from backstory.log.times import LONGEST_LEAD_US
 from backstory.storage.agent_trees import (
     AgentTree,
     list_session,
@@ -21,11 +24,12 @@ from backstory.storage.agent_trees import (
 )
 from backstory.storage.erase import (
     OwnedPosition,
+    SessionLinks,
     empty_later_requests,
     erase_one,
     record_erasure,
 )
-from backstory.storage.ids import new_id
+from backstory.storage.ids import is_derived_from_key, new_id
 from backstory.storage.protocol import (
     AgentQuery,
     AgentRecord,
@@ -36,8 +40,11 @@ from backstory.storage.protocol import (
     RemovalRecord,
     Transaction,
 )
+from backstory.storage.write import append_events
 
 EXPIRED = "expired"  # the reason given for dead events
+CLOCK = "backstory.clock"  # the name of the notes in agents whose last time is in the future
+MOST_BUSY = 3  # sessions in a row that may be in use
 NAMED_POSITIONS = EventFilter(kinds=frozenset({"mark", "note"}), note_names=(LABEL,))
 
 
@@ -58,6 +65,10 @@ class Removed(NamedTuple):
     agents: tuple[RemovedAgent, ...]
     events: int  # all events that were removed, including those of agents deleted earlier
     erased: int = 0  # events that were erased: still there, without their text
+    skipped: tuple[str, ...] = ()  # sessions that did not expire, because they were in use
+
+
+NOTHING = Removed((), 0)
 
 
 def delete_agent(
@@ -87,46 +98,92 @@ def expire_sessions(
     by: str | None = None,
 ) -> Removed:
     """Delete the sessions last written to before a time whose root has a key that begins with
-    `prefix`. A session that is written to in the meantime stays."""
+    `prefix`. A session that is written to in the meantime stays.
+
+    Nobody knows when a session was written whose last time is in the future. So a note is written
+    to it, which has the true time, and it expires like the others from then on."""
     author = check_author(by)
-    reports = []
-    for session in _find_idle_sessions(backend.list_agents(), before_us, prefix):
+    now_us = backend.read_clock()
+    idle = []
+    for session, agents in _group_by_session(backend.list_agents(), prefix).items():
+        if _is_idle(agents, before_us, now_us):
+            idle.append(session)
+        elif not dry_run:
+            _correct_times(backend, agents, now_us)
+
+    def expire(session: str) -> Removed:
         if dry_run:
-            reports.append(_plan_expiry(backend, session).report())
-        else:
-            reports.append(_expire_session(backend, session, before_us, author))
-    agents: list[RemovedAgent] = []
-    for report in reports:
-        agents.extend(report.agents)
-    return Removed(tuple(agents), sum(report.events for report in reports))
+            return _plan_expiry(backend, session).report()
+        with backend.begin(sessions=[session]) as transaction:
+            plan = _plan_expiry(transaction, session)
+            if not _is_idle(plan.list_deleted(), before_us, now_us):
+                return NOTHING
+            plan.carry_out(transaction, "expire", author)
+            return plan.report()
+
+    return _remove_from_sessions(idle, expire)
 
 
-def _expire_session(backend: Backend, session: str, before_us: int, author: str | None) -> Removed:
-    with backend.begin(sessions=[session]) as transaction:
-        plan = _plan_expiry(transaction, session)
-        if not _find_idle_sessions(plan.agents, before_us, ""):
-            return Removed((), 0)
-        plan.carry_out(transaction, "expire", author)
-        return plan.report()
-
-
-def _find_idle_sessions(agents: Iterable[AgentRecord], before_us: int, prefix: str) -> list[str]:
-    """Return the sessions whose newest event is older than a time and whose root's key begins with
-    `prefix`."""
-    newest: dict[str, int] = {}
+def _group_by_session(
+    agents: Iterable[AgentRecord], prefix: str
+) -> Mapping[str, Sequence[AgentRecord]]:
+    """Return the agents of each session whose root has a key that begins with `prefix`."""
+    sessions: dict[str, list[AgentRecord]] = {}
     keys: dict[str, str] = {}
     for agent in agents:
-        if agent.deleted_us is not None:
-            continue
-        updated_us = newest.get(agent.session, 0)
-        newest[agent.session] = max(updated_us, agent.updated_us)
+        members = sessions.setdefault(agent.session, [])
+        members.append(agent)
         if agent.id == agent.session:
             keys[agent.id] = agent.key or ""
-    idle = []
-    for session, updated_us in newest.items():
-        if updated_us < before_us and keys.get(session, "").startswith(prefix):
-            idle.append(session)
-    return idle
+    for session in list(sessions):
+        if not keys.get(session, "").startswith(prefix):
+            del sessions[session]
+    return sessions
+
+
+def _is_idle(agents: Iterable[AgentRecord], before_us: int, now_us: int) -> bool:
+    """Return True if the newest event of some agents is older than a time. None of them was written
+    in the future, whatever the clock said then."""
+    return all(min(agent.updated_us, now_us) < before_us for agent in agents)
+
+
+def _correct_times(backend: Backend, agents: Iterable[AgentRecord], now_us: int) -> None:
+    """Write a note to each agent whose last time is in the future."""
+    note = check_draft("note", CLOCK)
+    for agent in agents:
+        if agent.updated_us > now_us + LONGEST_LEAD_US:
+            with suppress(AgentNotFound, Busy):  # the next expiry corrects it
+                append_events(backend, agent, [note])
+
+
+def _remove_from_sessions(sessions: Iterable[str], remove: Callable[[str], Removed]) -> Removed:
+    """Call `remove` for each session, and return the sum of its results. A session that is in use
+    is skipped. After several of these in a row, so are the others: each costs the timeout of the
+    store, and then it is probably the store that is locked. Raises TextRemains at the end."""
+    agents: list[RemovedAgent] = []
+    skipped: list[str] = []
+    events = erased = busy_in_a_row = 0
+    remains: TextRemains | None = None
+    for session in sessions:
+        if busy_in_a_row == MOST_BUSY:
+            skipped.append(session)
+            continue
+        try:
+            removed = remove(session)
+        except Busy:
+            skipped.append(session)
+            busy_in_a_row += 1
+            continue
+        except TextRemains as error:
+            remains = error
+            continue
+        busy_in_a_row = 0
+        agents.extend(removed.agents)
+        events += removed.events
+        erased += removed.erased
+    if remains is not None:
+        raise remains
+    return Removed(tuple(agents), events, erased, tuple(skipped))
 
 
 class RemovalPlan:
@@ -158,7 +215,7 @@ class RemovalPlan:
         children = self._children.get(agent.id, [])
         # The next agent with a key has the id of the next generation, and is found through the row
         # of the agent that was deleted earlier.
-        leads_to_next = agent.id not in self._deleted and _is_derived_from_key(agent.id)
+        leads_to_next = agent.id not in self._deleted and is_derived_from_key(agent.id)
         if not children and not leads_to_next:
             return None
         last = agent.fork_seq
@@ -173,6 +230,10 @@ class RemovalPlan:
             return True
         keep = self._keep[child.id]
         return keep is not None and keep > child.fork_seq
+
+    def list_deleted(self) -> list[AgentRecord]:
+        """Return the agents that are deleted."""
+        return [agent for agent in self.agents if agent.id in self._deleted]
 
     def carry_out(
         self, transaction: Transaction, action: RemovalAction, author: str | None
@@ -203,7 +264,7 @@ class RemovalPlan:
                 removed_us=now_us,
                 action=action,
                 session=agent.session,
-                agent=agent.id,
+                agent_id=agent.id,
                 positions=None,
                 events=events,
                 by=author,
@@ -269,10 +330,6 @@ def _find_descendants(id: str, agents: Sequence[AgentRecord]) -> set[str]:
     return found & living
 
 
-def _is_derived_from_key(id: str) -> bool:
-    return id[14] == "5"  # the version of the UUID: `ids.derive_id` makes version 5
-
-
 # --- events that are in no context ---
 
 
@@ -283,43 +340,47 @@ def expire_dead(
     prefix: str = "",
     dry_run: bool = True,
     by: str | None = None,
-) -> int:
+) -> Removed:
     """Erase the events from before a time that are no longer in any context, in the sessions whose
-    root has a key that begins with `prefix`. Return how many. The context that a fork began with,
-    and the contexts that marks and labels lead back to, count as contexts."""
+    root has a key that begins with `prefix`. The context that a fork began with, and the contexts
+    that marks and labels lead back to, count as contexts."""
     author = check_author(by)
-    query = AgentQuery(roots_only=True, key_prefix=prefix or None)
-    count = 0
-    for root in backend.list_agents(query):
+
+    def expire(session: str) -> Removed:
         if dry_run:
-            count += sum(1 for _ in _find_dead(backend, root.session, before_us))
-            continue
-        with backend.begin(sessions=[root.session]) as transaction:
-            erased = []
-            for owner, row in _find_dead(transaction, root.session, before_us):
+            return Removed((), 0, len(_find_dead(backend, session, before_us)))
+        with backend.begin(sessions=[session]) as transaction:
+            dead = _find_dead(transaction, session, before_us)
+            for owner, row in dead:
                 erase_one(transaction, owner, row, EXPIRED)
-                erased.append(OwnedPosition(owner, row.seq))
-            tree = AgentTree(list_session(transaction, root.session))
-            empty_later_requests(transaction, tree, erased)
+            erased = [OwnedPosition(owner, row.seq) for owner, row in dead]
+            tree = AgentTree(list_session(transaction, session))
+            empty_later_requests(transaction, tree, erased, SessionLinks())
             record_erasure(transaction, "expire", erased, author)
-            count += len(erased)
-    return count
+            return Removed((), 0, len(erased))
+
+    roots = backend.list_agents(AgentQuery(roots_only=True, key_prefix=prefix or None))
+    return _remove_from_sessions([root.session for root in roots], expire)
 
 
-def _find_dead(
-    reader: Reader, session: str, before_us: int
-) -> Iterator[tuple[AgentRecord, StoredRow]]:
-    """Yield the messages and notes from before a time that are in no context and not erased yet,
+def _find_dead(reader: Reader, session: str, before_us: int) -> list[tuple[AgentRecord, StoredRow]]:
+    """Return the messages and notes from before a time that are in no context and not erased yet,
     with their owners."""
     agents = list_session(reader, session)
     needed = _find_needed(reader, agents)
+    found = []
     for agent in agents:
         own_needed = needed.get(agent.pk, set())
+        dead = []  # not yet known to be old
         for row in read_own_rows(reader, agent, agent.fork_seq, agent.head):
-            is_old = row.created_us < before_us
-            is_dead = row.seq not in own_needed
-            if is_old and is_dead and _has_text(row):
-                yield agent, row
+            if row.seq not in own_needed and _has_text(row):
+                dead.append((agent, row))
+            # All rows before an old one are old, even if the clock was wrong when they were
+            # written.
+            if row.created_us < before_us:
+                found += dead
+                dead = []
+    return found
 
 
 def _has_text(row: StoredRow) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from backstory.agent import Agent
 from backstory.log.events import StoredRow
-from backstory.log.kinds import ALWAYS_SHOWN, MOVE_KINDS
+from backstory.log.kinds import ALWAYS_SHOWN, TARGETED_KINDS
 from backstory.storage.agent_errors import build_lineage_error
 from backstory.storage.agent_trees import AgentTree
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventCount, EventFilter
@@ -73,8 +73,8 @@ def _count_agents(
     events: Counter[str] = Counter()
     bytes: Counter[str] = Counter()
     for count in counts:
-        events[count.agent] += count.events
-        bytes[count.agent] += count.bytes
+        events[count.agent_id] += count.events
+        bytes[count.agent_id] += count.bytes
     agents = []
     for record in contexts.list_agents():
         agent = Agent(backend, record)
@@ -115,7 +115,7 @@ class OwnEvents:
         if row.base is not None:
             self._moves.append(row.seq)
             self._bases.append(row.base)
-            if row.kind in MOVE_KINDS:
+            if row.kind in TARGETED_KINDS:
                 is_shown = True
         if not is_shown:
             self._hidden.append(row.seq)

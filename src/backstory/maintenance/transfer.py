@@ -119,7 +119,7 @@ class Exporter:
         # The sources of each agent, and under None those that did not become an agent.
         self._sources: dict[str | None, list[SourceRecord]] = {}
         for source in backend.list_sources():
-            self._sources.setdefault(source.agent, []).append(source)
+            self._sources.setdefault(source.agent_id, []).append(source)
 
     def write_line(self, value: Any) -> None:
         """Write a JSON value in one line."""
@@ -278,7 +278,7 @@ class NewRow(NamedTuple):
     """A new event, and the ids of its session and its agent."""
 
     session: str
-    agent: str
+    agent_id: str
     row: StoredRow
 
 
@@ -540,16 +540,16 @@ class ItemWriter:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._agent = ""  # the id of the agent of the rows that are not written yet
+        self._agent_id = ""  # of the rows that are not written yet
         self._rows: list[StoredRow] = []
 
     def add(self, item: Item) -> None:
         """Write an item. The rows of one agent are written together, when the next item comes."""
         match item:
             case NewRow():
-                if item.agent != self._agent:
+                if item.agent_id != self._agent_id:
                     self.write_rows()
-                    self._agent = item.agent
+                    self._agent_id = item.agent_id
                 self._rows.append(item.row)
             case AgentRecord():
                 self.write_rows()
@@ -562,7 +562,7 @@ class ItemWriter:
         of their agent."""
         if not self._rows:
             return
-        agent = self._find_agent(self._agent)
+        agent = self._find_agent(self._agent_id)
         if agent.head != self._rows[0].seq - 1:
             raise _build_change_error(agent.name, agent.head)
         self._transaction.add_rows(agent, self._rows)
@@ -594,9 +594,9 @@ class ItemWriter:
         return found
 
 
-def _build_change_error(agent: str, head: int) -> Conflict:
+def _build_change_error(agent_id: str, head: int) -> Conflict:
     return Conflict(
-        f"agent {agent!r} was changed while it was imported, so the import is not complete",
+        f"agent {agent_id!r} was changed while it was imported, so the import is not complete",
         remedy="import again",
         head=head,
     )

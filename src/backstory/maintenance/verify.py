@@ -15,10 +15,10 @@ from backstory.log.events import Event, StoredRow
 from backstory.maintenance.checker import LEAVE_TIME, RESTORE_STORE, AgentChecker, Severity
 from backstory.maintenance.seals import find_broken_seals
 from backstory.storage.agent_trees import find_row, read_own_rows, sort_parents_first
-from backstory.storage.erase import HAS_REQUEST_DIGEST
 from backstory.storage.positions import LAST_POSITION
-from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, Piece
+from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
 
+HAS_REQUEST_DIGEST = EventFilter(data_contains='"sha256"')
 REPORT_ROWS = 1_000  # between two reports of the progress
 
 RESTORE_AGENT = "restore the agent's row from a backup; its own events are still in the log"
@@ -27,7 +27,7 @@ RESTORE_AGENT = "restore the agent's row from a backup; its own events are still
 class Finding(NamedTuple):
     """One contradiction: its position, how bad it is, and what to do about it."""
 
-    agent: str | None  # the agent's id; None for the whole store
+    agent_id: str | None  # None for the whole store
     position: int | None
     severity: Severity  # "error": contexts may be wrong; "warning": replay handles it
     problem: str

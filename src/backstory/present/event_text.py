@@ -5,7 +5,7 @@ from typing import Any
 from backstory.log.digests import is_erased
 from backstory.log.events import Event, to_json
 from backstory.log.messages import read_call, read_result
-from backstory.log.moves import find_author_command
+from backstory.log.moves import read_command
 from backstory.present.safe_text import one_line
 from backstory.wire.holes import HOLE
 
@@ -48,7 +48,7 @@ def _said(event: Event) -> str:
         case "mark":
             return event.label if event.label is not None else "(no label)"
         case "rewind" | "jump":
-            by = find_author_command(event)
+            by = read_command(event)
             return f"to {data.get('target_message_id', '?')}" + (f" ({by})" if by else "")
         case "clear":
             return "the context is empty from here"

@@ -47,4 +47,4 @@ def _worded(error: Error, operations: Mapping[Operation, str]) -> str:
 
 
 def _typed(remedy: Remedy, command: str) -> str:
-    return command.format(*remedy.arguments, agent=remedy.agent)
+    return command.format(*remedy.arguments, agent=remedy.agent_id)

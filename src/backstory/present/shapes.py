@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backstory.agent import Agent
+from backstory.comparing import Preview
 from backstory.log.events import Event
 from backstory.log.explanation import Explanation
 from backstory.present.measures import stamp
-from backstory.storage.targets import Preview
 
 if TYPE_CHECKING:  # whoever shows one of these has imported it already
     from backstory.listings import Session
@@ -141,7 +141,12 @@ def titled_json(agent: "Agent", ref: str) -> dict[str, Any]:
 def removed_json(removed: "Removed") -> dict[str, Any]:
     """What was removed."""
     gone = [agent._asdict() for agent in removed.agents]
-    return {"agents": gone, "events": removed.events, "erased": removed.erased}
+    return {
+        "agents": gone,
+        "events": removed.events,
+        "erased": removed.erased,
+        "skipped": list(removed.skipped),
+    }
 
 
 def stats_json(found: "Stats", *, largest: int) -> dict[str, Any]:

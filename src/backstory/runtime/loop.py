@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from backstory.agent import Agent
 from backstory.errors import Conflict, Error
 from backstory.log.checks import check_not_blank
+from backstory.log.data_keys import COPY
 from backstory.log.events import Event, RepeatedEvent
 from backstory.log.messages import read_call
 from backstory.log.moves import is_prompt
@@ -133,8 +134,13 @@ class Loop:
             yield Stopped(GONE)
             return
         last: Event = prompt
-        for event in self.agent.messages():
-            if event.seq > prompt.seq:
+        messages = self.agent.messages()
+        for event in messages:
+            if (event.data or {}).get(COPY) == prompt.seq:
+                last = event  # a compaction has kept the prompt
+        start = last.seq
+        for event in messages:
+            if event.seq > start:
                 if is_prompt(event):
                     return  # the conversation has continued
                 yield EventWritten(event)

@@ -1,54 +1,125 @@
-"""Compacts the context of an agent: reads it and writes its replacement under one lock.
+"""Compacts the context of an agent: computes its replacement without a lock, and writes it if the
+context is still the same.
 
 `log.compaction` decides which events replace the context.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
 
-from backstory.errors import KeyTaken
+from backstory.errors import KeyTaken, NotFound
 from backstory.log.checks import check_drafts, check_key
 from backstory.log.compaction import build_compaction
 from backstory.log.data_keys import SUMMARY
 from backstory.log.events import Event
 from backstory.storage.lineage import LineageReader
 from backstory.storage.positions import check_expected
-from backstory.storage.protocol import AgentRecord, Backend, Reader
+from backstory.storage.protocol import AgentRecord, Backend, Drafts, Reader, Transaction
 from backstory.storage.repeats import find_batch, number_drafts
 from backstory.storage.write import check_head, decide_bases
+
+ATTEMPTS_WITHOUT_LOCK = 2  # while others write to the agent
+
+
+class CompactionRequest(NamedTuple):
+    """What a caller asks for: a summary instead of the context, except the last `keep` messages.
+    `author` is the part of the clear's data that names who did it."""
+
+    summary: str
+    keep: int
+    author: Mapping[str, str]
+    key: str | None = None
+
+
+class ComputedCompaction(NamedTuple):
+    """The events that replace the context at a head, and the events that they copy."""
+
+    head: int
+    drafts: Drafts
+    copied: list[Event]
 
 
 def compact_context(
     backend: Backend,
     agent: AgentRecord,
-    summary: str,
-    keep: int,
-    author: Mapping[str, str],
-    key: str | None = None,
+    request: CompactionRequest,
     expected: int | None = None,
 ) -> list[Event]:
-    """Replace the older part of the context with a summary, except the last `keep` messages. If the
-    lineage has a compaction with the key, its events are returned."""
+    """Replace the older part of the context with a summary. If the lineage has a compaction with
+    the key, its events are returned. Reading a long context and counting its tokens takes seconds,
+    so the agent is locked meanwhile only if others have written to it again and again."""
+    check_expected(expected)
+    for _ in range(ATTEMPTS_WITHOUT_LOCK):
+        computed = compute_ahead(backend, agent, request)
+        with backend.begin(agents=[agent]) as transaction:
+            if computed is None or is_current(transaction, agent, computed):
+                return write_compaction(transaction, agent, request, expected, computed)
+    with backend.begin(agents=[agent]) as transaction:
+        return write_compaction(transaction, agent, request, expected)
+
+
+def write_compaction(
+    transaction: Transaction,
+    agent: AgentRecord,
+    request: CompactionRequest,
+    expected: int | None,
+    computed: ComputedCompaction | None = None,
+) -> list[Event]:
+    """Write a compaction while the agent is locked, unless the lineage has it. It is computed now
+    if it was not computed before. Raises Conflict."""
+    repeated = find_compaction(transaction, agent, request.key)
+    if repeated:
+        return repeated
+    check_head(agent, transaction.read_head(agent), expected)
+    if computed is None:
+        computed = compute_compaction(transaction, agent, request)
+    decided = decide_bases(transaction, agent, computed.drafts, computed.head)
+    return transaction.append(agent, decided, computed.head)
+
+
+def compute_ahead(
+    reader: Reader, agent: AgentRecord, request: CompactionRequest
+) -> ComputedCompaction | None:
+    """Return the compaction of the context as it is now. None if there is nothing to compact, or if
+    the lineage has the key: both are decided while the agent is locked."""
+    if find_compaction(reader, agent, request.key):
+        return None
+    with suppress(NotFound):
+        return compute_compaction(reader, agent, request)
+    return None
+
+
+def compute_compaction(
+    reader: Reader, agent: AgentRecord, request: CompactionRequest
+) -> ComputedCompaction:
+    """Return the compaction of the context as it is now. Raises NotFound if there is nothing to
+    compact."""
     from backstory.wire.conversation import conversation_of  # slow to import
 
-    check_expected(expected)
-    with backend.begin(agents=[agent]) as transaction:
-        repeated = find_compaction(transaction, agent, key)
-        if repeated:
-            return repeated
-        # Read under the lock, so that nothing is copied that is being erased.
-        context = LineageReader(transaction, agent).read_context(None)
-        check_head(agent, context.at, expected)
-        batch = build_compaction(
-            context.messages,
-            summary,
-            keep=keep,
-            head=context.at,
-            tokens=int(conversation_of(context.messages).tokens()),
-            author=author,
-        )
-        drafts = number_drafts(check_drafts(batch), key)
-        decided = decide_bases(transaction, agent, drafts, context.at)
-        return transaction.append(agent, decided, context.at)
+    context = LineageReader(reader, agent).read_context(None)
+    compaction = build_compaction(
+        context.messages,
+        request.summary,
+        keep=request.keep,
+        head=context.at,
+        tokens=int(conversation_of(context.messages).tokens()),
+        author=request.author,
+    )
+    drafts = number_drafts(check_drafts(compaction.events), request.key)
+    positions = set(compaction.copied)
+    copied = [event for event in context.messages if event.seq in positions]
+    return ComputedCompaction(context.at, drafts, copied)
+
+
+def is_current(reader: Reader, agent: AgentRecord, computed: ComputedCompaction) -> bool:
+    """Return True if the head is the same, and no event was erased that is copied."""
+    if reader.read_head(agent) != computed.head:
+        return False
+    if not computed.copied:
+        return True
+    positions = [event.seq for event in computed.copied]
+    return LineageReader(reader, agent).read_positions(positions) == computed.copied
 
 
 def find_compaction(reader: Reader, agent: AgentRecord, key: str | None) -> list[Event]:

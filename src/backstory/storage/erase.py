@@ -13,23 +13,21 @@ from backstory.log.checks import check_author, check_reason
 from backstory.log.data_keys import ANSWER, COPY, ITEM, NATIVE
 from backstory.log.digests import empty_request_digests, is_erased
 from backstory.log.erasure import erase_row
-from backstory.log.events import ErasedEvent, StoredRow, to_datetime
+from backstory.log.events import ErasedEvent, StoredRow
+from backstory.log.times import to_datetime
 from backstory.storage.agent_errors import build_lineage_error
 from backstory.storage.agent_trees import AgentTree, find_row, list_session, read_own_rows
 from backstory.storage.ids import new_id
 from backstory.storage.positions import check_positions, write_positions
 from backstory.storage.protocol import (
-    AgentQuery,
     AgentRecord,
     Backend,
-    EventFilter,
     Reader,
     RemovalAction,
     RemovalRecord,
     Transaction,
 )
 
-HAS_REQUEST_DIGEST = EventFilter(data_contains='"sha256"')
 HAS_LINK = re.compile(rf'"({COPY}|{ANSWER})"')
 
 
@@ -54,11 +52,12 @@ def erase_events(
     reason = check_reason(why)
     author = check_author(by)
     checked = check_positions(agent, positions, backend.read_head(agent))
-    # Copies may be anywhere after an event. So the rows of all its heirs are read before anything
-    # is locked, and then only those that were written since.
-    links: dict[Any, OwnLinks] = {}
+    # Copies, and digests of requests, may be anywhere after an event. So the rows of all its heirs
+    # are read before anything is locked, and then only those that were written since.
+    links = SessionLinks()
     with suppress(Corrupt):  # while nothing is locked, an agent may be deleted in the middle
-        SessionTexts(backend, agent, links).find_texts(checked)
+        texts = SessionTexts(backend, agent, links)
+        links.read_heirs(backend, texts.tree, texts.find_texts(checked))
     with backend.begin(sessions=[agent.session]) as transaction:
         session = SessionTexts(transaction, agent, links)
         found = session.find_texts(checked)
@@ -70,29 +69,37 @@ def erase_events(
                 row = erase_one(transaction, owned.owner, row, reason)
             erased.append(ErasedEvent.build(row.event, owned.owner.id))
         if not dry_run:
-            empty_later_requests(transaction, session.tree, found)
+            empty_later_requests(transaction, session.tree, found, links)
             record_erasure(transaction, "erase", new, author, reason)
         return erased
 
 
 def empty_later_requests(
-    transaction: Transaction, tree: AgentTree, erased: Iterable[OwnedPosition]
+    transaction: Transaction,
+    tree: AgentTree,
+    erased: Iterable[OwnedPosition],
+    links: "SessionLinks",
 ) -> None:
     """Remove the digests of the requests that may have contained erased events: whoever has the
-    rest of such a request could find out by trying what was erased."""
-    first_erased: dict[str, int] = {}  # the position of the first one that an agent has, by its id
-    for owner, seq in erased:
+    rest of such a request could find out by trying what was erased. These are all later ones: what
+    a request contained is not stored, and it may have been more than the context."""
+    for heir, first in find_first_positions(tree, erased).items():
+        for seq in links.read(transaction, heir).requests:
+            row = find_row(transaction, heir, seq) if seq > first else None
+            data_json = None if row is None else empty_request_digests(row.data_json)
+            if data_json is not None:
+                transaction.rewrite_data(heir, seq, data_json)
+
+
+def find_first_positions(
+    tree: AgentTree, events: Iterable[OwnedPosition]
+) -> dict[AgentRecord, int]:
+    """Return the agents that have some of the events, each with the first position of these."""
+    first: dict[AgentRecord, int] = {}
+    for owner, seq in events:
         for heir in tree.list_heirs(owner, seq):
-            first_erased[heir.id] = min(seq, first_erased.get(heir.id, seq))
-    if not first_erased:
-        return
-    session = next(iter(tree.agents.values())).session
-    query = AgentQuery(session=session, include_deleted=True)
-    for id, row in transaction.read_owned(query, HAS_REQUEST_DIGEST):
-        data_json = empty_request_digests(row.data_json)
-        is_later = row.seq > first_erased.get(id, row.seq)
-        if is_later and data_json is not None and data_json != row.data_json:
-            transaction.rewrite_data(tree.agents[id], row.seq, data_json)
+            first[heir] = min(seq, first.get(heir, seq))
+    return first
 
 
 def erase_one(transaction: Transaction, owner: AgentRecord, row: StoredRow, why: str) -> StoredRow:
@@ -127,7 +134,7 @@ def record_erasure(
             removed_us=now_us,
             action=action,
             session=session,
-            agent=id,
+            agent_id=id,
             positions=write_positions(own),
             events=len(own),
             by=author,
@@ -138,17 +145,20 @@ def record_erasure(
 
 
 class OwnLinks:
-    """The links from an agent's own events to others, by what they name. They never change: an
-    erased event keeps its links."""
+    """The links from an agent's own events to others, by what they name, and the events with
+    digests of requests. Links never change: an erased event keeps them."""
 
     def __init__(self, after: int) -> None:
         self.upto = after  # the last position that was read
         self.copies: dict[int, list[int]] = {}  # the copies of the event at a position
         self.answers: dict[str, list[int]] = {}  # the events of an answer
+        self.requests: list[int] = []
 
     def add(self, row: StoredRow) -> None:
         """Add the links of the next event."""
         self.upto = row.seq
+        if row.data_json != empty_request_digests(row.data_json):
+            self.requests.append(row.seq)
         if not HAS_LINK.search(row.data_json or ""):  # faster than parsing it
             return
         data = _read_data(row)
@@ -160,17 +170,36 @@ class OwnLinks:
             self.answers.setdefault(answer, []).append(row.seq)
 
 
+class SessionLinks:
+    """The links of the agents of a session. All rows of an agent are read at most once for them,
+    and the rows that were written since when they are read again."""
+
+    def __init__(self) -> None:
+        self._by_agent: dict[Any, OwnLinks] = {}  # by the agents' keys
+
+    def read(self, reader: Reader, agent: AgentRecord) -> OwnLinks:
+        """Return the links of an agent, up to its head."""
+        links = self._by_agent.setdefault(agent.pk, OwnLinks(agent.fork_seq))
+        for row in read_own_rows(reader, agent, links.upto, agent.head):
+            links.add(row)
+        return links
+
+    def read_heirs(self, reader: Reader, tree: AgentTree, events: Iterable[OwnedPosition]) -> None:
+        """Read the links of all agents that have some of the events."""
+        for heir in find_first_positions(tree, events):
+            self.read(reader, heir)
+
+
 class SessionTexts:
     """Finds the events of a session that contain the same text: the other events of a framework's
     item, copies made by compactions, and events with the native form of the same answer."""
 
-    def __init__(self, reader: Reader, agent: AgentRecord, links: dict[Any, OwnLinks]) -> None:
+    def __init__(self, reader: Reader, agent: AgentRecord, links: SessionLinks) -> None:
         self._reader = reader
         self.tree = AgentTree(list_session(reader, agent.session))
         self._agent = self.tree.check_agent(agent)
-        # By the agents' keys. All rows of an agent are read at most once for its links, and each
-        # row that may be erased once: the events of one answer refer to each other.
         self._links = links
+        # Each row that may be erased is read once: the events of one answer refer to each other.
         self._read: dict[OwnedPosition, StoredRow] = {}
 
     def find_texts(self, positions: Iterable[int]) -> set[OwnedPosition]:
@@ -289,13 +318,8 @@ class SessionTexts:
             return False
         return NATIVE not in _read_data(row)
 
-    # --- links ---
-
     def _read_links(self, agent: AgentRecord) -> OwnLinks:
-        links = self._links.setdefault(agent.pk, OwnLinks(agent.fork_seq))
-        for row in read_own_rows(self._reader, agent, links.upto, agent.head):
-            links.add(row)
-        return links
+        return self._links.read(self._reader, agent)
 
 
 def _read_data(row: StoredRow) -> dict[str, Any]:

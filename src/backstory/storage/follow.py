@@ -23,7 +23,7 @@ PAGE = 1_000  # events read at a time
 RETRY = 0.5  # seconds until a server that is down is asked again
 REST = 4  # after listing all agents, wait this many times as long as that took
 # Microseconds that clocks may differ, or that a transaction may take, without a delay.
-MARGIN = 10_000_000
+MARGIN_US = 10_000_000
 
 
 class ChangeReader(Protocol[T_co]):
@@ -180,7 +180,7 @@ class HeadTracker:
         these. If this is the `last` call, nothing is postponed."""
         self.due = None
         if self._rest_until:
-            query = AgentQuery(since_us=self._listed_us - MARGIN)
+            query = AgentQuery(since_us=self._listed_us - MARGIN_US)
             changed = self._select_changed(self._backend.list_agents(query))
             if changed:
                 return changed
@@ -284,11 +284,13 @@ def follow_agent(
     watch = backend.watch()
     try:
         head = backend.read_head(agent)
-        check_position(agent, after or 0, head)
+        if after is None:
+            after = head
+        check_position(agent, after, head)
     except BaseException:
         watch.close()
         raise
-    changes = AgentChanges(backend, agent, head if after is None else after)
+    changes = AgentChanges(backend, agent, after)
     return Follower(changes, watch, timeout)
 
 

@@ -58,6 +58,11 @@ def derive_id(key: str, generation: int = 0) -> str:
     return str(uuid5(UUID(NAMESPACE), text))
 
 
+def is_derived_from_key(id: str) -> bool:
+    """Return True if `derive_id` made this id: a UUID of version 5, which one digit tells."""
+    return id[14] == "5"
+
+
 def has_key(id: str, key: str) -> bool:
     """Return True if an id belongs to a key, in any generation."""
     return any(id == derive_id(key, generation) for generation in range(MOST_GENERATIONS))

@@ -17,10 +17,11 @@ from typing import Any
 from weakref import WeakSet
 
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
-from backstory.log.digests import START, LogEnd, build_rows, next_time
+from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
 from backstory.log.terms import score_row
+from backstory.log.times import next_time
 from backstory.storage.agent_errors import build_deletion_error, build_key_error, build_parent_error
 from backstory.storage.ids import name_deleted_agent, new_salts
 from backstory.storage.locks import ForkSafeLock
@@ -179,12 +180,6 @@ def filter_rows(rows: Sequence[StoredRow], where: EventFilter) -> list[StoredRow
     return found[-1:] if where.newest_only else found
 
 
-def measure_row(row: StoredRow) -> int:
-    """Return the bytes of an event's content and data."""
-    texts = (row.content or "", row.data_json or "")
-    return sum(len(text.encode()) for text in texts)
-
-
 class MemoryReader:
     """Every read of a store in memory."""
 
@@ -291,8 +286,7 @@ class MemoryReader:
     def read_outline(self, agent: AgentRecord, pieces: Pieces) -> list[OutlineRow]:
         outline = []
         for _, row in self._select_rows(agent, pieces):
-            size = measure_row(row)
-            outline.append(OutlineRow(row.seq, row.kind, size, row.created_us, row.base))
+            outline.append(OutlineRow(row.seq, row.kind, row.size, row.created_us, row.base))
         return outline
 
     def read_rows(self, agent: AgentRecord, after: int, limit: int) -> list[StoredRow]:
@@ -319,7 +313,7 @@ class MemoryReader:
             counts[id, row.kind] = count._replace(
                 events=count.events + 1,
                 with_base=count.with_base + (row.base is not None),
-                bytes=count.bytes + measure_row(row),
+                bytes=count.bytes + row.size,
             )
         return list(counts.values())
 
@@ -347,8 +341,35 @@ class MemoryReader:
     def list_removals(self) -> list[RemovalRecord]:
         return sorted(self.tables.removals, key=lambda record: (record.removed_us, record.id))
 
-    def _build_rows(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None
+
+class MemoryTransaction(MemoryReader):
+    """Reads and writes of one transaction. They work on its own copy of the tables."""
+
+    def __init__(self, tables: MemoryTables) -> None:
+        super().__init__(tables)
+        self._copied: set[int] = set()  # the agents that this transaction may change
+
+    def _edit_agent(self, pk: int) -> MemoryAgent:
+        """Return this transaction's copy of an agent."""
+        if pk not in self._copied:
+            self._copied.add(pk)
+            agent = self.tables.agents[pk]
+            self.tables.agents[pk] = replace(agent, rows=list(agent.rows))
+        return self.tables.agents[pk]
+
+    def append(
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
+    ) -> list[Event]:
+        rows = self.build_new_rows(agent, drafts, expected, now_us)
+        self.add_rows(agent, rows)
+        return [row.event for row in rows]
+
+    def build_new_rows(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None = None
     ) -> list[StoredRow]:
         """Return the rows that `drafts` become after the head. Raises Conflict or KeyTaken."""
         owner = self._find_agent(agent)
@@ -373,33 +394,6 @@ class MemoryReader:
         if position > agent.row.fork_seq:
             return agent.select_rows(position, position)[0].digest
         return self._read_digest(self.tables.agents[agent.parent_pk], position)
-
-
-class MemoryTransaction(MemoryReader):
-    """Reads and writes of one transaction. They work on its own copy of the tables."""
-
-    def __init__(self, tables: MemoryTables) -> None:
-        super().__init__(tables)
-        self._copied: set[int] = set()  # the agents that this transaction may change
-
-    def _edit_agent(self, pk: int) -> MemoryAgent:
-        """Return this transaction's copy of an agent."""
-        if pk not in self._copied:
-            self._copied.add(pk)
-            agent = self.tables.agents[pk]
-            self.tables.agents[pk] = replace(agent, rows=list(agent.rows))
-        return self.tables.agents[pk]
-
-    def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
-    ) -> list[Event]:
-        rows = self._build_rows(agent, drafts, expected, now_us)
-        self.add_rows(agent, rows)
-        return [row.event for row in rows]
 
     def add_rows(self, agent: AgentRecord, rows: Sequence[StoredRow]) -> None:
         self._edit_agent(agent.pk).rows.extend(rows)
@@ -459,7 +453,7 @@ class MemoryTransaction(MemoryReader):
         for new in sources:
             old = self.tables.sources.get((new.id, new.tool), new)
             self.tables.sources[new.id, new.tool] = SourceRecord(
-                new.tool, new.id, new.agent or old.agent, new.cursor or old.cursor
+                new.tool, new.id, new.agent_id or old.agent_id, new.cursor or old.cursor
             )
 
     def erase_event(
@@ -478,7 +472,7 @@ class MemoryTransaction(MemoryReader):
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         for id_and_tool, source in list(self.tables.sources.items()):
-            if source.agent == agent.id:
+            if source.agent_id == agent.id:
                 del self.tables.sources[id_and_tool]
         if keep is None:
             del self.tables.agents[agent.pk]
@@ -524,15 +518,11 @@ class MemoryBackend(MemoryReader):
         self._committed.send()
 
     def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
     ) -> list[Event]:
-        # Not in a transaction, which would copy all rows of the agent.
+        # Not by `begin`: its transaction would copy all rows of the agent.
         with self._lock:
-            rows = self._build_rows(agent, drafts, expected, now_us)
+            rows = MemoryTransaction(self.tables).build_new_rows(agent, drafts, expected)
             self._find_agent(agent).rows.extend(rows)
         self._committed.send()
         return [row.event for row in rows]
@@ -562,7 +552,7 @@ class MemoryBackend(MemoryReader):
         return []
 
     def measure_size(self) -> int:
-        return sum(measure_row(row) for _, row in self._select_rows(None, ()))
+        return sum(row.size for _, row in self._select_rows(None, ()))
 
     def copy_to(self, path: str) -> bool:
         return False

@@ -73,36 +73,28 @@ class PoolSlot(Generic[Conn]):
 
 
 class Loan(Generic[Conn]):
-    """Lends a connection, from `take` to `give_back` or for a `with` block. If Ctrl-C comes in
-    between, it ends with the object."""
+    """Lends a connection for a `with` block. If Ctrl-C comes in between, it ends with the object.
+    Entering it raises PoolTimeout or PoolClosed."""
 
     def __init__(self, pool: "ConnectionPool[Conn]", deadline: float) -> None:
         self.deadline = deadline
         self._pool = pool
         self._slot: PoolSlot[Conn] | None = None
 
-    def take(self) -> Conn:
-        """Return the connection. Raises PoolTimeout or PoolClosed."""
+    def __enter__(self) -> Conn:
         self._slot = self._pool.take_slot(self)
         try:
             connection = self._pool.prepare_slot(self._slot, self.deadline)
             connection.deadline = self.deadline
             return connection
         except BaseException:
-            self.give_back()
+            self.__exit__()
             raise
 
-    def give_back(self) -> None:
-        """End the loan, if it has begun."""
+    def __exit__(self, *_: object) -> None:
         slot, self._slot = self._slot, None
         if slot is not None:
             self._pool.free_slot(slot)
-
-    def __enter__(self) -> Conn:
-        return self.take()
-
-    def __exit__(self, *_: object) -> None:
-        self.give_back()
 
 
 class PoolWaiter(Generic[Conn]):
@@ -153,7 +145,7 @@ class ConnectionPool(Generic[Conn]):
         self._waiters: deque[PoolWaiter[Conn]] = deque()
 
     def borrow(self, deadline: float = math.inf) -> Loan[Conn]:
-        """Return a loan that has not begun. Enter it with `with`, or call its `take`."""
+        """Return a loan that has not begun, for a `with` block."""
         return Loan(self, deadline)
 
     def take_slot(self, loan: Loan[Conn]) -> PoolSlot[Conn]:

@@ -23,9 +23,10 @@ Locks are taken in this order, and nowhere else:
 | 4 | the search index | advisory lock | `index_events`, and removals after level 3 |
 
 The turn of an agent is an advisory lock that keeps appends from overtaking a move
-(`postgres.transaction.TURN`). SQLite and memory have one write lock for all four levels. Who needs
-a lock of an earlier level ends the transaction and begins another. Nobody waits for a callback or
-for a person while holding a lock.
+(`postgres.writer.TURN`). A move and an append of one event take it before the row. Batches, and
+transactions for several agents or for sessions, do without it. SQLite and memory have one write
+lock for all four levels. Who needs a lock of an earlier level ends the transaction and begins
+another. Nobody waits for a callback or for a person while holding a lock.
 
 An append needs level 3 only: the lineage of a living agent never changes, except that text in it is
 erased, so positions that were read earlier are still valid if the agent is alive. A new agent needs
@@ -37,8 +38,9 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from backstory.log.events import Draft, Event, OutlineRow, StoredRow, to_datetime
+from backstory.log.events import Draft, Event, OutlineRow, StoredRow
 from backstory.log.terms import Query
+from backstory.log.times import to_datetime
 
 
 class AgentRecord(NamedTuple):
@@ -171,7 +173,7 @@ EVERY_EVENT = EventFilter()
 class EventCount(NamedTuple):
     """The number of events of one kind that one agent owns."""
 
-    agent: str  # the agent's id
+    agent_id: str
     kind: str
     events: int
     with_base: int  # the number of these that have a base; of moves, the valid ones
@@ -191,7 +193,7 @@ class SourceRecord(NamedTuple):
 
     tool: str
     id: str  # the tool's own id, or the path of a file
-    agent: str | None = None  # the agent's id
+    agent_id: str | None = None
     cursor: str | None = None  # the text of a JSON object, for the reader of the source
 
 
@@ -205,7 +207,7 @@ class RemovalRecord(NamedTuple):
     removed_us: int
     action: RemovalAction
     session: str
-    agent: str  # the id of the agent that owned the events
+    agent_id: str  # of the agent that owned the events
     positions: str | None  # of erased events, such as "2,5-7"; None if the agent was removed
     events: int  # how many were removed or erased
     by: str | None  # who removed them, if the caller said so
@@ -263,7 +265,7 @@ class Reader(Protocol):
 
     def find_position_at_time(self, agent: AgentRecord, moment_us: int) -> int:
         """Return the newest position that was written at or before a time. Times may drop after one
-        that was in the future (`digests.next_time`)."""
+        that was in the future (`times.next_time`)."""
 
     def read_events(
         self, agent: AgentRecord, pieces: Pieces, where: EventFilter = EVERY_EVENT
@@ -307,18 +309,14 @@ class Writer(Reader, Protocol):
     """Reads, and two writes. On a Backend, each write is a transaction of its own."""
 
     def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
     ) -> list[Event]:
         """Write events after the head, durably, all or none, and return them. There is at least one
         draft; the bases are decided; and no draft has a time of its own, which only imported rows
-        have (`add_rows`). An event's time is `now_us` (None: that of `read_clock`), or the previous
-        event's time if that is later (`digests.next_time`). Raises Conflict if the head is not
-        `expected`. Raises KeyTaken if the agent itself already has an event with one of the keys:
-        the unique index of events by agent and key refuses it."""
+        have (`add_rows`). An event's time is that of `read_clock`, or the previous event's time if
+        that is later (`times.next_time`). Raises Conflict if the head is not `expected`. Raises
+        KeyTaken if the agent itself already has an event with one of the keys: the unique index of
+        events by agent and key refuses it."""
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         """Write an agent and its first events, or nothing. A fork is never older than the event
@@ -328,6 +326,16 @@ class Writer(Reader, Protocol):
 
 class Transaction(Writer, Protocol):
     """Reads and writes under the locks that `Backend.begin` took."""
+
+    def append(
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
+    ) -> list[Event]:
+        """As `Writer.append`. With `now_us`, that is the time instead of the clock's: appends to
+        several agents share it."""
 
     def update_agent(self, agent: AgentRecord, change: AgentChange) -> None:
         """Change an agent's name or details. Raises NameTaken."""

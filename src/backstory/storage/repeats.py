@@ -4,12 +4,15 @@ A key is unique in a lineage. So the events of a batch that shares a key have nu
 event that is written again because the one with its key is no longer in the context.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from backstory.errors import Invalid, KeyTaken
-from backstory.log.checks import check_key, is_same_event
-from backstory.log.events import Draft, Event, RepeatedEvent
+from backstory.log.checks import check_key
+from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
+from backstory.log.digests import is_erased
+from backstory.log.events import Draft, Event, RepeatedEvent, parse_object
+from backstory.log.json_text import is_same_json
 from backstory.storage.positions import clip, contains, find_parts
 from backstory.storage.protocol import AgentRecord, Drafts, Piece, Pieces, Reader
 
@@ -87,11 +90,52 @@ def find_batch(reader: Reader, agent: AgentRecord, lineage: Pieces, key: str) ->
 
 def flag_repeats(reader: Reader, agent: AgentRecord, events: Sequence[Event]) -> list[Event]:
     """Return events that were found as RepeatedEvents, which know whether they are live."""
-    live = reader.walk(agent).pieces
+    live = LivePositions(reader, agent)
     repeats: list[Event] = []
     for event in events:
-        repeats.append(RepeatedEvent.build(event, contains(live, event.seq)))
+        repeats.append(RepeatedEvent.build(event, live.has(event.seq)))
     return repeats
+
+
+class LivePositions:
+    """The positions of the events that are in the context of an agent, themselves or as copies that
+    a compaction made of them."""
+
+    def __init__(self, reader: Reader, agent: AgentRecord) -> None:
+        self._reader = reader
+        self._agent = agent
+        self._pieces = reader.walk(agent).pieces
+        self._copied: set[int] | None = None  # read if it is needed
+
+    def has(self, position: int) -> bool:
+        """Return True if the event at a position is in the context."""
+        if contains(self._pieces, position):
+            return True
+        if self._copied is None:
+            self._copied = set(self._read_copied())
+        return position in self._copied
+
+    def _read_copied(self) -> Iterator[int]:
+        """Yield the positions of the events that a compaction has copied. The context begins with
+        its clear, and the copies and the summary follow."""
+        if not self._pieces or self._pieces[0].base is None:  # it does not begin with a clear
+            return
+        start = self._pieces[0].low
+        size = 16
+        while True:
+            part = clip(self._pieces, start, start + size - 1)
+            events = self._reader.read_events(self._agent, part)
+            for event in events:
+                data = event.data or {}
+                original = data.get(COPY)
+                if type(original) is int:
+                    yield original
+                elif SUMMARY not in data and COMPACTED not in data:
+                    return
+            if len(events) < size:
+                return
+            start += size
+            size *= 8
 
 
 def number_drafts(drafts: Drafts, key: str | None) -> list[Draft]:
@@ -111,7 +155,7 @@ def number_key(key: str, number: int) -> str:
 
 def renew_keys(reader: Reader, agent: AgentRecord, lineage: Pieces, drafts: Drafts) -> list[Draft]:
     """Return the drafts with keys that no event outside of the context has."""
-    live = reader.walk(agent).pieces
+    live = LivePositions(reader, agent)
     renewed = []
     for draft in drafts:
         if draft.key is not None:
@@ -121,7 +165,9 @@ def renew_keys(reader: Reader, agent: AgentRecord, lineage: Pieces, drafts: Draf
     return renewed
 
 
-def renew_key(reader: Reader, agent: AgentRecord, lineage: Pieces, live: Pieces, key: str) -> str:
+def renew_key(
+    reader: Reader, agent: AgentRecord, lineage: Pieces, live: LivePositions, key: str
+) -> str:
     """Return the key of the newest event that was written for `key`, or, if that event is not in
     the context, the key for the next one. Keys are unique in a lineage, so each event after the
     first gets a number."""
@@ -135,7 +181,7 @@ def renew_key(reader: Reader, agent: AgentRecord, lineage: Pieces, live: Pieces,
     if not found:
         return key
     newest = max(found, key=lambda position: position.seq)
-    if contains(live, newest.seq):
+    if live.has(newest.seq):
         return newest.key
     return check_key(repeat_key(key, len(found) + 1))
 
@@ -143,3 +189,19 @@ def renew_key(reader: Reader, agent: AgentRecord, lineage: Pieces, live: Pieces,
 def repeat_key(key: str, number: int) -> str:
     """Return the key of an event that is written for the nth time. The first has the key itself."""
     return key if number == 1 else f"{key} (again {number})"
+
+
+def is_same_event(draft: Draft, event: Event) -> bool:
+    """Return True if `draft` has the kind, key, content and data of `event`.
+
+    The order of keys in the data does not matter. Of an erased event, nobody can know the text.
+    """
+    if (draft.kind, draft.key) != (event.kind, event.key):
+        return False
+    if is_erased(event.data_json):
+        return True
+    if draft.content != event.content:
+        return False
+    if draft.data_json == event.data_json:
+        return True
+    return is_same_json(parse_object(draft.data_json), event.data)

@@ -22,6 +22,11 @@ class SqlConditions:
         self._parts.append(sql)
         self.bindings.update(bindings)
 
+    def add_optional(self, sql: str, **bindings: Any) -> None:
+        """Add a condition, unless the value that it binds is None."""
+        if None not in bindings.values():
+            self.add(sql, **bindings)
+
     def join(self) -> str:
         """Return all conditions as one."""
         return " AND ".join(self._parts) if self._parts else "true"

@@ -46,17 +46,9 @@ class Move(NamedTuple):
 
     def is_written_as(self, event: Event) -> bool:
         """Return True if `event` was written by a move of this command."""
-        command = moves.find_author_command(event)
+        command = moves.read_command(event)
         flags = {} if command is None else {command: True}
         return event.kind == self.kind and flags == self.flags
-
-
-class Preview(NamedTuple):
-    """The effect that a clear, rewind, jump, undo or redo would have."""
-
-    target: int  # the position whose context it would restore; 0: the empty one
-    leaves: list[Event]  # the events that would leave the context
-    returns: list[Event]  # the events that would return to it
 
 
 def find_target(reader: Reader, agent: AgentRecord, walk: Walk, move: Move) -> int:
@@ -214,7 +206,7 @@ def suggest_mark(
             return Remedy(text, "jump", (mark.seq,), agent.id)
     if stack:
         return Remedy(f"its marks are {describe_marks(stack)}")
-    return Remedy("{} sets one", "mark", agent=agent.id)
+    return Remedy("{} sets one", "mark", agent_id=agent.id)
 
 
 def describe_marks(marks: Sequence[Event]) -> str:

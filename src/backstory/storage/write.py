@@ -23,6 +23,7 @@ from backstory.storage.protocol import (
     Transaction,
 )
 from backstory.storage.repeats import (
+    LivePositions,
     Once,
     check_distinct_keys,
     find_batch,
@@ -128,7 +129,7 @@ def append_batch(
     with backend.begin(agents=[agent]) as transaction:
         lineage = transaction.read_lineage(agent)
         if once == "context":
-            live = transaction.walk(agent).pieces
+            live = LivePositions(transaction, agent)
             key = renew_key(transaction, agent, lineage, live, key)
         repeated = find_batch(transaction, agent, lineage, key)
         if repeated:

@@ -14,7 +14,7 @@ import orjson
 
 from backstory.errors import Invalid
 from backstory.log.checks import DEEPEST
-from backstory.log.events import to_microseconds
+from backstory.log.times import to_microseconds
 from backstory.transcripts.transcript import Entry, as_entry
 from backstory.wire import load, load_answer
 

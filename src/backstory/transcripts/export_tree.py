@@ -11,7 +11,6 @@ from backstory.log.kinds import MOVE_KINDS
 from backstory.transcripts.export_line import Line, Message, text_of
 
 BRANCHES = 500  # at most this many abandoned branches: the newest
-LEAVING = MOVE_KINDS | {"clear"}
 
 Key = tuple[Any, ...]
 
@@ -101,7 +100,7 @@ def _claim(step: _Step, owners: dict[str, Key]) -> bool:
 def _left(line: Line) -> list[int]:
     """The positions whose context was abandoned by the next event."""
     rows = line.agent.outline()
-    tips = [row.seq - 1 for row in rows if row.kind in LEAVING and 1 < row.seq <= line.at]
+    tips = [row.seq - 1 for row in rows if row.kind in MOVE_KINDS and 1 < row.seq <= line.at]
     return [tip for tip in tips if tip != line.at][-BRANCHES:]
 
 

@@ -269,7 +269,9 @@ class Run:
         """Keep a file's records beside the session that it belongs to."""
         ids = [*sorted(one.ties), *(sessions if len(sessions) == 1 else ())]
         known = (self._intake.source(tool, id) for id in ids)
-        agent = next((found.agent for found in known if found is not None and found.agent), None)
+        agent = next(
+            (found.agent_id for found in known if found is not None and found.agent_id), None
+        )
         if agent is None or not keep_raw(
             self._intake, self._store.agent(agent), source, self._changes
         ):

@@ -14,8 +14,9 @@ from backstory.intake import Intake, add_drafts
 from backstory.log.checks import check_draft
 from backstory.log.digests import is_erased
 from backstory.log.erasure import build_stand_in
-from backstory.log.events import EPOCH, Draft, Event, to_datetime, to_microseconds
+from backstory.log.events import Draft, Event
 from backstory.log.kinds import TOOL_KINDS
+from backstory.log.times import EPOCH, to_datetime, to_microseconds
 from backstory.transcripts.checkpoints import ReadWhole
 from backstory.transcripts.growth import REWRITTEN, line_after
 from backstory.transcripts.linear import Line, LogEvent, ids_in

@@ -205,11 +205,11 @@ def _compared(left: Reference, right: Reference) -> Comparison:
 
 def _parted(left: Reference, right: Reference) -> int:
     """The last position that two histories share; 0 if they have nothing in common."""
-    owned = {part.agent: part.last for part in left.agent.lineage()}
+    owned = {part.agent_id: part.last for part in left.agent.lineage()}
     shared = [0]
     for part in right.agent.lineage():
-        if part.agent in owned:
-            shared.append(min(owned[part.agent], part.last))
+        if part.agent_id in owned:
+            shared.append(min(owned[part.agent_id], part.last))
     return min(max(shared), left.at or 0, right.at or 0)
 
 

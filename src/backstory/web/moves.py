@@ -9,7 +9,7 @@ from backstory.log.events import Event
 from backstory.present.shapes import agent_json, event_json
 
 Body = dict[str, Any]
-MOVES = ("clear", "rewind", "jump", "undo", "redo", "mark")
+COMMANDS = ("clear", "rewind", "jump", "undo", "redo", "mark")
 
 
 def fork(agent: Agent, body: Body, by: str | None) -> Any:
@@ -23,8 +23,8 @@ def fork(agent: Agent, body: Body, by: str | None) -> Any:
 def move(agent: Agent, body: Body, by: str | None) -> Any:
     """A clear, rewind, jump, undo, redo or mark, if the head is still where the person saw it."""
     name, expected = body.get("move"), _number(body, "expected")
-    if name not in MOVES:
-        raise Invalid(f"move is not one of {', '.join(MOVES)}")
+    if name not in COMMANDS:
+        raise Invalid(f"move is not one of {', '.join(COMMANDS)}")
     if expected is None:
         raise Invalid("a move names the head that it expects")
     to, label = _number(body, "to"), _text(body, "label")

@@ -7,9 +7,11 @@ from typing import Any
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
 from backstory.listings import Session
+from backstory.log.kinds import TARGETED_KINDS
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
 from backstory.present.titles import first_prompt
+from backstory.reading import measure_context
 from backstory.store import Store
 from backstory.web.outline import outline_rows
 from backstory.web.usage import model_of
@@ -18,7 +20,6 @@ MOST = 50  # of a page
 LONGEST_LINE = 240
 STEPS = 32  # of a curve
 LOOKED_BACK = 40  # messages in which the last model is looked for
-MOVES = ("rewind", "jump")  # part of a context only if they have a base
 NEVER = ("clear",)
 
 
@@ -43,7 +44,7 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
     shown = _speaker(agents)
     prompt = one_line(first_prompt(shown))[:LONGEST_LINE]
     latest = max(agents, key=lambda agent: (agent.updated_at, agent.id))
-    size = shown.measure()
+    size = measure_context(shown)
     return {
         **session_json(session),
         "prompt": prompt,
@@ -91,7 +92,7 @@ def curve_of(agent: Agent, head: int) -> list[int]:
     sizes = [0]
     for row in outline_rows(agent, head):
         base = row.seq - 1 if row.base is None else row.base
-        shows = row.kind not in NEVER and (row.kind not in MOVES or row.base is not None)
+        shows = row.kind not in NEVER and (row.kind not in TARGETED_KINDS or row.base is not None)
         sizes.append(sizes[base] + (row.size if shows else 0))
     steps = min(STEPS, len(sizes))
     return [

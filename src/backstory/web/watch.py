@@ -12,10 +12,10 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from backstory.agent import Agent
-from backstory.aio import open_in_thread
 from backstory.errors import Error
 from backstory.listings import HeadWatch
 from backstory.store import Store
+from backstory.threads import open_in_thread
 
 REST = 0.1  # seconds between two looks at the heads, however much is written
 RETRY = 0.5  # seconds until a store that does not answer is asked again

@@ -19,3 +19,7 @@ async def main() -> None:
         assert_type((await store.resolve("main@3")).agent, AsyncAgent)
         await agent.user(3)  # type: ignore[arg-type]
         print(agent.user("forgotten").content)  # type: ignore[attr-defined]
+        await agent.diff(await agent.fork("other"))
+        await store.agents(after=agent)
+        await store.delete(agent)
+        await store.delete((await store.sessions())[0])  # type: ignore[arg-type]

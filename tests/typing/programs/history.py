@@ -77,3 +77,9 @@ def nothing_is_changed(agent: Agent, event: Event) -> None:
 
 def misspell() -> None:
     backstory.opne("history.db")  # type: ignore[attr-defined]
+
+
+def set_settings(agent: Agent) -> None:
+    agent.settings(model="large", params={"temperature": 0})
+    agent.settings(modle="large")  # type: ignore[call-arg]
+    agent.settings(model=3)  # type: ignore[arg-type]

@@ -9,14 +9,13 @@ from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
-from backstory.comparing import MoveCommand
+from backstory.comparing import MoveCommand, Preview
 from backstory.errors import Invalid
 from backstory.log.events import Event
 from backstory.present.event_text import gist
 from backstory.present.measures import count
 from backstory.present.shapes import event_json, preview_json
 from backstory.references import Reference
-from backstory.storage.targets import Preview
 
 MOST_SHOWN = 10  # events that a dry run lists one by one
 LONGEST = 60  # characters of one of them

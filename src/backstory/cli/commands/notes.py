@@ -49,7 +49,7 @@ def notes_command(
 def settings_command(url: str | None, ref: str, as_json: bool, **given: str | None) -> None:
     """Requests are made with these. Each option replaces what was set before, and a rewind restores it. In a
     pipe: name, value."""
-    change = {
+    change: dict[str, Any] = {
         name: text if name == "model" else json_option(f"--{name}", text)
         for name, text in given.items()
         if text is not None

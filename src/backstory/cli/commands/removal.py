@@ -11,7 +11,7 @@ from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
 from backstory.cli.times import moment
-from backstory.errors import Invalid, NotFound
+from backstory.errors import Busy, Invalid, NotFound
 from backstory.log.events import ErasedEvent
 from backstory.maintenance.removal import Removed
 from backstory.present.event_text import gist
@@ -146,6 +146,9 @@ def expire_command(
             planned if dry_run else store.expire(when, prefix=prefix, dead=dead, dry_run=False)
         )
     _answer(removed, dry_run=dry_run, as_json=as_json)
+    if removed.skipped:
+        sessions = ", ".join(removed.skipped)
+        raise Busy(f"these sessions were in use, and stay: {sessions}", remedy="repeat it later")
 
 
 def _answer(removed: Removed, *, dry_run: bool, as_json: bool) -> None:

@@ -33,7 +33,8 @@ def verify_command(url: str | None, seal: IO[bytes] | None, requests: bool, as_j
         findings = store.verify(seal=None if seal is None else _seal(seal), requests=requests)
     for finding in findings:
         if as_json:
-            screen.answer_json(finding._asdict())
+            fields = finding._asdict()
+            screen.answer_json({"agent": fields.pop("agent_id"), **fields})
         else:
             screen.answer(_said(finding))
     if not as_json:
@@ -51,5 +52,9 @@ def _seal(file: IO[bytes]) -> dict[str, Any]:
 
 
 def _said(finding: Finding) -> str:
-    where = f"{finding.agent}@{finding.position}" if finding.position is not None else finding.agent
+    where = (
+        f"{finding.agent_id}@{finding.position}"
+        if finding.position is not None
+        else finding.agent_id
+    )
     return f"{finding.severity}: {where or 'the store'}: {finding.problem}; {finding.remedy}"

@@ -1,12 +1,15 @@
 """The PostgreSQL backend: a server, through psycopg.
 
-Two classes have the same reads, and differ in the connection that runs them:
+Each class adds to the one above it. All reads are the same; the classes differ in the connection
+that runs them:
 
-    rows.PostgresReader                      every read
-        backend.PostgresBackend              the Backend: connections, retries, transactions
-        transaction.PostgresTransaction      the Transaction: locks, and every write of events
+    rows.PostgresReader                          every read
+        backend.PostgresBackend                  the Backend: connections, retries, transactions
+        writer.PostgresWriter                    appends and new agents, over one connection
+            transaction.PostgresTransaction      the Transaction: locks, and all other writes
 
 Read the modules in this order: `schema` (the tables, and the functions in the database), `listing`
-and `rows`, `transaction`, `server` (connections, settings, the meaning of errors), `backend`. Then
-what can be left out at first: `index` (search), `watch`, `citus` (a store on many servers).
+and `rows`, `writer`, `transaction`, `server` (connections, settings, the meaning of errors),
+`backend`. Then what can be left out at first: `migrations` (older stores), `index` (search),
+`watch`, `citus` (a store on many servers).
 """

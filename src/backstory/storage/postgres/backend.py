@@ -27,11 +27,12 @@ from backstory.storage.address import without_password
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout
-from backstory.storage.postgres import citus, index, schema, server
+from backstory.storage.postgres import citus, index, migrations, schema, server
 from backstory.storage.postgres.rows import PostgresReader, run_statement
 from backstory.storage.postgres.server import Params, PostgresConnection
 from backstory.storage.postgres.transaction import PostgresTransaction
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
+from backstory.storage.postgres.writer import PostgresWriter
 from backstory.storage.protocol import (
     EVERY_AGENT,
     AgentQuery,
@@ -102,7 +103,7 @@ class PostgresBackend(PostgresReader):
     def _prepare_store(self, db: PostgresConnection) -> None:
         """Create or migrate the tables, and find out what the server can do."""
         server.check_settings(db, self.url, read_only=self.read_only)
-        schema.migrate(db, self.url, read_only=self.read_only)
+        migrations.migrate(db, self.url, read_only=self.read_only)
         self._cluster.check(db)
         if self._prepares and server.is_pooler(db):
             self._prepares = False
@@ -204,31 +205,19 @@ class PostgresBackend(PostgresReader):
             yield transaction
 
     def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
     ) -> list[Event]:
         self._check_writable()
         with self._translator, self._borrow() as db:
-            transaction = PostgresTransaction(db, self._cluster)
-            if len(drafts) == 1 and not self._cluster.is_distributed:
-                try:
-                    return transaction.append_one(agent, drafts[0], expected, now_us)
-                except psycopg.Error as error:
-                    # If the store was distributed since it was opened, the function can append.
-                    if not self._cluster.is_cause(error, db):
-                        raise
-            return transaction.append(agent, drafts, expected, now_us)
+            return PostgresWriter(db, self._cluster).append(agent, drafts, expected)
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         self._check_writable()
         for _ in range(CREATE_ATTEMPTS):
             with self._translator, self._borrow() as db:
-                transaction = PostgresTransaction(db, self._cluster)
+                writer = PostgresWriter(db, self._cluster)
                 with suppress(psycopg.errors.UniqueViolation):
-                    return transaction.insert_agent(new, drafts, now_us)
+                    return writer.insert_agent(new, drafts, now_us)
             self._check_taken(new)
         raise StorageError(
             f"{self.url!r}: cannot create the agent {new.key or new.name!r}, because something "
@@ -261,7 +250,7 @@ class PostgresBackend(PostgresReader):
             db.execute(schema.LOCK_STORE)
             if db.execute(schema.HAS_SEARCH_INDEX).fetchone() == (True,):
                 return True  # another process created it while we waited
-            db.execute(index.CREATE)
+            db.execute(schema.SEARCH_TABLES)
             if self._cluster.check(db):
                 citus.distribute_index(db)
         return True

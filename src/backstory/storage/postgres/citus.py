@@ -11,8 +11,8 @@ modules call:
 | --- | --- |
 | `backend` | `Cluster`, `distribute_store`, `count_servers`, `distribute_index` |
 | | `list_reachable_agents`, `STORE_SIZE` |
-| `schema` | `distribute_new_store`, `is_distributed` |
-| `transaction` | `Cluster.is_distributed`, `prepare_transaction` |
+| `migrations` | `distribute_new_store`, `is_distributed` |
+| `writer`, `transaction` | `Cluster`, `prepare_transaction` |
 | `index` | `read_unindexed` |
 | `watch` | `DISTRIBUTED` |
 """
@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, LiteralString, NamedTuple
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -116,65 +116,34 @@ def prepare_transaction(db: server.PostgresConnection, places: Iterable[int]) ->
 # --- distributing a store ---
 
 
-class DistributedTable(NamedTuple):
-    """A table, and the call that distributes it."""
-
-    name: LiteralString
-    call: LiteralString
-
-
-# All but the sources are colocated with the agents.
-TABLES = (
-    DistributedTable(
-        "agents",
-        "create_distributed_table('backstory.agents', 'place', colocate_with => 'none')",
-    ),
-    DistributedTable(
-        "events",
-        "create_distributed_table('backstory.events', 'place', "
-        "colocate_with => 'backstory.agents')",
-    ),
-    DistributedTable(
-        "directory",
-        "create_distributed_table('backstory.directory', 'place', "
-        "colocate_with => 'backstory.agents')",
-    ),
-    DistributedTable(
-        "sources", "create_distributed_table('backstory.sources', 'id', colocate_with => 'none')"
-    ),
-    DistributedTable(
-        "places",
-        "create_distributed_table('backstory.places', 'place', "
-        "colocate_with => 'backstory.agents')",
-    ),
-    DistributedTable(
-        "removals",
-        "create_distributed_table('backstory.removals', 'place', "
-        "colocate_with => 'backstory.agents')",
-    ),
-    DistributedTable("meta", "create_reference_table('backstory.meta')"),
-)
-INDEX_TABLES = (
-    DistributedTable(
-        "search_3",
-        "create_distributed_table('backstory.search_3', 'place', "
-        "colocate_with => 'backstory.agents')",
-    ),
-    DistributedTable(
-        "searched_3",
-        "create_distributed_table('backstory.searched_3', 'place', "
-        "colocate_with => 'backstory.agents')",
-    ),
-)
+FIRST = "SELECT create_distributed_table(%s::regclass, 'place', colocate_with => 'none')"
+WITH_AGENTS = """
+    SELECT create_distributed_table(%s::regclass, 'place', colocate_with => 'backstory.agents')"""
+BY_ID = "SELECT create_distributed_table(%s::regclass, 'id', colocate_with => 'none')"
+EVERYWHERE = "SELECT create_reference_table(%s::regclass)"
+# The tables, in the order in which they are distributed, and the statement that does it.
+TABLES: dict[str, str] = {
+    "agents": FIRST,
+    "events": WITH_AGENTS,
+    "directory": WITH_AGENTS,
+    "sources": BY_ID,
+    "places": WITH_AGENTS,
+    "removals": WITH_AGENTS,
+    "meta": EVERYWHERE,
+}
+INDEX_TABLES: dict[str, str] = {
+    "search_3": WITH_AGENTS,
+    "searched_3": WITH_AGENTS,
+}
 HAS_INDEX = "SELECT pg_catalog.to_regclass('backstory.search_3') IS NOT NULL"
 # A notification does not leave its server. So followers poll, and appends do not look for
 # followers.
-NOBODY_LISTENS: LiteralString = """
+NOBODY_LISTENS = """
     CREATE OR REPLACE FUNCTION backstory.announce() RETURNS boolean
     LANGUAGE sql AS 'SELECT false'"""
 # `HOLD_PART` for a function that is one call: it would read where the part was, and write where it
 # is.
-HOLD_IN_FUNCTIONS: LiteralString = """
+HOLD_IN_FUNCTIONS = """
     CREATE OR REPLACE FUNCTION backstory.hold_part(_place bigint) RETURNS void
     LANGUAGE plpgsql AS $body$
     BEGIN
@@ -183,7 +152,7 @@ HOLD_IN_FUNCTIONS: LiteralString = """
     $body$"""
 # Insert events one by one: Citus would collect an INSERT … SELECT on the coordinator and send it
 # out again. And by a record: Citus copies all variables of an INSERT, which would be the arrays.
-ONE_BY_ONE: LiteralString = """
+ONE_BY_ONE = """
     CREATE OR REPLACE FUNCTION backstory.add_events(
         _place bigint, _no int, _before int, _at bigint, _previous bytea, _kind text[],
         _content text[], _data text[], _key text[], _base int[], _salt bytea[], _tail bytea[]
@@ -209,26 +178,26 @@ ONE_BY_ONE: LiteralString = """
     END
     $body$"""
 # The workers need all of our functions.
-DISTRIBUTE_FUNCTIONS: LiteralString = """
+DISTRIBUTE_FUNCTIONS = """
     SELECT create_distributed_function(p.oid::regprocedure)
     FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
         AND p.proname NOT IN ('append_many', 'create_agent')"""
 # Such a function runs on the server of the place that it is called with: one round trip. Without
 # force, it would run on the coordinator if it is called in a transaction.
-DELEGATE_FUNCTIONS: LiteralString = """
+DELEGATE_FUNCTIONS = """
     SELECT create_distributed_function(p.oid::regprocedure, '_place',
         colocate_with => 'backstory.agents', force_delegation => true)
     FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
         AND p.proname IN ('append_many', 'create_agent')"""
 # A worker does not know the settings of our connections, so the functions set how long they wait.
-LIMIT_FUNCTIONS: LiteralString = """
+LIMIT_FUNCTIONS = """
     ALTER FUNCTION backstory.append_many SET lock_timeout TO {0};
     ALTER FUNCTION backstory.create_agent SET lock_timeout TO {0}"""
 SHORT_WAIT = "SET LOCAL lock_timeout = '400ms'"
 USUAL_WAIT = "SET LOCAL lock_timeout TO DEFAULT"
 LOCK_ATTEMPTS = 120  # a minute
 # Makes processes that have the store open poll: there will be no more notifications.
-DISTRIBUTED: LiteralString = "distributed"
+DISTRIBUTED = "distributed"
 LAST_NOTICE = f"SELECT pg_catalog.pg_notify('backstory', '{DISTRIBUTED}')"
 # The rows that were copied to the shards are still in the local tables, hidden.
 CLEAR_LOCAL = "SELECT truncate_local_data_after_distributing_table(%s::regclass)"
@@ -278,7 +247,7 @@ def lock_tables_once(db: Connection) -> None:
     """Within a transaction: lock all tables. Raises LockNotAvailable after a short wait."""
     db.execute(SHORT_WAIT)
     for table in list_tables(db):
-        db.execute("LOCK TABLE backstory." + table.name)
+        db.execute(f"LOCK TABLE backstory.{table}")
     db.execute(USUAL_WAIT)
 
 
@@ -291,32 +260,32 @@ def distribute_tables(db: Connection) -> Iterator[int]:
     db.execute(ONE_BY_ONE)
     [(timeout,)] = db.execute("SHOW lock_timeout").fetchall()
     db.execute(sql.SQL(LIMIT_FUNCTIONS).format(sql.Literal(timeout)))
-    for table in list_tables(db):
+    for table, statement in list_tables(db).items():
         rows = count_rows(db, table)
-        db.execute("SELECT " + table.call)
+        db.execute(statement, (f"backstory.{table}",))
         if rows:
-            db.execute(CLEAR_LOCAL, (f"backstory.{table.name}",))
+            db.execute(CLEAR_LOCAL, (f"backstory.{table}",))
         yield rows
     db.execute(DISTRIBUTE_FUNCTIONS)
     db.execute(DELEGATE_FUNCTIONS)
 
 
-def list_tables(db: Connection) -> list[DistributedTable]:
-    """Return the tables of the store, in the order in which they are distributed."""
+def list_tables(db: Connection) -> dict[str, str]:
+    """Return the tables of the store and the statements that distribute them, in order."""
     has_index = db.execute(HAS_INDEX).fetchone() == (True,)
-    return [*TABLES, *INDEX_TABLES] if has_index else [*TABLES]
+    return TABLES | INDEX_TABLES if has_index else TABLES
 
 
-def count_rows(db: Connection, table: DistributedTable) -> int:
+def count_rows(db: Connection, table: str) -> int:
     """Return how many rows a table has."""
-    [(rows,)] = db.execute("SELECT pg_catalog.count(*) FROM backstory." + table.name).fetchall()
+    [(rows,)] = db.execute(f"SELECT pg_catalog.count(*) FROM backstory.{table}").fetchall()
     return int(rows)
 
 
 def distribute_index(db: Connection) -> None:
     """Within a transaction: distribute the tables of the search index."""
-    for table in INDEX_TABLES:
-        db.execute("SELECT " + table.call)
+    for table, statement in INDEX_TABLES.items():
+        db.execute(statement, (f"backstory.{table}",))
 
 
 # --- the search index ---

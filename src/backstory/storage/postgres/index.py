@@ -6,10 +6,10 @@ unchanged: PostgreSQL's own parser and dictionaries differ from server to server
 """
 
 from collections.abc import Sequence
-from typing import Any, LiteralString, NamedTuple
+from typing import Any, NamedTuple
 
 from backstory.log.terms import Phrase, extract_text, split_words
-from backstory.storage.postgres import citus
+from backstory.storage.postgres import citus, schema
 from backstory.storage.postgres.rows import PIECES, select_pieces
 from backstory.storage.postgres.server import Connection, Params
 from backstory.storage.protocol import CANDIDATES, AgentRecord, Pieces, WordQuery
@@ -20,33 +20,7 @@ LAST_WORD_POSITION = 16_383
 MOST_VECTOR_BYTES = 900_000  # it must stay below 1 MB
 WORTH_ANALYZING = 10_000  # new rows after which an ANALYZE is due
 
-# The number in the names is the version of `backstory.log.terms`: when the words change, so do the
-# tables. If an event does not fit into a vector, `long` is true and positions are missing, so
-# phrases have to be checked in the event itself. If not even its words fit, the vector is null.
-CREATE: LiteralString = """
-    DROP TABLE IF EXISTS backstory.search_1, backstory.searched_1, backstory.search_2,
-        backstory.searched_2;
-    CREATE TABLE IF NOT EXISTS backstory.search_3 (
-        place bigint NOT NULL,
-        session uuid NOT NULL,
-        agent integer NOT NULL,
-        seq integer NOT NULL,
-        long boolean NOT NULL,
-        words tsvector,
-        PRIMARY KEY (place, agent, seq));
-    CREATE INDEX IF NOT EXISTS search_3_words ON backstory.search_3 USING gin (words)
-        WHERE NOT long;
-    CREATE INDEX IF NOT EXISTS search_3_long ON backstory.search_3 USING gin (words) WHERE long;
-    CREATE INDEX IF NOT EXISTS search_3_null ON backstory.search_3 (place) WHERE words IS NULL;
-    CREATE TABLE IF NOT EXISTS backstory.searched_3 (
-        place bigint NOT NULL,
-        agent integer NOT NULL,
-        upto integer NOT NULL,
-        PRIMARY KEY (place, agent))"""
 ANALYZE = "ANALYZE backstory.search_3, backstory.searched_3"
-# Indexing and removing exclude each other: removed text must not return to the index, and neither
-# should wait for the other's rows.
-LOCK_INDEX = "SELECT pg_catalog.pg_advisory_xact_lock(4849322)"
 
 AGENTS_TO_INDEX = """
     FROM backstory.agents a LEFT JOIN backstory.searched_3 s ON s.place = a.place AND s.agent = a.no
@@ -146,7 +120,7 @@ def index_page(
     is_distributed: bool,
 ) -> int:
     """Within a transaction: index up to `limit` events, and return how many."""
-    db.execute(LOCK_INDEX)
+    db.execute(schema.LOCK_INDEX)
     backlogs = read_backlogs(db, limit, agent, pieces)
     if not backlogs:
         return 0

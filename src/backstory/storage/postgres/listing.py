@@ -7,6 +7,7 @@ events.
 from typing import NamedTuple
 
 from backstory.storage.ids import find_place
+from backstory.storage.postgres.schema import INDEXED_CHARACTERS, MINUTE_US, write_beginning
 from backstory.storage.postgres.server import Params
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sql import SqlConditions
@@ -23,19 +24,17 @@ AGENTS = """
 LATEST_FIRST = "a.touched DESC, a.updated_at DESC, a.id DESC"
 OLDEST_FIRST = "a.created_at, a.id"
 
-# Keys and names of notes may be too long for a btree, which takes 2,700 bytes at most. So indexes
-# contain only their first characters, and a statement compares those as well.
-INDEXED = 500
 HAS_KEY = f"""a.key = %(key)s::text
-        AND pg_catalog.left(a.key, {INDEXED}) = pg_catalog.left(%(key)s::text, {INDEXED})"""
+        AND {write_beginning("a.key")} = {write_beginning("%(key)s::text")}"""
 # In the order of their bytes. No key has a thousand characters after a prefix.
-HAS_KEY_PREFIX = f"""pg_catalog.left(a.key, {INDEXED}) COLLATE pg_catalog."C"
-            >= pg_catalog.left(%(key_prefix)s::text, {INDEXED})
-        AND pg_catalog.left(a.key, {INDEXED}) COLLATE pg_catalog."C"
-            < pg_catalog.left(%(key_prefix)s::text, {INDEXED})
+HAS_KEY_PREFIX = f"""{write_beginning("a.key")} COLLATE pg_catalog."C"
+            >= {write_beginning("%(key_prefix)s::text")}
+        AND {write_beginning("a.key")} COLLATE pg_catalog."C"
+            < {write_beginning("%(key_prefix)s::text")}
             || pg_catalog.repeat(U&'\\+10FFFF', 1000)
-        AND (pg_catalog.length(%(key_prefix)s::text) <= {INDEXED}
+        AND (pg_catalog.length(%(key_prefix)s::text) <= {INDEXED_CHARACTERS}
             OR pg_catalog.starts_with(a.key, %(key_prefix)s::text))"""
+HAS_TITLE = "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text"
 # The server searches pure ASCII only: any other letter may match a letter of the word, with an
 # accent.
 MENTIONS = """a.about IS NOT NULL AND (pg_catalog.strpos(
@@ -61,9 +60,18 @@ def build_listing(query: AgentQuery, place: int | None = None) -> tuple[str, Par
     if not can_match(query):
         return None
     conditions = build_agent_conditions(query, place)
-    add_names(conditions, query)
-    add_about_conditions(conditions, query)
-    add_time_conditions(conditions, query)
+    conditions.add_optional("a.name = %(name)s::text", name=query.name)
+    conditions.add_optional(HAS_KEY, key=query.key)
+    conditions.add_optional(HAS_TITLE, title=query.title)
+    conditions.add_optional(MENTIONS, mentions=query.mentions)
+    conditions.add_optional(
+        f"a.touched >= %(since_us)s / {MINUTE_US} AND a.updated_at >= %(since_us)s",
+        since_us=query.since_us,
+    )
+    conditions.add_optional(
+        f"a.touched <= %(until_us)s / {MINUTE_US} AND a.updated_at < %(until_us)s",
+        until_us=query.until_us,
+    )
     add_page(conditions, query)
     order = LATEST_FIRST if query.latest_first else OLDEST_FIRST
     sql = AGENTS.format(conditions=conditions.join(), order=order)
@@ -82,15 +90,22 @@ def can_match(query: AgentQuery) -> bool:
 
 
 def build_agent_conditions(query: AgentQuery, place: int | None = None) -> SqlConditions:
-    """Return the conditions on places, ids, sessions, keys and deletion."""
+    """Return the conditions on places, ids, sessions, prefixes of keys, and deletion."""
     if query.session is not None:
         place = find_place(query.session)
     conditions = SqlConditions()
-    if place is not None:
-        conditions.add("a.place = %(place)s::bigint", place=place)
-    add_identity_conditions(conditions, query)
-    if query.key_prefix is not None:
-        conditions.add(HAS_KEY_PREFIX, key_prefix=query.key_prefix)
+    conditions.add_optional("a.place = %(place)s::bigint", place=place)
+    ids = find_id_range(query.id_prefix or "")
+    if ids is not None:
+        conditions.add("a.id BETWEEN %(low)s::uuid AND %(high)s::uuid", low=ids.low, high=ids.high)
+    conditions.add_optional("a.session = %(session)s::uuid", session=query.session)
+    if query.sessions is not None:
+        conditions.add(
+            "a.place = ANY(%(places)s::bigint[]) AND a.session = ANY(%(sessions)s::uuid[])",
+            places=[find_place(session) for session in query.sessions],
+            sessions=list(query.sessions),
+        )
+    conditions.add_optional(HAS_KEY_PREFIX, key_prefix=query.key_prefix)
     if query.roots_only:
         place_sql = "a.place" if place is None else "%(place)s::bigint"
         conditions.add(IS_ROOT.format(place=place_sql))
@@ -99,61 +114,13 @@ def build_agent_conditions(query: AgentQuery, place: int | None = None) -> SqlCo
     return conditions
 
 
-def add_identity_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on ids and sessions."""
-    ids = find_id_range(query.id_prefix or "")
-    if ids is not None:
-        conditions.add("a.id BETWEEN %(low)s::uuid AND %(high)s::uuid", low=ids.low, high=ids.high)
-    if query.session is not None:
-        conditions.add("a.session = %(session)s::uuid", session=query.session)
-    if query.sessions is not None:
-        conditions.add(
-            "a.place = ANY(%(places)s::bigint[]) AND a.session = ANY(%(sessions)s::uuid[])",
-            places=[find_place(session) for session in query.sessions],
-            sessions=list(query.sessions),
-        )
-
-
-def add_names(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on an agent's name and key."""
-    if query.name is not None:
-        conditions.add("a.name = %(name)s::text", name=query.name)
-    if query.key is not None:
-        conditions.add(HAS_KEY, key=query.key)
-
-
-def add_about_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on details."""
-    if query.title is not None:
-        conditions.add(
-            "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text",
-            title=query.title,
-        )
-    if query.mentions is not None:
-        conditions.add(MENTIONS, mentions=query.mentions)
-
-
-def add_time_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on the time of the last write."""
-    if query.since_us is not None:
-        conditions.add(
-            "a.touched >= %(since_us)s / 60000000 AND a.updated_at >= %(since_us)s",
-            since_us=query.since_us,
-        )
-    if query.until_us is not None:
-        conditions.add(
-            "a.touched <= %(until_us)s / 60000000 AND a.updated_at < %(until_us)s",
-            until_us=query.until_us,
-        )
-
-
 def add_page(conditions: SqlConditions, query: AgentQuery) -> None:
     """Add the condition that agents come after the last one of the previous page."""
     if query.after is None:
         return
     if query.latest_first:
         conditions.add(
-            """a.touched <= %(after_us)s / 60000000
+            f"""a.touched <= %(after_us)s / {MINUTE_US}
             AND (a.updated_at, a.id) < (%(after_us)s, %(after_id)s::uuid)""",
             after_us=query.after.updated_us,
             after_id=query.after.id,

@@ -23,13 +23,13 @@ from backstory.storage.agent_errors import build_deletion_error, check_exists
 from backstory.storage.ids import find_place
 from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
 from backstory.storage.postgres.listing import (
-    INDEXED,
     OLDEST_FIRST,
     build_agent_conditions,
     build_listing,
     can_match,
     is_complete_id,
 )
+from backstory.storage.postgres.schema import INDEXED_CHARACTERS, write_beginning
 from backstory.storage.postgres.server import Cursor, Params
 from backstory.storage.protocol import (
     EVERY_AGENT,
@@ -150,12 +150,17 @@ class PostgresReader(ABC):
     # taken before, so in a damaged store the walk ends instead of running for ever.
     #
     # An index scan reads complete pages of the range. If jumps are close together, each would be
-    # read a hundred times, so the statement looks nearby first.
+    # read a hundred times, so the statement looks at the nearby positions first.
     NEWEST_MOVE = """
                 SELECT e.seq, e.base FROM backstory.events e
                 WHERE e.place = %(place)s::bigint AND e.agent = a.no AND e.base IS NOT NULL
                     AND e.seq > {low} AND e.seq <= {high}
                 ORDER BY e.seq DESC LIMIT 1"""
+    NEARBY = 16  # positions
+    NEARBY_MOVE = NEWEST_MOVE.format(
+        low=f"greatest(a.fork_seq, walk.next - {NEARBY})", high="walk.next"
+    )
+    EARLIER_MOVE = NEWEST_MOVE.format(low="a.fork_seq", high=f"walk.next - {NEARBY}")
     WALK = f"""
         WITH RECURSIVE
         here AS ({READ_HEAD}),
@@ -170,9 +175,9 @@ class PostgresReader(ABC):
                 SELECT no, parent, fork_seq FROM backstory.agents
                 WHERE place = %(place)s::bigint AND no = walk.next_no OFFSET 0) a
             LEFT JOIN LATERAL (
-                ({NEWEST_MOVE.format(low="greatest(a.fork_seq, walk.next - 16)", high="walk.next")})
+                ({NEARBY_MOVE})
                 UNION ALL
-                ({NEWEST_MOVE.format(low="a.fork_seq", high="walk.next - 16")})
+                ({EARLIER_MOVE})
                 LIMIT 1) j ON true
             WHERE walk.next > 0)
         SELECT walk.no, low, high, base, next, here.head FROM here, walk"""
@@ -331,7 +336,7 @@ class PostgresReader(ABC):
         CROSS JOIN LATERAL (
             SELECT seq FROM backstory.events
             WHERE place = %(place)s::bigint AND agent + 0 = p.no AND key = k.key
-                AND pg_catalog.left(key, {INDEXED}) = pg_catalog.left(k.key, {INDEXED})
+                AND {write_beginning("key")} = {write_beginning("k.key")}
                 AND pg_catalog.hashtextextended(key, 0) = pg_catalog.hashtextextended(k.key, 0)
             OFFSET 0) e
         WHERE e.seq BETWEEN p.low AND p.high AND {IS_ALIVE}"""
@@ -339,14 +344,14 @@ class PostgresReader(ABC):
         SELECT e.key, a.id::text, e.seq FROM backstory.events e
         JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
         WHERE e.key = ANY(%(keys)s::text[])
-            AND pg_catalog.left(e.key, {INDEXED}) = ANY(%(beginnings)s::text[])"""
+            AND {write_beginning("e.key")} = ANY(%(beginnings)s::text[])"""
 
     def find_keys(
         self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()
     ) -> list[KeyPosition]:
         params: Params = {"keys": list(set(keys))}
         if agent is None:
-            params["beginnings"] = [key[:INDEXED] for key in keys]
+            params["beginnings"] = [key[:INDEXED_CHARACTERS] for key in keys]
             return self._run(self.FIND_KEYS_EVERYWHERE, params, KeyPosition)
         return self._run_in_pieces(KeyPosition, self.FIND_KEYS_IN_PIECES, agent, pieces, params)
 
@@ -396,12 +401,9 @@ class PostgresReader(ABC):
         self, tool: str | None = None, id: str | None = None, prefix: str | None = None
     ) -> list[SourceRecord]:
         conditions = SqlConditions()
-        if tool is not None:
-            conditions.add("tool = %(tool)s::text", tool=tool)
-        if id is not None:
-            conditions.add("id = %(id)s::text", id=id)
-        if prefix is not None:
-            conditions.add("pg_catalog.starts_with(id, %(prefix)s::text)", prefix=prefix)
+        conditions.add_optional("tool = %(tool)s::text", tool=tool)
+        conditions.add_optional("id = %(id)s::text", id=id)
+        conditions.add_optional("pg_catalog.starts_with(id, %(prefix)s::text)", prefix=prefix)
         sql = self.LIST_SOURCES.format(conditions=conditions.join())
         return self._run(sql, conditions.bindings, SourceRecord)
 
@@ -421,8 +423,8 @@ class PostgresReader(ABC):
 ONLY_MARKS = frozenset({"mark"})
 ONLY_NOTES = frozenset({"note"})
 # Looks up a note by the index on the beginnings of names.
-IS_NAMED = f"""content = %(note_name)s::text AND pg_catalog.left(content, {INDEXED})
-                = pg_catalog.left(%(note_name)s::text, {INDEXED})"""
+IS_NAMED = f"""content = %(note_name)s::text AND {write_beginning("content")}
+                = {write_beginning("%(note_name)s::text")}"""
 
 
 def build_event_conditions(where: EventFilter) -> SqlConditions:

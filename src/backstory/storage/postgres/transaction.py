@@ -1,41 +1,25 @@
-"""Every write to a PostgreSQL store, with its statement above it.
+"""A transaction in a PostgreSQL store: its locks, and its writes, with their statements."""
 
-There are two ways to append. The statement APPEND_ONE takes two thirds of the time of a function.
-The function `append_many` of the database takes batches and, if the store is distributed, runs on
-the server that has the session.
-
-- `PostgresBackend.append` calls `append_one` for one event, and otherwise `append`. No transaction
-  was begun, so each statement is one, and `append` begins one if it needs several.
-- `storage.write` and `storage.compact` call `append` in the transaction of `begin`, which has
-  locked the agent.
-- `append` calls `append_one` for an event that is too large for an array.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
 
 import psycopg
 
 from backstory.errors import Conflict, NameTaken
-from backstory.log.digests import digest_tail, do_times_drop
-from backstory.log.events import Draft, Event, StoredRow
-from backstory.storage.agent_errors import build_deletion_error, build_key_error, build_parent_error
-from backstory.storage.ids import find_place, name_deleted_agent, new_salts
-from backstory.storage.postgres import citus, index, schema, server
-from backstory.storage.postgres.rows import (
-    IS_AGENT,
-    READ_HEAD,
-    PostgresReader,
-    identify,
-    run_statement,
-)
+from backstory.log.events import Event, StoredRow
+from backstory.log.times import do_times_drop
+from backstory.storage.agent_errors import build_deletion_error
+from backstory.storage.ids import find_place, name_deleted_agent
+from backstory.storage.postgres import citus, index, schema
+from backstory.storage.postgres.rows import IS_AGENT, READ_HEAD, identify
+from backstory.storage.postgres.schema import MINUTE_US
 from backstory.storage.postgres.server import (
     Params,
     PostgresConnection,
     measure_event,
     violates,
 )
+from backstory.storage.postgres.writer import TURN, PostgresWriter
 from backstory.storage.protocol import (
     AgentChange,
     AgentRecord,
@@ -44,29 +28,14 @@ from backstory.storage.protocol import (
     RemovalRecord,
     SourceRecord,
 )
-from backstory.storage.sql import RowShape
-
-# The agent's row is the lock: writers wait for it, and each sees the head that the previous one
-# left. But it is not fair: a writer that waits for one version of the row can be overtaken by one
-# that finds the next version, again and again. So plain appends share a second lock, which the
-# server grants in the order of requests, and a move takes it alone (`LOCK_IN_TURN`): it waits for
-# the appends under way, and later ones wait for it. Its number has the agent's number in the upper
-# 16 bits, and the place in the others. Agents whose numbers differ by 65,536 share a lock.
-TURN = "%(place)s::bigint | (%(no)s::bigint << 48)"
 
 
-class PostgresTransaction(PostgresReader):
-    """Reads and writes over one connection. Within a transaction that the backend began, all is
-    committed together. Without one, each call of `append`, `append_one` or `insert_agent` is a
-    transaction of its own."""
+class PostgresTransaction(PostgresWriter):
+    """Reads and writes within a transaction that the backend began."""
 
     def __init__(self, db: PostgresConnection, cluster: citus.Cluster) -> None:
-        self._db = db
-        self._cluster = cluster
+        super().__init__(db, cluster)
         self._has_index: bool | None = None  # None: the index is not locked yet
-
-    def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
-        return run_statement(self._db.write_cursor, sql, params, shape)
 
     # --- locks ---
 
@@ -80,12 +49,6 @@ class PostgresTransaction(PostgresReader):
     LOCK_AGENT = f"{READ_HEAD} FOR NO KEY UPDATE"
     LOCK_IN_TURN = f"""
         {READ_HEAD} AND pg_catalog.pg_advisory_xact_lock({TURN}) IS NOT NULL FOR NO KEY UPDATE"""
-
-    def _prepare(self, ids: Iterable[str]) -> None:
-        """Within a transaction that writes in the places of `ids`: call it before the first lock,
-        for a distributed store."""
-        if self._cluster.is_distributed:
-            citus.prepare_transaction(self._db, map(find_place, ids))
 
     def lock(self, sessions: Sequence[str], agents: Sequence[AgentRecord]) -> None:
         """Lock sessions, all their agents, then `agents`, in the order that `protocol` says. Raises
@@ -110,63 +73,11 @@ class PostgresTransaction(PostgresReader):
     def _lock_index(self) -> bool:
         """Lock the search index before something is removed. Return False if there is none."""
         if self._has_index is None:
-            self._run(index.LOCK_INDEX)
+            self._run(schema.LOCK_INDEX)
             self._has_index = self._run(schema.HAS_SEARCH_INDEX) == [(True,)]
         return self._has_index
 
-    # --- appends ---
-
-    # The server hashes only what the client cannot know in advance: `tail` is `digest_tail`. A
-    # NOTIFY makes commits wait for one another, so it is only sent while there are followers
-    # (`watch`).
-    NOW = "coalesce(%(now)s::bigint, backstory.read_clock())"
-    NEXT_TIME = f"backstory.next_time(a.updated_at, {NOW}, {NOW})"
-    APPEND_ONE = f"""
-        WITH moved AS (
-            UPDATE backstory.agents a
-            SET head = a.head + 1, updated_at = {NEXT_TIME}, touched = {NEXT_TIME} / 60000000,
-                times_dropped = a.times_dropped OR {NEXT_TIME} < a.updated_at,
-                digest = pg_catalog.substr(pg_catalog.sha256(
-                    coalesce(a.digest, '\\x00000000000000000000000000000000'::bytea)
-                    || pg_catalog.int8send(a.head + 1::bigint)
-                    || pg_catalog.int8send({NEXT_TIME})
-                    || %(tail)b::bytea), 1, 16)
-            WHERE a.place = %(place)s::bigint AND a.no = %(no)s::int AND a.deleted IS NULL
-                AND pg_catalog.pg_advisory_xact_lock_shared({TURN}) IS NOT NULL
-                AND (%(expected)s::int IS NULL OR a.head = %(expected)s::int)
-            RETURNING a.head, a.updated_at, a.digest)
-        INSERT INTO backstory.events (
-            place, created_at, agent, seq, base, kind, content, data, key, digest, salt)
-        SELECT %(place)s::bigint, m.updated_at, %(no)s::int, m.head, %(base)s::int, %(kind)s::text,
-            %(content)s::text, %(data)s::text, %(key)s::text, m.digest, %(salt)b::bytea
-        FROM moved m
-        RETURNING seq, created_at, CASE WHEN EXISTS (
-            SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())
-            THEN pg_catalog.pg_notify('backstory', '') IS NULL END"""
-
-    def append_one(
-        self, agent: AgentRecord, draft: Draft, expected: int | None, now_us: int | None
-    ) -> list[Event]:
-        """Append one event to a store on one server, by one statement. Raises like `append`."""
-        measure_event(draft.content, draft.data_json)
-        [salt] = new_salts(1)
-        params = {
-            **identify(agent),
-            "expected": expected,
-            "now": now_us,
-            "kind": draft.kind,
-            "content": draft.content,
-            "data": draft.data_json,
-            "key": draft.key,
-            "base": draft.base,
-            "salt": salt,
-            "tail": digest_tail(draft, salt),
-        }
-        rows = self._run_append(self.APPEND_ONE, params, agent)
-        if not rows:  # read_head raises if the agent was deleted
-            raise Conflict.at(agent.name, expected or 0, self.read_head(agent))
-        [(seq, created_us, _)] = rows
-        return [draft.at(seq, created_us)]
+    # --- events and agents ---
 
     def append(
         self,
@@ -175,58 +86,17 @@ class PostgresTransaction(PostgresReader):
         expected: int | None = None,
         now_us: int | None = None,
     ) -> list[Event]:
-        """As in the protocol, also without a transaction. Calls the function once for each batch,
-        within one transaction, which is a savepoint if the backend began one."""
-        batches = split_batches(drafts)
-        if len(batches) == 1:
-            return self._append_batch(agent, drafts, expected, now_us)
-        events: list[Event] = []
-        if now_us is None:
-            now_us = self.read_clock()  # one time for all batches
-        with self._db.transaction():
-            self._prepare([agent.session])
-            for batch in batches:
-                events += self._append_batch(agent, batch, expected, now_us)
-                expected = events[-1].seq
-        return events
-
-    APPEND_MANY = """
-        SELECT before, at FROM backstory.append_many(
-            %(place)s::bigint, %(no)s, %(expected)s, %(now)s, %(kind)s::text[],
-            %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[],
-            %(salt)b::bytea[], %(tail)b::bytea[])"""
-
-    def _append_batch(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None
-    ) -> list[Event]:
-        """Append events that fit into one call."""
-        if is_too_large(drafts) and not self._cluster.is_distributed:
-            [draft] = drafts  # `split_batches` leaves so large an event alone
-            return self.append_one(agent, draft, expected, now_us)
-        params = {**identify(agent), **build_columns(drafts), "expected": expected, "now": now_us}
-        [(before, created_us)] = self._run_append(self.APPEND_MANY, params, agent)
-        if before is None:
-            raise Conflict.at(agent.name, expected or 0, self.read_head(agent))
-        return [draft.at(seq, created_us) for seq, draft in enumerate(drafts, before + 1)]
-
-    def _run_append(self, sql: str, params: Params, agent: AgentRecord) -> list[Any]:
-        """Run a statement that appends. Raises KeyTaken if the index of keys refuses an event."""
-        try:
-            return self._run(sql, params)
-        except psycopg.errors.UniqueViolation as error:
-            if not violates(error, "event_keys"):
-                raise
-            raise build_key_error(agent) from error
+        return self.append_batches(agent, drafts, expected, now_us)
 
     INSERT_EVENTS = """
         COPY backstory.events (
             place, agent, seq, kind, content, data, created_at, key, base, digest, salt)
         FROM STDIN"""
-    MOVE_HEAD = """
+    MOVE_HEAD = f"""
         UPDATE backstory.agents
-        SET head = %(head)s, updated_at = %(updated_us)s, touched = %(updated_us)s / 60000000,
-            digest = %(digest)s, times_dropped =
-                times_dropped OR %(has_dropped)s OR updated_at > %(first_us)s
+        SET head = %(head)s, updated_at = %(updated_us)s, touched = %(updated_us)s / {MINUTE_US},
+            digest = %(digest)s,
+            times_dropped = times_dropped OR %(has_dropped)s OR updated_at > %(first_us)s
         WHERE place = %(place)s::bigint AND no = %(no)s"""
     # Not in RETURNING: Citus does not allow a function that may write there.
     ANNOUNCE = "SELECT backstory.announce()"
@@ -242,24 +112,11 @@ class PostgresTransaction(PostgresReader):
             "head": last.seq,
             "first_us": rows[0].created_us,
             "updated_us": last.created_us,
-            "has_dropped": do_times_drop(rows[0].created_us, rows),
+            "has_dropped": do_times_drop(row.created_us for row in rows),
             "digest": last.digest,
         }
         self._run(self.MOVE_HEAD, {**identify(agent), **params})
         self._run(self.ANNOUNCE)
-
-    # --- agents ---
-
-    INSERT_ENTRY = """
-        INSERT INTO backstory.directory
-        VALUES (%(place)s::bigint, %(id)s::uuid, %(session)s::uuid)"""
-    CREATE = """
-        SELECT no, at, parent::text FROM backstory.create_agent(
-            %(place)s::bigint, %(id)s::uuid, %(session)s::uuid, %(name)s,
-            %(parent_pk)s, %(origin_pk)s, %(fork_seq)s, %(born_seq)s, %(spawned)s, %(now)s,
-            %(agent_key)s, %(about)s, %(deleted_us)s, %(kind)s::text[], %(content)s::text[],
-            %(data)s::text[], %(key)s::text[], %(base)s::int[], %(salt)b::bytea[],
-            %(tail)b::bytea[])"""
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         """Also raises Conflict if someone else has just created an agent with the same id."""
@@ -270,32 +127,6 @@ class PostgresTransaction(PostgresReader):
                 raise NameTaken.of(new.name) from error
             message = f"someone else is writing agents of session {new.session}"
             raise Conflict(message, remedy="import again") from error
-
-    def insert_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None) -> AgentRecord:
-        """Write an agent and its first events, by one call if its id contains the place of its
-        session. Raises UniqueViolation if its name or id is taken."""
-        is_in_directory = find_place(new.id) != find_place(new.session)
-        if not is_in_directory and not is_too_large(drafts):
-            return self._call_create(new, drafts, now_us)
-        with self._db.transaction():
-            self._prepare([new.id, new.session])
-            if is_in_directory:
-                entry = {"place": find_place(new.id), "id": new.id, "session": new.session}
-                self._run(self.INSERT_ENTRY, entry)
-            record = self._call_create(new, (), now_us)
-            if drafts:
-                self.append(record, drafts, None, now_us)
-        return record._replace(head=record.head + len(drafts))
-
-    def _call_create(self, new: NewAgent, drafts: Drafts, now_us: int | None) -> AgentRecord:
-        params = {**new._asdict(), **build_columns(drafts)}
-        params |= {"agent_key": new.key, "place": find_place(new.session), "now": now_us}
-        try:
-            [(no, created_us, parent)] = self._run(self.CREATE, params)
-        except psycopg.errors.ForeignKeyViolation as error:
-            raise build_parent_error(new) from error
-        record = new.to_record(no, parent, created_us)
-        return record._replace(head=new.fork_seq + len(drafts))
 
     UPDATE = f"""
         UPDATE backstory.agents
@@ -392,48 +223,9 @@ class PostgresTransaction(PostgresReader):
             place, id, removed_at, action, session, agent, positions, events, author, reason)
         VALUES (
             %(place)s::bigint, %(id)s::uuid, %(removed_us)s, %(action)s, %(session)s::uuid,
-            %(agent)s::uuid, %(positions)s, %(events)s, %(by)s, %(reason)s)"""
+            %(agent_id)s::uuid, %(positions)s, %(events)s, %(by)s, %(reason)s)"""
 
     def record_removals(self, records: Sequence[RemovalRecord]) -> None:
         for record in records:
             place = find_place(record.session)
             self._run(self.RECORD_REMOVAL, {**record._asdict(), "place": place})
-
-
-# --- batches ---
-
-
-def is_too_large(drafts: Drafts) -> bool:
-    """Return True if one call cannot take the events as arrays."""
-    size = sum(measure_event(draft.content, draft.data_json) for draft in drafts)
-    return len(drafts) > server.BATCH or size > server.LARGEST_BATCH
-
-
-def split_batches(drafts: Drafts) -> list[Drafts]:
-    """Return the events in batches that fit into one call. An event that is too large for an array
-    is alone in its batch. Raises Invalid if an event is too large for any call."""
-    batches: list[Drafts] = []
-    start = size = 0
-    for nth, draft in enumerate(drafts):
-        bytes = measure_event(draft.content, draft.data_json)
-        is_full = size + bytes > server.LARGEST_BATCH or nth - start == server.BATCH
-        if is_full and nth > start:
-            batches.append(drafts[start:nth])
-            start, size = nth, 0
-        size += bytes
-    batches.append(drafts[start:])
-    return batches
-
-
-def build_columns(drafts: Drafts) -> Params:
-    """Return events as the parameters of a function: one array for each column."""
-    salts = new_salts(len(drafts))
-    return {
-        "kind": [draft.kind for draft in drafts],
-        "content": [draft.content for draft in drafts],
-        "data": [draft.data_json for draft in drafts],
-        "key": [draft.key for draft in drafts],
-        "base": [draft.base for draft in drafts],
-        "salt": salts,
-        "tail": [digest_tail(draft, salt) for draft, salt in zip(drafts, salts, strict=True)],
-    }

@@ -26,11 +26,12 @@ from backstory.storage.signals import limit_wait
 
 POLL = 0.25  # seconds between two reads while notifications are not reliable
 KEEP_ALIVE = 30.0  # seconds between two statements while nothing happens
+EXPIRY = 100  # seconds after which the row of a watch that was not renewed has no effect
 
-REGISTER = """
+REGISTER = f"""
     WITH expired AS (DELETE FROM backstory.followers WHERE until < pg_catalog.clock_timestamp())
     INSERT INTO backstory.followers
-    VALUES (%s, pg_catalog.clock_timestamp() + interval '100 seconds')
+    VALUES (%s, pg_catalog.clock_timestamp() + interval '{EXPIRY} seconds')
     ON CONFLICT (id) DO UPDATE SET until = excluded.until"""
 UNREGISTER = "DELETE FROM backstory.followers WHERE id = %s"
 LISTEN = "LISTEN backstory"

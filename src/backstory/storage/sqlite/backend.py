@@ -13,43 +13,57 @@ from weakref import WeakSet
 
 import apsw
 
-from backstory.errors import Busy, ConnectionLost, Corrupt, ReadOnly, Remedy, StorageError
+from backstory.errors import (
+    ConnectionLost,
+    Corrupt,
+    ReadOnly,
+    Remedy,
+    StorageError,
+    TextRemains,
+)
 from backstory.log.events import Event
 from backstory.storage.agent_errors import check_exists
 from backstory.storage.locks import DEFAULT_TIMEOUT, ForkGate, ForkSafeLock
 from backstory.storage.pool import ConnectionPool
-from backstory.storage.protocol import AgentRecord, Drafts, NewAgent, Pieces
+from backstory.storage.protocol import (
+    AgentRecord,
+    Drafts,
+    FoundEvent,
+    NewAgent,
+    Pieces,
+    WordQuery,
+)
 from backstory.storage.signals import get_commit_signal
 from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,
-    FileState,
     OpenMode,
     SqliteConnection,
     StoreFile,
     build_closed_error,
-    empty_log,
+    is_current,
     make_translator,
     open_connection,
     open_readable,
     open_writable,
-    read_state,
 )
-from backstory.storage.sqlite.index import WORTH_MERGING, SqliteIndexReader
+from backstory.storage.sqlite.index import WORTH_MERGING, SearchIndex
 from backstory.storage.sqlite.replacement import copy_pages, mark_as_copy
-from backstory.storage.sqlite.rows import Bindings
-from backstory.storage.sqlite.stamp import StampWriter
+from backstory.storage.sqlite.rows import Bindings, SqliteReader
 from backstory.storage.sqlite.transaction import SqliteTransaction
+from backstory.storage.sqlite.wal import StampWriter, empty_log
 from backstory.storage.sqlite.watch import SqliteWatch
 
 T = TypeVar("T")
 
 EMPTYING_TIMEOUT = 5.0  # seconds to try to empty the write-ahead log after text was removed
 EMPTYING_PAUSE = 0.05  # seconds between two attempts
+# Seconds that an attempt waits for readers. SQLite has the write lock meanwhile.
+EMPTYING_WAIT = 0.02
 
 
-class SqliteBackend(SqliteIndexReader):
+class SqliteBackend(SqliteReader):
     """A store in one SQLite file. An agent's primary key is its number.
 
     Threads borrow connections from a small pool. Writers in one process wait for a lock; writers in
@@ -63,16 +77,16 @@ class SqliteBackend(SqliteIndexReader):
         self.read_only = read_only
         self._timeout = timeout
         self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
-        self._file_state: FileState | None = None  # of a file that is read without locks
-        with make_translator(self.url, timeout):
+        self._translator = make_translator(self.url, timeout)
+        with self._translator:
             first = self._open_first()
-        self._file = StoreFile(self.url, timeout)
+        self._file = StoreFile(self.url)
         self._pool = ConnectionPool(
             self._connect,
             self._file.close_connection,
             first=first,
             is_idle=is_out_of_transaction,
-            is_alive=self._is_current,
+            is_alive=partial(is_current, path=self.url),
         )
         self._stamp = StampWriter(self.url)
         self._write_lock = ForkSafeLock()
@@ -80,6 +94,7 @@ class SqliteBackend(SqliteIndexReader):
         self._signal = get_commit_signal(self._file.identity or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
         self._unmerged = 0  # events that were indexed since segments were merged
+        self._text_remains = False  # True if the log could not be emptied after a removal
 
     def _compute_deadline(self) -> float:
         """Return the monotonic time at which a call that begins now ends at the latest."""
@@ -95,59 +110,44 @@ class SqliteBackend(SqliteIndexReader):
                 if not os.path.isfile(self.url):
                     raise
         self.read_only = True
-        return self._open_readable(deadline)
-
-    def _open_readable(self, deadline: float) -> SqliteConnection:
-        """Open a connection that only reads, and remember how more of them are opened."""
-        state = read_state(self.url)
         db, self._mode = open_readable(self.url, deadline)
-        self._file_state = db.file_state = state if self._mode.is_immutable else None
         return db
 
     def _connect(self, deadline: float) -> SqliteConnection:
         """Open a connection for the pool."""
-        state = self._file_state
-        db = open_connection(self._mode, self.url, deadline)
-        db.file_state = state
-        return db
+        if self._mode.is_immutable:  # perhaps it can be read with locks by now
+            db, self._mode = open_readable(self.url, deadline)
+            return db
+        return open_connection(self._mode, self.url, deadline)
 
-    def _is_current(self, db: SqliteConnection) -> bool:
-        """Return False if an immutable file has changed since the connection was opened."""
-        return db.file_state == self._file_state
+    # --- reading ---
 
     def _run(self, sql: str, bindings: Bindings = (), shape: RowShape = tuple) -> list[Any]:
-        if self._file_state is None:
-            return self._run_once(sql, bindings, shape)
-        return self._read_file(partial(self._run_once, sql, bindings, shape))
+        def read(db: SqliteConnection) -> list[Any]:
+            return make_records(shape, db.execute(sql, bindings))
 
-    def _read_file(self, read: Callable[[], T]) -> T:
-        """Read the file. If others may write to it and there are no locks, read it again, once, if
-        it has changed meanwhile: what was read may be wrong, or look damaged."""
-        if self._file_state is None:
-            return read()
+        return self._read(read)
+
+    def _read(self, read: Callable[[SqliteConnection], T]) -> T:
+        """Return what `read` returns for a connection. If that has no locks, and others wrote to
+        the file meanwhile, the result may be wrong, or the file look damaged: then read again,
+        once, through a new connection."""
+        deadline = self._compute_deadline()
         for _ in range(2):
-            with self._file.translator:
-                if self._file_state != read_state(self.url):
-                    self._open_readable(self._compute_deadline()).close()
-            state = self._file_state
-            try:
-                found = read()
-            except Corrupt:
-                if state in (None, read_state(self.url)):
-                    raise
-            else:
-                if state in (None, read_state(self.url)):
-                    return found
+            with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
+                try:
+                    found = read(db)
+                except (Corrupt, apsw.CorruptError):
+                    if is_current(db, self.url):
+                        raise
+                else:
+                    if is_current(db, self.url):
+                        return found
         raise ReadOnly(
             f"{self.url!r} is being written, and cannot be read at the same time in a directory "
             "that you cannot write to",
             remedy="get permission to write there, or copy the store and open the copy",
         )
-
-    def _run_once(self, sql: str, bindings: Bindings, shape: RowShape) -> list[Any]:
-        deadline = self._compute_deadline()
-        with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
-            return make_records(shape, db.execute(sql, bindings))
 
     # --- writing ---
 
@@ -158,7 +158,7 @@ class SqliteBackend(SqliteIndexReader):
         """As in the protocol. One lock protects the complete store, so sessions need none."""
         self._check_writable()
         deadline = self._compute_deadline()
-        with self._file.translator:
+        with self._translator:
             # No fork gate as in `_run`: a fork waits for the write lock, too.
             self._write_lock.take(deadline)
             try:
@@ -178,29 +178,29 @@ class SqliteBackend(SqliteIndexReader):
             self._empty_log()
 
     def append(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
     ) -> list[Event]:
         # Not through `begin`: Ctrl-C inside of contextlib could leave the lock taken as long as the
         # traceback exists, and most writes are appends.
         self._check_writable()
         deadline = self._compute_deadline()
-        with self._file.translator:
+        with self._translator:
             self._write_lock.take(deadline)
             try:
                 with self._pool.borrow(deadline) as db:
                     try:
                         self._start(db)
-                        events = SqliteTransaction(db).append(agent, drafts, expected, now_us)
+                        events = SqliteTransaction(db).append(agent, drafts, expected)
                         self._commit(db)
                         return events
                     finally:
                         roll_back(db)
             finally:
                 self._write_lock.release()
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
+        with self.begin() as transaction:
+            return transaction.create_agent(new, drafts, now_us)
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -221,57 +221,62 @@ class SqliteBackend(SqliteIndexReader):
                 remedy=Remedy("{} shows whether it was", "events"),
             ) from error
         self._file.check_side_files()
+        self._file.remember_size()
         self._signal.send()
 
     def _empty_log(self) -> None:
         """Write the write-ahead log into the file, so that it contains no removed text. Others may
         write between two attempts."""
-        deadline = time.monotonic() + min(self._timeout, EMPTYING_TIMEOUT)
+        deadline = time.monotonic()
+        if not self._text_remains:  # others are waited for once
+            deadline += min(self._timeout, EMPTYING_TIMEOUT)
+        self._text_remains = True
         while not self._try_to_empty_log():
-            if time.monotonic() > deadline:
-                raise Busy(
+            if time.monotonic() >= deadline:
+                raise TextRemains(
                     f"{self.url!r}: the text was removed, but it stays in the write-ahead log "
                     "while others are still reading",
                     remedy="end the other programs; the last one that closes the store empties "
                     "the log",
                 )
             time.sleep(EMPTYING_PAUSE)
+        self._text_remains = False
 
     def _try_to_empty_log(self) -> bool:
         try:
-            with self._fork_gate, self._file.translator, self._pool.borrow() as db:
+            deadline = time.monotonic() + EMPTYING_WAIT
+            with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
                 return empty_log(db)
         except StorageError as error:
             # Not tried again: a sync that succeeds after one that failed proves nothing.
-            raise StorageError(
+            raise TextRemains(
                 f"{self.url!r}: the text was removed, but it may stay in the write-ahead log "
                 f"({error.message})",
                 remedy="check the disk, then close the store, and open and close it again",
             ) from error
 
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
-        with self.begin() as transaction:
-            return transaction.create_agent(new, drafts, now_us)
-
     # --- the search index ---
 
     def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
-        if not self.read_only and not self.has_index():
+        index = SearchIndex(self._run)
+        if not self.read_only and not index.exists():
             with self.begin() as transaction:
-                transaction.create_index()
-        backlogs = self.read_backlogs(agent, pieces)
-        return sum(backlog.upto - backlog.after for backlog in backlogs)
+                transaction.index.create()
+        return index.count_unindexed(agent, pieces)
 
     def index_events(
         self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
     ) -> int:
         with self.begin() as transaction:
-            count = transaction.index_events(limit, agent, pieces)
+            count = transaction.index.add_events(limit, agent, pieces)
         self._unmerged += count
         has_caught_up = count < limit
         if has_caught_up and self._unmerged >= WORTH_MERGING:
             self._merge_segments()
         return count
+
+    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+        return SearchIndex(self._run).find_words(query, limit)
 
     def _merge_segments(self) -> None:
         """Merge the segments of the index, in short transactions."""
@@ -280,19 +285,19 @@ class SqliteBackend(SqliteIndexReader):
         has_more = True
         while has_more:
             with self.begin() as transaction:
-                has_more = transaction.merge_segments(is_first=is_first)
+                has_more = transaction.index.merge_segments(is_first=is_first)
             is_first = False
 
     # --- the file ---
 
     def check_tables(self) -> list[str]:
         self._check_open()
-        return self._read_file(self._check_tables_once)
+        return self._read(self._check_anew)
 
-    def _check_tables_once(self) -> list[str]:
-        with self._fork_gate, self._file.translator:
-            with closing(open_connection(self._mode, self.url, self._compute_deadline())) as db:
-                return schema.check_tables(db)
+    def _check_anew(self, _: SqliteConnection) -> list[str]:
+        """Check the tables through a new connection, as `schema.check_tables` needs it."""
+        with closing(self._connect(self._compute_deadline())) as db:
+            return schema.check_tables(db)
 
     def measure_size(self) -> int:
         sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
@@ -300,14 +305,11 @@ class SqliteBackend(SqliteIndexReader):
         return int(size)
 
     def copy_to(self, path: str) -> bool:
-        """Copy all pages in one read transaction, so that writers are not blocked."""
-        return self._read_file(partial(self._copy_once, path))
-
-    def _copy_once(self, path: str) -> bool:
-        deadline = self._compute_deadline()
-        with self._fork_gate, self._file.translator, self._pool.borrow(deadline) as db:
+        def copy(db: SqliteConnection) -> None:
             copy_pages(db, path)
             mark_as_copy(path)
+
+        self._read(copy)
         return True
 
     def is_replaced(self) -> bool:
@@ -315,7 +317,7 @@ class SqliteBackend(SqliteIndexReader):
 
     def watch(self) -> SqliteWatch:
         self._check_open()
-        with self._file.translator:
+        with self._translator:
             watch = SqliteWatch(self._signal, self.url, self._mode)
         self._watches.add(watch)
         return watch
@@ -328,7 +330,7 @@ class SqliteBackend(SqliteIndexReader):
     def close(self) -> None:
         for watch in list(self._watches):
             watch.close()
-        with self._file.translator:
+        with self._translator:
             self._pool.close()
         self._stamp.close()
 

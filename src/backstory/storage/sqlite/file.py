@@ -28,9 +28,9 @@ from backstory.errors import (
 )
 from backstory.storage.locks import LockTimeout
 from backstory.storage.pool import ErrorTranslator, PoolClosed
-from backstory.storage.sqlite import schema
+from backstory.storage.sqlite import migrations, schema
 from backstory.storage.sqlite.frames import FrameReader
-from backstory.storage.sqlite.stamp import check_log
+from backstory.storage.sqlite.wal import check_log, measure_log
 from backstory.storage.work_folder import remove_abandoned_folders
 
 # Pages in the write-ahead log before a checkpoint. Overwriting the log is a third faster than
@@ -41,7 +41,6 @@ LARGEST_LOG = 4 * CHECKPOINT_PAGES * schema.PAGE_SIZE
 FIRST_PAUSE, LATER_PAUSE = 0.001, 0.02  # seconds between two attempts to get a lock
 FIRST_ATTEMPTS = 500  # attempts with the first pause
 ATTEMPTS_BEFORE_CHECK = 100  # then check whether the file system supports locks at all
-EMPTYING_WAIT = 0.02  # seconds to wait for readers before the log is emptied
 
 GET_PERMISSION = "get permission to write it, or copy it and open the copy"
 
@@ -51,14 +50,15 @@ class OpenMode(NamedTuple):
 
     name: str
     flags: int
-
-    @property
-    def is_immutable(self) -> bool:
-        """True if SQLite takes no locks, and does not notice that the file changes."""
-        return self.name.endswith(IMMUTABLE)
+    is_immutable: bool = False  # True: SQLite takes no locks, and does not notice changes
 
 
-IMMUTABLE = "?immutable=1"
+def make_immutable_mode(path: str) -> OpenMode:
+    """Return the mode that reads a file without locks, and needs no files beside it."""
+    from urllib.parse import quote  # here, because few stores are read-only
+
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return OpenMode(f"file:{quote(path)}?immutable=1", flags, is_immutable=True)
 
 
 class FileState(NamedTuple):
@@ -82,12 +82,9 @@ def read_state(path: str) -> FileState:
     return FileState(found.st_ino, found.st_size, found.st_mtime_ns, measure_log(path))
 
 
-def measure_log(path: str) -> int:
-    """Return the bytes in the write-ahead log of the store at `path`."""
-    try:
-        return os.path.getsize(f"{path}-wal")
-    except OSError:
-        return 0
+def is_current(db: "SqliteConnection", path: str) -> bool:
+    """Return False if `db` has no locks, and others wrote to the file since it was opened."""
+    return db.file_state is None or db.file_state == read_state(path)
 
 
 # --- opening ---
@@ -97,7 +94,7 @@ class SqliteConnection(apsw.Connection):
     """A connection that waits for the locks of others until its deadline, in monotonic time."""
 
     deadline = 0.0
-    file_state: FileState | None = None  # of an immutable file, when it was opened
+    file_state: FileState | None = None  # of an immutable file, just before it was opened
 
 
 def open_connection(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
@@ -184,7 +181,7 @@ def migrate_when_free(db: SqliteConnection, path: str) -> None:
     busy, without calling the busy handler, so this waits here."""
     while True:
         try:
-            return schema.migrate(db, path)
+            return migrations.migrate(db, path)
         except apsw.BusyError:
             if time.monotonic() > db.deadline:
                 raise
@@ -201,54 +198,50 @@ def create_private_file(path: str) -> None:
 def open_readable(path: str, deadline: float) -> tuple[SqliteConnection, OpenMode]:
     """Return a read-only connection, and how to open more of them. If nothing can be written and
     there is no write-ahead log, the file is opened as immutable, without locks or shared memory."""
-    from urllib.parse import quote  # here, because few stores are read-only
-
-    if not os.path.isfile(path):
-        raise CannotOpen(f"no store at {path!r}", remedy=schema.ANOTHER_PATH)
-    log = f"{path}-wal"
-    has_log = measure_log(path) > 0
+    state = read_state(path)
     shared = OpenMode(path, apsw.SQLITE_OPEN_READONLY)
     try:
         return open_current_version(shared, path, deadline), shared
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
-        if has_log:
+        if state.log_size > 0:
             raise ReadOnly(
-                f"{path!r} has events in {log!r}, which can only be read in a directory that can "
-                "be written",
+                f"{path!r} has events in {path + '-wal'!r}, which can only be read in a directory "
+                "that can be written",
                 remedy="copy both files to a directory that can be written, and open the copy",
             ) from error
-    immutable = OpenMode(
-        f"file:{quote(path)}{IMMUTABLE}", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    )
-    return open_current_version(immutable, path, deadline), immutable
+    immutable = make_immutable_mode(path)
+    db = open_current_version(immutable, path, deadline)
+    db.file_state = state
+    return db, immutable
 
 
 def open_current_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
     """Return a connection to a store of this version. Raises CannotOpen or ReadOnly."""
+    db = open_any_version(mode, path, deadline)
+    version = migrations.read_version(db, path)
+    if version < schema.VERSION:
+        db.close()
+        raise ReadOnly(
+            f"{path!r} has version {version} of the store format and has to be migrated, which "
+            "needs writing",
+            remedy=GET_PERMISSION,
+        )
+    return db
+
+
+def open_any_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnection:
+    """Return a connection to a store that exists. Raises CannotOpen."""
+    if not os.path.isfile(path):
+        raise CannotOpen(f"no store at {path!r}", remedy=schema.ANOTHER_PATH)
     db = open_connection(mode, path, deadline)
     try:
         check_log(db, path)
-        version = schema.read_version(db, path)
-        if version == 0:
+        if migrations.read_version(db, path) == 0:
             raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=schema.ANOTHER_PATH)
-        if version < len(schema.MIGRATIONS):
-            raise ReadOnly(
-                f"{path!r} has version {version} of the store format and has to be migrated, which "
-                "needs writing",
-                remedy=GET_PERMISSION,
-            )
     except BaseException:
         db.close()
         raise
     return db
-
-
-def empty_log(db: SqliteConnection) -> bool:
-    """Write the write-ahead log into the file and truncate it. Return False if others still use
-    it. SQLite has the write lock while it waits for readers, so it does not wait for long."""
-    db.deadline = time.monotonic() + EMPTYING_WAIT
-    [(is_unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return not is_unfinished
 
 
 # --- replaced files ---
@@ -279,12 +272,18 @@ class StoreFile:
     """The file of an open store, and those that SQLite has beside it. Notices that one of them was
     removed or replaced: what is written then would be lost."""
 
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.translator = make_translator(path, timeout)
         self.identity = identify_file(path)
-        self._size = 0  # when it was last written to
-        self._side_files = SideFiles(path)
+        self._size = 0
+        self.remember_size()
+        # The write-ahead log and its index. While a connection is open, SQLite itself neither
+        # removes nor replaces them.
+        self._side_files: dict[str, FileIdentity] = {}
+        for side_path in (f"{path}-wal", f"{path}-shm"):
+            identity = identify_file(side_path)
+            if identity is not None:
+                self._side_files[side_path] = identity
 
     def is_replaced(self) -> bool:
         """Return True if another file is now at the path."""
@@ -306,21 +305,29 @@ class StoreFile:
             )
         self._size = found.st_size
 
+    def remember_size(self) -> None:
+        """Remember the size of the file. A commit may have made it larger."""
+        found = find_file(self.path)
+        if found is not None:
+            self._size = max(self._size, found.st_size)
+
     def check_side_files(self) -> None:
         """Raise ConnectionLost if a file beside the store was removed or replaced: no other process
         would see what was just written."""
-        replaced = self._side_files.find_replaced()
-        if replaced is not None:
-            raise ConnectionLost(
-                f"{replaced!r} was removed or replaced while the store was open: what was under "
-                "way may or may not have been written",
-                remedy="open the store again, and check",
-            )
+        for path, identity in self._side_files.items():
+            if identify_file(path) != identity:
+                raise ConnectionLost(
+                    f"{path!r} was removed or replaced while the store was open: what was under "
+                    "way may or may not have been written",
+                    remedy="open the store again, and check",
+                )
 
     def close_connection(self, db: apsw.Connection) -> None:
         """Close a connection. SQLite removes the files beside the store with the last one."""
         db.close()
-        self._side_files.forget_missing()
+        for path in list(self._side_files):
+            if identify_file(path) is None:
+                del self._side_files[path]
 
 
 def is_sound(path: str) -> bool:
@@ -331,31 +338,6 @@ def is_sound(path: str) -> bool:
             return not is_empty and db.pragma("quick_check", 1) == "ok"
     except apsw.Error:
         return False
-
-
-class SideFiles:
-    """The write-ahead log of a store and its index. While a connection is open, SQLite itself
-    neither removes nor replaces them."""
-
-    def __init__(self, path: str) -> None:
-        self._identities: dict[str, FileIdentity] = {}
-        for side_path in (f"{path}-wal", f"{path}-shm"):
-            identity = identify_file(side_path)
-            if identity is not None:
-                self._identities[side_path] = identity
-
-    def forget_missing(self) -> None:
-        """Check no longer the files that are gone now."""
-        for path in list(self._identities):
-            if identify_file(path) is None:
-                del self._identities[path]
-
-    def find_replaced(self) -> str | None:
-        """Return the path of a file that was removed or replaced since the store was opened."""
-        for path, identity in self._identities.items():
-            if identify_file(path) != identity:
-                return path
-        return None
 
 
 # --- errors ---

@@ -88,7 +88,7 @@ class FrameWriter:
         frame = self._compressor.compress(text, self._compressor.FLUSH_FRAME)
         if len(frame) >= len(text) * LARGEST_RATIO:
             return plain
-        return StoredTexts(None, None, frame, count_bytes(row.content) + count_bytes(row.data_json))
+        return StoredTexts(None, None, frame, row.size)
 
 
 def join_texts(content: str | None, data_json: str | None) -> bytes:
@@ -98,11 +98,6 @@ def join_texts(content: str | None, data_json: str | None) -> bytes:
     if content is None:
         return NO_CONTENT + data_json.encode()
     return content.encode() + SEPARATOR + data_json.encode()
-
-
-def count_bytes(text: str | None) -> int:
-    """Return the bytes of a text in UTF-8."""
-    return 0 if text is None else len(text.encode())
 
 
 class FrameReader:

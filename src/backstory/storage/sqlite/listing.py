@@ -30,6 +30,14 @@ KEY_PREFIX_WITHOUT_INDEX = f"+a.key >= :key_prefix AND +a.key < {AFTER_PREFIX}"
 IS_ROOT_IN_USE = """
     a.parent IS NULL AND (a.deleted IS NULL OR EXISTS (
         SELECT 1 FROM agents o WHERE o.session = a.no AND o.deleted IS NULL))"""
+IN_SESSIONS = """
+    a.session IN (SELECT no FROM agents WHERE id IN (SELECT value FROM json_each(:sessions)))"""
+HAS_TITLE = "a.about IS NOT NULL AND a.about ->> '$.title' = :title"
+# SQLite folds the case of ASCII only. Any other letter may match a letter of the word, with an
+# accent.
+MENTIONS = """
+    a.about IS NOT NULL
+    AND (instr(lower(a.about), :mentions) OR length(a.about) < octet_length(a.about))"""
 COMMON = 1_000  # agents with the same key prefix; from there on, a page is read in order instead
 COUNT_PREFIX = f"""
     SELECT count(*) FROM (SELECT 1 FROM agents a INDEXED BY agents_key
@@ -49,12 +57,17 @@ def build_listing(
 ) -> tuple[str, dict[str, Any]]:
     """Return the statement that lists the agents of `query`, and its bindings. If very many agents
     have its key prefix, they are read in order, because most of them match."""
-    conditions = SqlConditions()
-    add_identity_conditions(conditions, query)
-    add_key_conditions(conditions, query, use_index=not is_prefix_common)
-    add_about_conditions(conditions, query)
-    add_visibility(conditions, query)
-    add_time_conditions(conditions, query)
+    conditions = build_agent_conditions(query, use_key_index=not is_prefix_common)
+    conditions.add_optional("a.name = :name", name=query.name)
+    conditions.add_optional("a.key = :key", key=query.key)
+    conditions.add_optional(HAS_TITLE, title=query.title)
+    conditions.add_optional(MENTIONS, mentions=query.mentions)
+    conditions.add_optional(
+        f"a.touched >= :since_us / {MINUTE} AND updated >= :since_us", since_us=query.since_us
+    )
+    conditions.add_optional(
+        f"a.touched <= :until_us / {MINUTE} AND updated < :until_us", until_us=query.until_us
+    )
     add_page(conditions, query)
     # For a page of the latest agents, the planner does not see that it need not read all agents.
     is_page = query.latest_first and query.limit is not None
@@ -70,6 +83,26 @@ def build_listing(
     return sql, conditions.bindings
 
 
+def build_agent_conditions(query: AgentQuery, *, use_key_index: bool = True) -> SqlConditions:
+    """Return the conditions on ids, sessions, prefixes of keys, and deletion."""
+    conditions = SqlConditions()
+    conditions.add_optional(
+        "a.id BETWEEN :id_prefix AND :id_prefix || '~'", id_prefix=query.id_prefix
+    )
+    conditions.add_optional(
+        "a.session = (SELECT no FROM agents WHERE id = :session)", session=query.session
+    )
+    if query.sessions is not None:
+        conditions.add(IN_SESSIONS, sessions=json.dumps(query.sessions))
+    has_key_prefix = KEY_PREFIX if use_key_index else KEY_PREFIX_WITHOUT_INDEX
+    conditions.add_optional(has_key_prefix, key_prefix=query.key_prefix)
+    if query.roots_only:
+        conditions.add(IS_ROOT_IN_USE)
+    elif not query.include_deleted:
+        conditions.add("a.deleted IS NULL")
+    return conditions
+
+
 def selects_few(query: AgentQuery, *, is_prefix_common: bool) -> bool:
     """Return True if `query` has a condition that usually matches few agents."""
     if query.key_prefix is not None and not is_prefix_common:
@@ -83,69 +116,6 @@ def selects_few(query: AgentQuery, *, is_prefix_common: bool) -> bool:
         query.title,
     )
     return any(value is not None for value in selective)
-
-
-def add_identity_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on ids, sessions and names."""
-    if query.id_prefix is not None:
-        conditions.add("a.id BETWEEN :id_prefix AND :id_prefix || '~'", id_prefix=query.id_prefix)
-    if query.session is not None:
-        conditions.add(
-            "a.session = (SELECT no FROM agents WHERE id = :session)", session=query.session
-        )
-    if query.sessions is not None:
-        conditions.add(
-            """a.session IN (
-            SELECT no FROM agents WHERE id IN (SELECT value FROM json_each(:sessions)))""",
-            sessions=json.dumps(query.sessions),
-        )
-    if query.name is not None:
-        conditions.add("a.name = :name", name=query.name)
-
-
-def add_key_conditions(
-    conditions: SqlConditions, query: AgentQuery, *, use_index: bool = True
-) -> None:
-    """Add the conditions on keys."""
-    if query.key is not None:
-        conditions.add("a.key = :key", key=query.key)
-    if query.key_prefix is not None:
-        sql = KEY_PREFIX if use_index else KEY_PREFIX_WITHOUT_INDEX
-        conditions.add(sql, key_prefix=query.key_prefix)
-
-
-def add_about_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on details."""
-    if query.title is not None:
-        conditions.add("a.about IS NOT NULL AND a.about ->> '$.title' = :title", title=query.title)
-    if query.mentions is not None:
-        # SQLite folds the case of ASCII only. Any other letter may match a letter of the word, with
-        # an accent.
-        conditions.add(
-            """a.about IS NOT NULL
-            AND (instr(lower(a.about), :mentions) OR length(a.about) < octet_length(a.about))""",
-            mentions=query.mentions,
-        )
-
-
-def add_visibility(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions that leave out deleted agents, and agents that are not roots."""
-    if query.roots_only:
-        conditions.add(IS_ROOT_IN_USE)
-    elif not query.include_deleted:
-        conditions.add("a.deleted IS NULL")
-
-
-def add_time_conditions(conditions: SqlConditions, query: AgentQuery) -> None:
-    """Add the conditions on the time of the last write."""
-    if query.since_us is not None:
-        conditions.add(
-            f"a.touched >= :since_us / {MINUTE} AND updated >= :since_us", since_us=query.since_us
-        )
-    if query.until_us is not None:
-        conditions.add(
-            f"a.touched <= :until_us / {MINUTE} AND updated < :until_us", until_us=query.until_us
-        )
 
 
 def add_page(conditions: SqlConditions, query: AgentQuery) -> None:

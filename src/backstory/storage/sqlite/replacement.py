@@ -7,45 +7,29 @@ from contextlib import closing, contextmanager, suppress
 
 import apsw
 
-from backstory.errors import Busy, CannotOpen, Error
+from backstory.errors import Busy, Error
 from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.sqlite.file import (
     OpenMode,
     create_private_file,
+    make_immutable_mode,
     make_translator,
-    open_connection,
+    open_any_version,
 )
-from backstory.storage.sqlite.schema import ANOTHER_PATH, read_version
-from backstory.storage.sqlite.stamp import check_log, replace_stamp
+from backstory.storage.sqlite.wal import check_log, empty_log, remove_log, replace_stamp
 from backstory.storage.work_folder import move_file, sync_folder
 
 
 def copy_store(path: str, copy: str) -> None:
     """Copy the store at `path`, which may have any version, with its log to a new file."""
-    with make_translator(path, DEFAULT_TIMEOUT), closing(open_backup(path)) as db:
-        copy_pages(db, copy)
-
-
-def open_backup(path: str) -> apsw.Connection:
-    """Return a read-only connection to a store of any version. Without a log, nobody has it open.
-    Then it is read without locks, because otherwise SQLite would leave an empty log beside it."""
-    from urllib.parse import quote  # here, because `backend` imports this module
-
-    if not os.path.isfile(path):
-        raise CannotOpen(f"no store at {path!r}", remedy=ANOTHER_PATH)
-    name = f"file:{quote(path)}?mode=ro"
-    if not os.path.exists(f"{path}-wal"):
-        name += "&immutable=1"
-    mode = OpenMode(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-    db = open_connection(mode, path, time.monotonic() + DEFAULT_TIMEOUT)
-    try:
-        check_log(db, path)
-        if read_version(db, path) == 0:
-            raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=ANOTHER_PATH)
-    except BaseException:
-        db.close()
-        raise
-    return db
+    if os.path.exists(f"{path}-wal"):
+        mode = OpenMode(path, apsw.SQLITE_OPEN_READONLY)
+    else:  # Nobody has it open. With locks, SQLite would leave an empty log beside it.
+        mode = make_immutable_mode(path)
+    deadline = time.monotonic() + DEFAULT_TIMEOUT
+    with make_translator(path, DEFAULT_TIMEOUT):
+        with closing(open_any_version(mode, path, deadline)) as db:
+            copy_pages(db, copy)
 
 
 def copy_pages(db: apsw.Connection, copy: str) -> None:
@@ -83,7 +67,7 @@ def write_back_log(path: str) -> None:
     file."""
     with suppress(Error, apsw.Error), closing(apsw.Connection(path)) as db:
         check_log(db, path)
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        empty_log(db)
 
 
 @contextmanager
@@ -103,10 +87,3 @@ def lock_file(path: str) -> Iterator[None]:
     finally:
         file.xUnlock(apsw.SQLITE_LOCK_NONE)
         file.xClose()
-
-
-def remove_log(path: str) -> None:
-    """Remove the write-ahead log of a store, and the index of the log."""
-    for end in ("-wal", "-shm"):
-        with suppress(FileNotFoundError):
-            os.unlink(path + end)

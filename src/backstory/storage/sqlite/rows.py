@@ -35,9 +35,7 @@ from backstory.storage.sqlite.listing import (
     COUNT_PREFIX,
     HEAD,
     add_choice,
-    add_identity_conditions,
-    add_key_conditions,
-    add_visibility,
+    build_agent_conditions,
     build_listing,
 )
 from backstory.storage.sqlite.schema import (
@@ -251,10 +249,7 @@ class SqliteReader(ABC):
         ORDER BY a.no"""
 
     def read_owned(self, agents: AgentQuery, where: EventFilter) -> list[tuple[str, StoredRow]]:
-        of_agents = SqlConditions()
-        add_identity_conditions(of_agents, agents)
-        add_key_conditions(of_agents, agents)
-        add_visibility(of_agents, agents)
+        of_agents = build_agent_conditions(agents)
         of_events = build_event_conditions(where)
         sql = self.READ_NEWEST_OWNED if where.newest_only else self.READ_OWNED
         sql = sql.format(index=choose_index(where), agents=of_agents.join(), where=of_events.join())
@@ -304,12 +299,9 @@ class SqliteReader(ABC):
         self, tool: str | None = None, id: str | None = None, prefix: str | None = None
     ) -> list[SourceRecord]:
         conditions = SqlConditions()
-        if tool is not None:
-            conditions.add("tool = :tool", tool=tool)
-        if id is not None:
-            conditions.add("id = :id", id=id)
-        if prefix is not None:
-            conditions.add("id >= :prefix AND id < :prefix || char(1114111)", prefix=prefix)
+        conditions.add_optional("tool = :tool", tool=tool)
+        conditions.add_optional("id = :id", id=id)
+        conditions.add_optional("id >= :prefix AND id < :prefix || char(1114111)", prefix=prefix)
         sql = self.LIST_SOURCES.format(where=conditions.join())
         return self._run(sql, conditions.bindings, SourceRecord)
 

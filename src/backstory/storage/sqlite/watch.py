@@ -21,7 +21,7 @@ VERSION_INTERVAL = 0.25  # seconds between two statements while nothing happens
 RECOVERY_TIMEOUT = 10_000  # milliseconds to wait while a file is being recovered
 
 
-class LogStamp(NamedTuple):
+class LogState(NamedTuple):
     """The time and the size of a write-ahead log."""
 
     changed_ns: int
@@ -44,7 +44,7 @@ class SqliteWatch(SignalWatch):
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         self._db = apsw.Connection(self._mode.name, flags=flags)
         self._db.set_busy_timeout(RECOVERY_TIMEOUT)
-        self._stamp = self._read_stamp()
+        self._log_state = self._read_log_state()
         self._version = self._read_version()
 
     def wait(self, seconds: float | None) -> None:
@@ -64,11 +64,11 @@ class SqliteWatch(SignalWatch):
             self._connection_of_parent = self._db
             self._connect()
             return True
-        stamp = self._read_stamp()
+        log_state = self._read_log_state()
         is_due = time.monotonic() >= self._version_read_at + VERSION_INTERVAL
-        if stamp == self._stamp and not is_due:
+        if log_state == self._log_state and not is_due:
             return False
-        self._stamp = stamp
+        self._log_state = log_state
         with self._connection_lock:
             if self.closed:
                 return False
@@ -82,12 +82,12 @@ class SqliteWatch(SignalWatch):
             return read_state(self._path)
         return int(self._db.pragma("data_version"))
 
-    def _read_stamp(self) -> LogStamp | None:
+    def _read_log_state(self) -> LogState | None:
         try:
             found = os.stat(f"{self._path}-wal")
         except OSError:
             return None
-        return LogStamp(found.st_mtime_ns, found.st_size)
+        return LogState(found.st_mtime_ns, found.st_size)
 
     def close(self) -> None:
         super().close()

@@ -1,4 +1,4 @@
-"""Notices a write-ahead log that does not belong to the file of its store.
+"""The write-ahead log beside the file of a store, and the stamp that shows whose log it is.
 
 SQLite itself does not compare the two: a backup that is copied over a store gets the pages in the
 log of the former file. So the log contains a stamp that names the file.
@@ -12,6 +12,7 @@ runs it, such as Litestream, changes nothing about that.
 """
 
 import os
+from contextlib import suppress
 
 import apsw
 
@@ -38,6 +39,27 @@ END_OF_PAGE = f"""
     SELECT rootpage * page_size - {ROW_BYTES}
     FROM sqlite_schema, pragma_page_size, pragma_application_id
     WHERE name = 'stamp' AND application_id = {APPLICATION_ID}"""
+
+
+def measure_log(path: str) -> int:
+    """Return the bytes in the write-ahead log of the store at `path`; 0 if there is no log."""
+    try:
+        return os.path.getsize(f"{path}-wal")
+    except OSError:
+        return 0
+
+
+def empty_log(db: apsw.Connection) -> bool:
+    """Write the log into the file and truncate it. Return False if others still use it."""
+    [(is_unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return not is_unfinished
+
+
+def remove_log(path: str) -> None:
+    """Remove the log of a store that nobody uses, and the index of the log."""
+    for end in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(path + end)
 
 
 class StampFile:
@@ -105,7 +127,7 @@ def check_log(db: apsw.Connection, path: str) -> None:
     file without a stamp is accepted. Until this is known, closing `db` must not write the log into
     the file."""
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    if has_log(path):
+    if measure_log(path) > 0:
         db.execute("BEGIN")  # no checkpoint goes beyond what this transaction sees
         try:
             is_foreign = has_foreign_stamp(db, path)
@@ -122,14 +144,6 @@ def check_log(db: apsw.Connection, path: str) -> None:
                 ),
             )
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
-
-
-def has_log(path: str) -> bool:
-    """Return True if there is a write-ahead log beside the file of a store."""
-    try:
-        return os.path.getsize(f"{path}-wal") > 0
-    except OSError:
-        return False
 
 
 def has_foreign_stamp(db: apsw.Connection, path: str) -> bool:
