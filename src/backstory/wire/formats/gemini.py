@@ -463,7 +463,7 @@ def read_seal(part: Block) -> list[Part]:
     if signature in (None, ""):
         return []
     is_complete = isinstance(signature, str) and is_base64(signature)
-    return [Other("thoughtSignature", complete=is_complete)]
+    return [Reasoning("", str(signature), is_complete, what="thoughtSignature")]
 
 
 def read_thought(part: Block) -> Reasoning:
@@ -471,7 +471,6 @@ def read_thought(part: Block) -> Reasoning:
     text = part.get("text")
     return Reasoning(
         text=text if isinstance(text, str) else "",
-        seal=str(get_field(part, "thoughtSignature") or ""),
         is_complete=is_whole_thought(part),
         what="thought",
     )
