@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
 from backstory.wire import load
-from backstory.wire.tokens import Tokens, count_tokens
-from backstory.wire.tokens.families import family_of
+from backstory.wire.tokens import Tokens, count_tokens, find_rules
 from tests.wire.recordings import FOLDER, MISSING, Exchange, exchanges
 
 HISTORY = frozenset(
@@ -101,7 +100,7 @@ def _count(exchange: Exchange) -> Tokens | None:
 
 
 def _family(exchange: Exchange) -> str:
-    return family_of(exchange.model or "").name
+    return find_rules(exchange.model or "").name
 
 
 def _named(kinds: set[str]) -> str:

@@ -110,3 +110,14 @@ def test_a_preview_says_what_the_move_then_does(move, moves):
 def test_a_preview_of_nothing_known(agent):
     with pytest.raises(backstory.Invalid, match="'dance' is not a move"):
         agent.preview("dance")
+
+
+def test_an_interim_result_says_that_a_newer_one_counts(store):
+    agent = store.start()
+    agent.user("Delete it.")
+    call = agent.tool_call("delete", {}, id="1")
+    interim = agent.tool_result(call, "waits for approval")
+    agent.user("approved")
+    newest = agent.tool_result(call, "deleted")
+    assert agent.explain(interim.seq).reason.endswith("a newer result of the call '1' counts")
+    assert agent.explain(newest.seq).reason.endswith("is in the context")

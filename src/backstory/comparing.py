@@ -33,6 +33,19 @@ def explain_event(lineage: LineageReader, seq: int, at: At) -> Explanation:
             f"position {seq} comes after position {live.at}", remedy="ask for a later one"
         )
     [explanation] = explain_events(lineage, live.pieces, [event])
+    if explanation.live and event.kind == "tool_result":
+        return _explain_result(explanation, lineage.read_context(at).messages)
+    return explanation
+
+
+def _explain_result(explanation: Explanation, context: list[Event]) -> Explanation:
+    """Add to the explanation of a live result why a model is not given it, if it is not."""
+    from backstory.wire.conversation import conversation_of  # slow to import
+
+    for repair in conversation_of(context).repairs("openai"):
+        if repair.rule == "drop" and repair.at == explanation.seq:
+            reason = f"{explanation.reason}, but no request has it: {repair.why}"
+            return explanation._replace(reason=reason)
     return explanation
 
 

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 import backstory
-from backstory import Event, InvalidEvent
+from backstory import Event, Invalid, InvalidEvent
 from backstory.log.messages import Message
 from backstory.wire import FORMATS, dump, load
 from backstory.wire.conversation import Conversation, conversation_of
@@ -177,3 +177,29 @@ def test_what_was_cut_off_fits_into_a_store_when_it_is_loaded_again(format):
         agent = store.start("main")
         agent.extend(load(body, format))
         assert agent.conversation().dump(format) == (body, [])
+
+
+class TestReports:
+    OPEN = (Event.of(1, "user", "u"), Event.of(2, "tool_call", None, {"id": "1", "name": "f"}))
+
+    @pytest.mark.parametrize("build", ["to", "request", "to_bytes"])
+    def test_repairs_are_logged_at_info(self, build, caplog):
+        with caplog.at_level("INFO", logger="backstory"):
+            getattr(conversation_of(self.OPEN), build)("openai")
+        [record] = caplog.records
+        assert record.levelname == "INFO"
+        assert record.getMessage().startswith("repair close at 2: the call '1' has no result")
+
+    @pytest.mark.parametrize("build", ["to", "request", "to_bytes", "repairs"])
+    def test_a_strict_request_raises_if_it_needs_a_repair(self, build):
+        with pytest.raises(Invalid, match="close at 2: the call '1' has no result"):
+            getattr(conversation_of(self.OPEN), build)("openai", strict=True)
+
+    def test_a_strict_request_that_needs_no_repair_is_built(self):
+        body = conversation_of(self.OPEN).to("openai", strict=True, pending=True)
+        assert [message["role"] for message in body["messages"]] == ["user", "assistant"]
+
+    def test_strict_also_refuses_what_was_erased(self, agent):
+        agent.erase([agent.user("a secret").seq], why="a test")
+        with pytest.raises(Invalid, match="the user event was erased"):
+            agent.conversation().to("openai", strict=True)

@@ -89,11 +89,24 @@ class TestDropping:
         assert story([u(), r("9")]) == [("user", "u")]
         assert rules([u(), r("9")]) == [("drop", 1)]
 
-    def test_a_second_result_is_dropped_and_told(self):
-        events = [u(), t(), r(), r("1", "again")]
-        assert [text for role, text, *_ in story(events) if role == "tool"] == ["out"]
+    def test_the_newest_result_of_a_call_counts_and_the_interim_one_is_reported(self):
+        events = [u(), t(), r("1", "waits for approval"), a("done?"), u("yes"), r("1", "approved")]
+        assert [text for role, text, *_ in story(events) if role == "tool"] == ["approved"]
         [repair] = dump(events, "openai").repairs
-        assert repair == Repair("drop", 3, "a second result for the call '1'")
+        assert repair == Repair("drop", 2, "a newer result of the call '1' counts")
+
+    def test_a_third_result_counts_as_the_second_did(self):
+        events = [u(), t(), r("1", "x"), r("1", "y"), r("1", "z")]
+        assert [text for role, text, *_ in story(events) if role == "tool"] == ["z"]
+        assert rules(events) == [("drop", 2), ("drop", 3)]
+
+    def test_a_newer_result_goes_to_the_call_that_used_the_id_last(self):
+        events = [u(), t(), r("1", "x"), t(), r("1", "y"), r("1", "z")]
+        assert [text for role, text, *_ in story(events) if role == "tool"] == ["x", "z"]
+
+    def test_a_second_result_without_an_id_is_dropped_and_told(self):
+        events = [u(), t(None), r(None, "x"), r(None, "y")]
+        assert [text for role, text, *_ in story(events) if role == "tool"] == ["x"]
 
 
 class TestSteps:

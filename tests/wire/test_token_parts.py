@@ -5,98 +5,86 @@ import struct
 
 import pytest
 
-from backstory.wire.file_sizes import image_size, pdf, seconds
-from backstory.wire.tokens.extras import extras
+from backstory.wire.file_sizes import measure_image, measure_pdf, measure_seconds
+from backstory.wire.tokens import count_tokens
 from tests.wire.files import png, wav
 
+URL = "https://example.org/a"
+IMAGE, PDF_FILE, TEXT_FILE = "iVBORw0KGgo=", "JVBERi0=", "aGk="
+# Each row: the format, the kind of event, its native form, and what else than the event's text is counted.
 FORMS = [
-    ({"type": "image_url", "image_url": "data:image/png;base64,AAAA"}, "image", "AAAA"),
-    ({"type": "input_image", "file_id": "f"}, "image", None),
-    ({"type": "file", "file": {"file_data": "AAAA"}}, "document", "AAAA"),
-    ({"type": "document_url", "document_url": "https://example.org/a.pdf"}, "document", None),
-    ({"type": "video_url", "video_url": {"url": "https://example.org/a.mp4"}}, "video", None),
-    ({"type": "image", "source": {"type": "base64", "data": "AAAA"}}, "image", "AAAA"),
-    (
-        {"type": "document", "source": {"type": "content", "content": [{"text": "a"}]}},
-        "document",
-        None,
-    ),
-    ({"type": "thinking", "thinking": "hm", "signature": "AAAA"}, "reasoning", "AAAA"),
-    ({"type": "redacted_thinking", "data": "AAAA"}, "reasoning", "AAAA"),
-    ({"inline_data": {"mime_type": "image/png", "data": "AAAA"}}, "image", "AAAA"),
-    ({"text": "hm", "thought": True}, "reasoning", None),
-    ({"functionCall": {"name": "f"}, "thoughtSignature": "AAAA"}, "reasoning", "AAAA"),
-    ({"executableCode": {"code": "1+1"}}, "server tool", None),
-    ({"video": {"source": {"bytes": "AAAA"}}}, "video", "AAAA"),
-    ({"document": {"source": {"text": "a"}}}, "document", None),
-    (
-        {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "AAAA"}}},
-        "reasoning",
-        "AAAA",
-    ),
-    ({"reasoningContent": {"redactedContent": "AAAA"}}, "reasoning", "AAAA"),
-    (
-        {"type": "server_tool_use", "name": "web_search", "input": {"query": "a"}},
-        "server tool",
-        None,
-    ),
-    ({"type": "web_search_call", "id": "ws_1"}, "server tool", None),
-    ({"toolResult": {"content": [{"image": {"source": {"bytes": "AAAA"}}}]}}, "image", "AAAA"),
-    (
-        {"type": "tool_result", "content": [{"type": "image", "source": {"data": "AAAA"}}]},
-        "image",
-        "AAAA",
-    ),
-    (
-        {
-            "functionResponse": {
-                "parts": [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}]
-            }
-        },
-        "audio",
-        "AAAA",
-    ),
-]
+    ("openai", "user", [{"type": "image_url", "image_url": f"data:image/png;base64,{IMAGE}"}], "image"),
+    ("openai", "user", [{"type": "file", "file": {"file_data": PDF_FILE}}], "document"),
+    ("openai", "user", [{"type": "file", "file": {"file_id": "f"}}], "document by address"),
+    ("openai", "user", [{"type": "document_url", "document_url": URL}], "document by address"),
+    ("openai", "user", [{"type": "video_url", "video_url": {"url": URL}}], "video by address"),
+    ("openai", "user", [{"type": "input_audio", "input_audio": {"data": IMAGE, "format": "mp3"}}], "audio"),
+    ("openai", "assistant", [{"type": "thinking", "thinking": "hm"}], "reasoning"),
+    ("openai-responses", "user", [{"type": "input_image", "file_id": "f"}], "image by address"),
+    ("openai-responses", "answer", [{"type": "reasoning", "summary": [], "encrypted_content": "x"}], "reasoning"),
+    ("openai-responses", "answer", [{"type": "web_search_call", "query": "a"}], "server tool"),
+    ("anthropic", "user", [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}], "image"),
+    ("anthropic", "user", [{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a"}}], "document"),
+    ("anthropic", "assistant", [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}], "reasoning"),
+    ("anthropic", "assistant", [{"type": "redacted_thinking", "data": "c2ln"}], "reasoning"),
+    ("anthropic", "assistant", [{"type": "server_tool_use", "id": "a", "name": "web_search", "input": {"query": "a"}}], "server tool"),
+    ("anthropic", "tool_result", [{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE}}]}], "image"),
+    ("gemini", "user", [{"inline_data": {"mime_type": "image/png", "data": IMAGE}}], "image"),
+    ("gemini", "assistant", [{"text": "hm", "thought": True}], "reasoning"),
+    ("gemini", "assistant", [{"text": "hi", "thoughtSignature": "c2ln"}], "reasoning"),
+    ("gemini", "assistant", [{"executableCode": {"code": "1+1"}}], "server tool"),
+    ("bedrock", "user", [{"video": {"format": "mp4", "source": {"bytes": IMAGE}}}], "video"),
+    ("bedrock", "user", [{"document": {"format": "txt", "name": "a", "source": {"text": "a"}}}], "document"),
+    ("bedrock", "assistant", [{"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}], "reasoning"),
+    ("bedrock", "tool_result", [{"toolResult": {"toolUseId": "a", "content": [{"image": {"format": "png", "source": {"bytes": IMAGE}}}]}}], "image"),
+    ("backstory", "user", [{"type": "document", "media_type": "text/plain", "data": TEXT_FILE}], "document"),
+]  # fmt: skip
+
+
+def event(format, kind, form):
+    """An event with a native form; Chat Completions and Responses have the content in a message."""
+    role = "user" if kind == "user" else "assistant"
+    if format == "openai":
+        form = {"role": role, "content": form}
+    elif format == "openai-responses" and kind == "user":
+        form = [{"role": role, "content": form}]
+    data = {"id": "a", "native": {"provider": format, "wire": form}}
+    return ("assistant" if kind == "answer" else kind, "hi", data)
+
+
+@pytest.mark.parametrize(("format", "kind", "form", "what"), FORMS)
+def test_every_formats_parts_are_counted(format, kind, form, what):
+    parts = count_tokens([event(format, kind, form)], "gpt-4o").parts
+    assert [part.what for part in parts[1:-1]] == [what]
 
 
 @pytest.mark.parametrize(
-    ("form", "what", "data"), FORMS, ids=[str(form)[:60] for form, _, _ in FORMS]
-)
-def test_every_formats_parts_are_recognised(form, what, data):
-    [found] = extras([form])
-    assert (found.what, found.data) == (what, data)
-
-
-@pytest.mark.parametrize(
-    "form",
+    ("format", "kind", "form"),
     [
-        {"type": "text", "text": "a"},
-        {"text": "a"},
-        {
-            "type": "tool_use",
-            "id": "a",
-            "name": "b",
-            "input": {"type": "image", "source": {"data": "A"}},
-        },
-        {"type": "tool_result", "content": "a"},
-        {"functionCall": {"name": "b", "args": {"inlineData": {}}}},
-        {"toolUse": {"toolUseId": "a", "name": "b", "input": {}}},
+        ("anthropic", "assistant", [{"type": "text", "text": "hi"}]),
+        ("gemini", "assistant", [{"text": "hi"}]),
+        (
+            "anthropic",
+            "tool_result",
+            [{"type": "tool_result", "tool_use_id": "a", "content": "hi"}],
+        ),
+        ("gemini", "tool_call", [{"functionCall": {"name": "b", "args": {"inlineData": {}}}}]),
+        ("bedrock", "tool_call", [{"toolUse": {"toolUseId": "a", "name": "b", "input": {}}}]),
+        ("nobody", "user", [{"type": "image", "source": {"data": "A"}}]),
     ],
 )
-def test_text_calls_and_results_are_the_events_own(form):
-    assert list(extras([form])) == []
+def test_text_calls_and_results_are_counted_once(format, kind, form):
+    counted = count_tokens([event(format, kind, form)], "gpt-4o")
+    assert len(counted.parts) == 2
+    assert counted == count_tokens([(kind, "hi", {"id": "a"})], "gpt-4o")
 
 
 def test_the_words_of_a_server_tool_leave_out_what_no_model_reads():
-    result = {
-        "type": "web_search_result",
-        "title": "Paris",
-        "encrypted_content": "x" * 99,
-        "page_id": "y" * 99,
-    }
-    [found] = extras([{"type": "web_search_tool_result", "content": [result]}])
-    assert "Paris" in found.text
-    assert len(found.text) < 50
+    result = {"type": "web_search_result", "title": "Paris", "url": URL}
+    sealed = {"encrypted_content": "x" * 999, "page_id": "y" * 999}
+    form = [{"type": "web_search_tool_result", "tool_use_id": "a", "content": [result | sealed]}]
+    counted = count_tokens([event("anthropic", "assistant", form)], "gpt-4o")
+    assert 5 < counted.by("what")["server tool"] < 50
 
 
 class TestSizes:
@@ -123,16 +111,16 @@ class TestSizes:
         ],
     )
     def test_an_image_says_its_size_in_its_first_bytes(self, file, size):
-        assert image_size(base64.b64encode(file).decode()) == size
+        assert measure_image(base64.b64encode(file).decode()) == size
 
     def test_both_alphabets_of_base64_and_line_breaks_are_read(self):
         data = base64.urlsafe_b64encode(png(640, 480) + b"\xff" * 6).decode()
-        assert image_size(data[:8] + "\n" + data[8:]) == (640, 480)
+        assert measure_image(data[:8] + "\n" + data[8:]) == (640, 480)
 
     def test_a_wav_file_says_its_length_and_others_are_taken_for_the_usual_rate(self):
-        assert round(seconds(base64.b64encode(wav(2)).decode(), 1)) == 2
-        assert seconds("A" * 64_000, 128_000) == 3
+        assert round(measure_seconds(base64.b64encode(wav(2)).decode(), 1)) == 2
+        assert measure_seconds("A" * 64_000, 128_000) == 3
 
     def test_what_is_no_pdf_has_no_pages(self):
-        assert pdf("") is None
-        assert pdf("not base64!") is None
+        assert measure_pdf("") is None
+        assert measure_pdf("not base64!") is None

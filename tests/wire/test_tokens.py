@@ -16,8 +16,7 @@ from backstory.wire.conversation import Conversation
 from backstory.wire.file_sizes import Size
 from backstory.wire.formats.anthropic import price_by_area
 from backstory.wire.formats.openai import price_patches, price_tiles
-from backstory.wire.tokens import Tokens, count_tokens, vocabulary
-from backstory.wire.tokens.vocabulary import counter, kept
+from backstory.wire.tokens import Tokens, count_tokens, load_vocabulary, remember_counts
 from tests.wire.files import png, wav
 
 HELLO = [("user", "hello world", None)]
@@ -67,7 +66,7 @@ class TestExact:
         messages = [(kind, text, None) for kind, text in texts]
         found = count_tokens(messages, "gpt-4o")
         if found.exact:
-            count = counter("o200k_base")
+            count = load_vocabulary("o200k_base")
             sent = dump(messages, "openai").body["messages"]
             assert found == 3 + sum(
                 3 + count(message["role"]) + count(message["content"]) for message in sent
@@ -146,11 +145,11 @@ class TestExact:
     def test_it_is_a_stated_estimate_without_the_extra(self, monkeypatch):
         exact = count_tokens(STEP, "gpt-4o")
         monkeypatch.setitem(sys.modules, "splintr", None)
-        counter.cache_clear()
+        load_vocabulary.cache_clear()
         try:
             found = count_tokens(STEP, "gpt-4o")
         finally:
-            counter.cache_clear()
+            load_vocabulary.cache_clear()
         assert not found.exact
         assert "backstory[tokens]" in found.how
         assert exact / 2 < found < exact * 2
@@ -160,10 +159,10 @@ class TestParts:
     def test_they_sum_to_the_whole_and_name_the_events(self):
         found = count_tokens([("system", "Be careful.", None), *STEP], "gpt-4o")
         assert sum(part.tokens for part in found.parts) == found
-        assert list(found.by("at")) == [0, 1, 2, 3, None]
+        assert list(found.by("position")) == [0, 1, 2, 3, None]
         assert list(found.by("kind")) == ["system", "user", "tool_call", "tool_result", "request"]
         assert list(found.by("what")) == ["text", "call", "result", "frame"]
-        for field in ("at", "kind", "what"):
+        for field in ("position", "kind", "what"):
             assert sum(found.by(field).values()) == found
 
     def test_what_was_counted_and_what_was_estimated_is_known_of_each(self):
@@ -204,7 +203,7 @@ class TestTools:
 class TestCalls:
     def test_a_call_and_its_result_cost_what_openai_was_recorded_to_ask(self):
         # Both name the tool, arguments are counted without spaces, and 13 stand around the two.
-        count = counter("o200k_base")
+        count = load_vocabulary("o200k_base")
         expected = 13 + 2 * count("get_weather") + count('{"city":"Paris"}') + count("sunny")
         assert count_tokens(STEP, "gpt-4o") - count_tokens(STEP[:1], "gpt-4o") == expected
 
@@ -339,10 +338,10 @@ class TestReasoning:
 
 def test_a_text_that_was_counted_is_not_counted_again(monkeypatch):
     counted = []
-    count = kept(lambda text: counted.append(text) or len(text))
+    count = remember_counts(lambda text: counted.append(text) or len(text))
     long = ["a" * 100, "b" * 100, "\ud800" * 100]
     assert [count(text) for text in [*long, *long]] == [100] * 6
     assert counted == long
-    monkeypatch.setattr(vocabulary, "MOST_KEPT", 3)
+    monkeypatch.setattr("backstory.wire.tokens.MOST_REMEMBERED", 3)
     assert (count("c" * 90), count(long[0])) == (90, 100)  # so many are kept, then it begins anew
     assert counted == [*long, "c" * 90, long[0]]

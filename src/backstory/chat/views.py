@@ -35,7 +35,7 @@ def marks(at: "Terminal", _: str) -> None:
 def context(at: "Terminal", _: str) -> None:
     """What the model sees: each message on a line, then tokens by kind and in total."""
     tokens = at.chat.tokens()
-    sizes = tokens.by("at")
+    sizes = tokens.by("position")
     events = [event for event in at.chat.agent.context().messages if KINDS[event.kind].is_message]
     for event in events:
         at.output.line(

@@ -15,9 +15,11 @@ from backstory.log.events import Event
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.messages import Message, to_message
 from backstory.log.settings import SETTINGS, Settings, read_settings
-from backstory.wire import Dump, Repair, to_bytes
+from backstory.wire import Dump, Repair
+from backstory.wire.formats import get_format
 from backstory.wire.holes import HOLE, with_filled
-from backstory.wire.request import RequestBuilder, RequestOptions
+from backstory.wire.json_values import encode_body
+from backstory.wire.request import BuiltRequest, RequestBuilder, RequestOptions
 
 if TYPE_CHECKING:
     from backstory.wire.tokens import Tokens
@@ -81,7 +83,8 @@ class Conversation(Sequence[Message]):
 
         Formats: openai, openai-responses, anthropic, gemini, bedrock. Options: see `RequestOptions`.
         """
-        return self._build(format, None, options)
+        built = self._build(format, None, options)
+        return Dump(get_format(format).convert_for_sdk(built.body), built.repairs)
 
     def to(self, format: str, **options: Unpack[RequestOptions]) -> dict[str, Any]:
         """Return the body of a request, ready for the provider's SDK."""
@@ -95,17 +98,24 @@ class Conversation(Sequence[Message]):
     def dump_request(self, format: str, **options: Unpack[RequestOptions]) -> Dump:
         """Return the whole request, and the repairs that it needed."""
         options["model"] = options.get("model") or self.settings.model
-        return self._build(format, self.settings, options)
-
-    def _build(self, format: str, settings: Settings | None, options: RequestOptions) -> Dump:
-        request = RequestBuilder(format, **options)
-        built = request.build(self._sources, settings)
-        body = request.format.convert_for_sdk(built.body)
-        return Dump(body, [*self._erased, *built.repairs])
+        built = self._build(format, self.settings, options)
+        return Dump(get_format(format).convert_for_sdk(built.body), built.repairs)
 
     def to_bytes(self, format: str, **options: Unpack[RequestOptions]) -> bytes:
         """Return the body of a request as JSON."""
-        return to_bytes(self._sources, format, **options)
+        return encode_body(self._build(format, None, options).body)
+
+    def _build(
+        self, format: str, settings: Settings | None, options: RequestOptions
+    ) -> BuiltRequest:
+        """Build a request and log its repairs."""
+        request = RequestBuilder(format, **options)
+        for repair in self._erased:
+            request.report(*repair)
+        built = request.build(self._sources, settings)
+        for repair in built.repairs:
+            logger.info("repair %s at %s: %s", repair.rule, repair.at, repair.why)
+        return built
 
     def repairs(self, format: str, **options: Unpack[RequestOptions]) -> list[Repair]:
         """Return where a request differs from the log and its settings: which rule, at which event, and
@@ -114,8 +124,7 @@ class Conversation(Sequence[Message]):
 
     def origins(self, format: str, *, model: str | None = None) -> list[list[int]]:
         """Return the positions of the events of each message in the body."""
-        request = RequestBuilder(format, model=model or self.settings.model)
-        return request.build(self._sources).origins
+        return self._build(format, None, {"model": model or self.settings.model}).origins
 
     def tokens(self, model: str | None = None) -> "Tokens":
         """How many tokens a model reads, including tools: a number that knows whether it is exact. The model

@@ -1,4 +1,4 @@
-"""How large a picture, a recording or a document is, read off the first bytes of the file.
+"""Measures pictures, recordings and documents by the first bytes of their files.
 
 Nothing is decoded and nothing raises: a file that cannot be read has no size.
 """
@@ -40,8 +40,8 @@ class Pdf(NamedTuple):
     letters: int
 
 
-def content(data: str, most: int) -> bytes:
-    """The first bytes that base64 stands for, in either alphabet; none if it is not base64."""
+def decode_start(data: str, most: int) -> bytes:
+    """Return the first bytes of base64 in either alphabet, or none if it is not base64."""
     text = data[: most * 4 // 3 // 4 * 4].translate(_TO_STANDARD)
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4))
@@ -52,13 +52,13 @@ def content(data: str, most: int) -> bytes:
 _TO_STANDARD = str.maketrans("-_", "+/", " \r\n=")
 
 
-def image_size(data: str) -> Size | None:
-    """The size of a PNG, GIF, JPEG or WebP picture."""
-    size = _size(content(data, HEADER))
+def measure_image(data: str) -> Size | None:
+    """Return the size of a PNG, GIF, JPEG or WebP picture, or None."""
+    size = _read_size(decode_start(data, HEADER))
     return size if size and all(size) else None
 
 
-def _size(head: bytes) -> Size | None:
+def _read_size(head: bytes) -> Size | None:
     if len(head) < SMALLEST_HEADER:
         return None
     if head.startswith(PNG):
@@ -66,14 +66,14 @@ def _size(head: bytes) -> Size | None:
     if head.startswith(b"GIF8"):
         return Size(*struct.unpack("<HH", head[6:10]))
     if head.startswith(b"\xff\xd8"):
-        return _jpeg_size(head)
+        return _read_jpeg_size(head)
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return _webp_size(head)
+        return _read_webp_size(head)
     return None
 
 
-def _jpeg_size(head: bytes) -> Size | None:
-    """Segments follow one another; the one that begins the frame has the size."""
+def _read_jpeg_size(head: bytes) -> Size | None:
+    """Read the segments one by one; that which begins the frame has the size."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]
@@ -84,7 +84,7 @@ def _jpeg_size(head: bytes) -> Size | None:
     return None
 
 
-def _webp_size(head: bytes) -> Size | None:
+def _read_webp_size(head: bytes) -> Size | None:
     match head[12:16]:
         case b"VP8X":
             width, height = (int.from_bytes(head[at : at + 3], "little") for at in (24, 27))
@@ -98,44 +98,46 @@ def _webp_size(head: bytes) -> Size | None:
     return None
 
 
-def seconds(data: str, bits_per_second: int) -> float:
-    """How long a recording is: a WAV file says it, others are taken to be of a usual rate."""
-    head = content(data, 64)
+def measure_seconds(data: str, bits_per_second: int) -> float:
+    """Return the length of a recording. A WAV file has its rate in its header; others are taken to have
+    the rate `bits_per_second`."""
+    head = decode_start(data, 64)
     size = len(data) * 3 // 4
     if head.startswith(b"RIFF") and head[8:12] == b"WAVE" and len(head) >= 32:
         return size / (struct.unpack("<I", head[28:32])[0] or 1)
     return size * 8 / bits_per_second
 
 
-def pdf(data: str) -> Pdf | None:
-    """The pages of a PDF and the letters on them; None if it is not one."""
-    file = content(data, DOCUMENT)
+def measure_pdf(data: str) -> Pdf | None:
+    """Return the pages of a PDF and the letters on them, or None if it is not one."""
+    file = decode_start(data, DOCUMENT)
     if not file.startswith(b"%PDF"):
         return None
-    inside = [file, *map(_unpacked, _STREAM.findall(file)[:STREAMS])]
+    inside = [file, *map(_decompress, _STREAM.findall(file)[:STREAMS])]
     pages = sum(len(_PAGE.findall(text)) for text in inside)
-    letters = sum(_letters(text) for text in inside[1:] if b"BT" in text)
+    letters = sum(_count_letters(text) for text in inside[1:] if b"BT" in text)
     return Pdf(max(1, pages), letters)
 
 
-def _unpacked(stream: bytes) -> bytes:
-    """What a stream says: nearly all are compressed, and pictures do not matter here."""
+def _decompress(stream: bytes) -> bytes:
+    """Decompress a stream. Nearly all are compressed, and pictures do not matter here."""
     try:
         return zlib.decompressobj().decompress(stream, HEADER)
     except zlib.error:
         return b""
 
 
-def _letters(page: bytes) -> int:
-    """Texts to show stand in parentheses, a letter to a byte, or in hexadecimal, one to two bytes."""
+def _count_letters(page: bytes) -> int:
+    """Count the letters of a page: texts stand in parentheses, a byte for each letter, or in hexadecimal,
+    two bytes for each."""
     return sum(map(len, _LITERAL.findall(page))) + sum(
         len(text) // 4 for text in _HEXADECIMAL.findall(page)
     )
 
 
-def words(data: str) -> str:
-    """The text of a file that is nothing but text; none of another."""
+def read_text_file(data: str) -> str:
+    """Return the text of a file that is nothing but text, else an empty text."""
     try:
-        return content(data, DOCUMENT).decode()
+        return decode_start(data, DOCUMENT).decode()
     except UnicodeDecodeError:
         return ""

@@ -50,8 +50,10 @@ NO_LAST_WORD = f"the user has to have the last word, so the user says {CONTINUE!
 def bind_results(turns: list[Turn | Result], request: "RequestBuilder") -> list[Turn]:
     """Give each result to the oldest open call with its id, directly after the answer, however late it came.
 
-    A result without a call, or a second result for a call, is dropped: no service accepts it, and nobody knows
-    where it belongs. If a later answer uses an id again, the older call gets no more results.
+    If no call with its id is open, the result replaces that of the newest one: a framework first says that a
+    call waits for approval, and later what the tool returned (ADK). A result without a call is dropped: no
+    service accepts it, and nobody knows where it belongs. If a later answer uses an id again, the older call
+    gets no more results.
     """
     bound: list[Turn] = []
     calls = OpenCalls(request)
@@ -62,18 +64,32 @@ def bind_results(turns: list[Turn | Result], request: "RequestBuilder") -> list[
                 calls.add(turn)
             continue
         place = calls.take(turn.id)
-        if place is not None:
-            answer, index = place
-            answer.results[index] = turn
-            answer.arrivals.append(index)
-            if answer is not bound[-1]:
-                why = "this result came late: it moves up, directly behind its call"
-                request.report("group", turn.position, why)
-        elif calls.is_in_store(turn):
-            bound.append(keep_apart(turn))
-        else:
-            request.report("drop", turn.position, calls.explain_drop(turn.id))
+        if place is None:
+            keep_without_call(turn, bound, calls, request)
+            continue
+        answer, index = place
+        interim = answer.results[index]
+        answer.results[index] = turn
+        if interim is not None:
+            why = f"a newer result of the call {turn.id!r} counts"
+            request.report("drop", interim.position, why)
+            continue
+        answer.arrivals.append(index)
+        if answer is not bound[-1]:
+            why = "this result came late: it moves up, directly behind its call"
+            request.report("group", turn.position, why)
     return bound
+
+
+def keep_without_call(
+    result: Result, turns: list[Turn], calls: "OpenCalls", request: "RequestBuilder"
+) -> None:
+    """Keep a result whose call is in the service's store, in its own form; drop any other."""
+    if not calls.is_in_store(result):
+        request.report("drop", result.position, calls.explain_drop(result.id))
+        return
+    form = result.native.form if result.native else None
+    turns.append(MessageTurn(result.position, "user", result.text, result.native, form))
 
 
 class OpenCalls:
@@ -83,6 +99,7 @@ class OpenCalls:
         self._request = request
         self._open: dict[str | None, list[tuple[AnswerTurn, int]]] = {}
         self._known: set[str | None] = set()
+        self._newest: dict[str, tuple[AnswerTurn, int]] = {}
         self._last: AnswerTurn | None = None
 
     def add(self, answer: AnswerTurn) -> None:
@@ -97,11 +114,15 @@ class OpenCalls:
                 waiting.clear()
             waiting.append((answer, index))
             self._known.add(call.id)
+            if call.id is not None:
+                self._newest[call.id] = answer, index
 
     def take(self, id: str | None) -> tuple[AnswerTurn, int] | None:
-        """Return the oldest open call with this id, and close it."""
+        """Return the oldest open call with this id, and close it; if none is open, return the newest one."""
         waiting = self._open.get(id)
-        return waiting.pop(0) if waiting else None
+        if waiting:
+            return waiting.pop(0)
+        return None if id is None else self._newest.get(id)
 
     def is_in_store(self, result: Result) -> bool:
         """Return True if the call of a result is in the service's store: in the response that the request
@@ -133,12 +154,6 @@ def collect_accepted(answer: AnswerTurn, request: "RequestBuilder") -> tuple[str
         if native.accepted and request.is_home_of(native):
             accepted += native.accepted
     return accepted
-
-
-def keep_apart(result: Result) -> MessageTurn:
-    """Return a result without its call, in its own form, as a turn of the user."""
-    form = result.native.form if result.native else None
-    return MessageTurn(result.position, "user", result.text, result.native, form)
 
 
 # --- rule 5: every call has a result ---

@@ -25,6 +25,7 @@ class RequestOptions(TypedDict, total=False):
     `system_inside`: the model takes system messages between others (some of Anthropic's do).
     `placeholders`: a text stands in place of a file that the format cannot carry, also beside other text.
     `cache`: "auto" sets the breakpoints of the prompt cache, for Anthropic and Bedrock.
+    `strict`: raise Invalid if the request needs a repair.
     """
 
     model: str | None
@@ -34,6 +35,7 @@ class RequestOptions(TypedDict, total=False):
     system_inside: bool
     placeholders: bool
     cache: Literal["auto"] | None
+    strict: bool
 
 
 class BuiltRequest(NamedTuple):
@@ -67,6 +69,7 @@ class RequestBuilder:
         system_inside: bool = False,
         placeholders: bool = False,
         cache: Literal["auto"] | None = None,
+        strict: bool = False,
         any_model: bool = False,
     ) -> None:
         """`any_model`: it is for a file, which keeps the native content of each of a provider's models.
@@ -84,6 +87,7 @@ class RequestBuilder:
         self.system_inside = system_inside
         self.placeholders = placeholders
         self.cache = cache
+        self.strict = strict
         self.any_model = any_model
         self.repairs: list[Repair] = []
         self.continued: dict[str, Any] = {}  # names the stored conversation that is continued
@@ -115,11 +119,14 @@ class RequestBuilder:
             for why in changes:
                 self.report("native", None, why)
         if settings is not None:
-            body, repairs = self.format.add_settings(body, settings, self.model)
-            self.repairs += repairs
+            body, changed = self.format.add_settings(body, settings, self.model)
+            self.repairs += changed
         if self.cache == AUTO:
             body = self.format.mark_cache(body, self.model)
-        return BuiltRequest(body, sort_repairs(self.repairs), written.origins)
+        repairs = sort_repairs(self.repairs)
+        if self.strict and repairs:
+            raise Invalid(describe_repairs(repairs, self.format.name))
+        return BuiltRequest(body, repairs, written.origins)
 
     def read_turns(self, messages: Iterable[Readable]) -> list[Turn]:
         """Return the repaired turns of `messages`."""
@@ -135,6 +142,15 @@ class RequestBuilder:
 def sort_repairs(repairs: list[Repair]) -> list[Repair]:
     """Return repairs in the order of the log; those of the whole request come last."""
     return sorted(repairs, key=lambda repair: (repair.at is None, repair.at or 0))
+
+
+def describe_repairs(repairs: list[Repair], format: str) -> str:
+    """Return a text that names each repair."""
+    lines = [f"the request for {format} differs from the log:"]
+    for repair in repairs:
+        where = "" if repair.at is None else f" at {repair.at}"
+        lines.append(f"- {repair.rule}{where}: {repair.why}")
+    return "\n".join(lines)
 
 
 def write_turns(messages: Iterable[Readable], format: str) -> Iterator[WrittenTurn]:

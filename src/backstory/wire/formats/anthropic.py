@@ -233,13 +233,15 @@ class AnthropicFormat(BlockFormat):
 
     def _read_message(self, message: Body, path: str) -> Iterator[Unit]:
         role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
-        content, inside = message.get("content"), f"{path}.content"
+        content = message.get("content")
+        inside = f"{path}.content"
         if role == "user" and not isinstance(content, str):
             yield from self.read_user_blocks(content, inside)
             return
         if role == "assistant":
             role = "step"
-        yield Unit(role, content, self.read_form(role, content, inside), inside)
+        parts = self.read_form(role, content, inside)
+        yield Unit(role, content, parts, inside)
 
     def is_result(self, block: Block) -> bool:
         """Return True if a block is the result of a call."""
@@ -267,13 +269,14 @@ class AnthropicFormat(BlockFormat):
                 return [read_service_block(kind, block)]
 
     def _read_result(self, block: Block, path: str) -> Result:
+        id = name_in(block, "tool_use_id", path)
+        is_error = optional(block, "is_error", bool, path)
         content = block.get("content")
         parts: list[Part] = []
         if content not in (None, ""):
-            parts.extend(self.read_form("result", content, f"{path}.content"))
-        parts.extend(list_unread(block, RESULT_KEYS))
-        is_error = optional(block, "is_error", bool, path)
-        return make_result(name_in(block, "tool_use_id", path), parts, is_error)
+            parts += self.read_form("result", content, f"{path}.content")
+        parts += list_unread(block, RESULT_KEYS)
+        return make_result(id, parts, is_error)
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return an answer's content, model and usage."""
@@ -301,11 +304,14 @@ class AnthropicFormat(BlockFormat):
     def put_before(self, written: Form, form: Form) -> list[Form]:
         """Put blocks before the first form of an answer, but after its thinking: "a final `assistant`
         message must start with a thinking block" (claude-code#11978)."""
-        blocks = form if isinstance(form, list) else []
         count = 0
-        while count < len(blocks) and blocks[count].get("type") in THINKING:
+        for block in form if isinstance(form, list) else ():
+            if not isinstance(block, dict) or block.get("type") not in THINKING:
+                break
             count += 1
-        return [form[:count], written, form[count:]] if count else [written, form]
+        if count == 0:
+            return [written, form]
+        return [form[:count], written, form[count:]]
 
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
         """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
@@ -336,10 +342,12 @@ class AnthropicFormat(BlockFormat):
         "`max_tokens` must be greater than `thinking.budget_tokens`"."""
         request, repairs = super().add_settings(body, settings, model)
         request.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
+        limit = request["max_tokens"]
         thinking = request.get("thinking")
         budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
-        if isinstance(budget, int) and budget >= request["max_tokens"]:
-            limit = request["max_tokens"] = request["max_tokens"] + budget
+        if isinstance(budget, int) and budget >= limit:
+            limit += budget
+            request["max_tokens"] = limit
             why = f"max_tokens is {limit}: the budget of {budget} for thinking is a part of it"
             repairs.append(Repair("parameter", None, why))
         return request, repairs
@@ -383,10 +391,12 @@ class AnthropicFormat(BlockFormat):
 
     def finish_body(self, body: Body) -> tuple[Body, list[str]]:
         """Remove all but the last four breakpoints: a loaded history may have more."""
-        surplus = find_marks([body.get("system"), body["messages"]])[:-MAX_BREAKPOINTS]
+        marks = find_marks([body.get("system"), body["messages"]])
+        surplus = marks[:-MAX_BREAKPOINTS]
         if not surplus:
             return body, []
-        why = f"{len(surplus)} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"
+        count = len(surplus)
+        why = f"{count} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"
         return remove_marks(body, surplus), [why]
 
 
@@ -423,8 +433,9 @@ def write_source(found: Media) -> Block | None:
 def read_call(block: Block, path: str) -> Call:
     """Return the call in a tool_use block."""
     arguments = field(block, "input", dict, path)
+    id = name_in(block, "id", path)
+    name = name_in(block, "name", path)
     extras = list_unread_keys(block, CALL_KEYS)
-    id, name = name_in(block, "id", path), name_in(block, "name", path)
     return Call(id, name, arguments, extras=extras)
 
 
@@ -478,13 +489,16 @@ def read_content_source(kind: str, block: Block) -> list[Part]:
     images: list[Part] = []
     for item in content:
         if item["type"] == "image":
-            images.extend([read_source("image", item), *find_refused_type(item)])
+            images.append(read_source("image", item))
+            images.extend(find_refused_type(item))
     document = read_source(kind, block)
-    has_only_images = images and isinstance(document, Media) and not document.text
-    if not has_only_images:
+    has_text_too = not isinstance(document, Media) or document.text
+    if has_text_too or not images:
         return [document, *images]
     name = read_name(block.get("title"))
-    return [*images, Other(f"the name {name!r}")] if name else images
+    if name is None:
+        return images
+    return [*images, Other(f"the name {name!r}")]
 
 
 def is_content_source(source: Any) -> bool:
@@ -539,7 +553,8 @@ def read_search(block: Block) -> Media:
     """Return a search result as a text document."""
     content = block.get("content")
     text = content if isinstance(content, str) else join_texts(content)
-    return media("text/plain", text=text, name=read_name(block.get("title")))
+    name = read_name(block.get("title"))
+    return media("text/plain", text=text, name=name)
 
 
 def is_other_server(model: Any) -> bool:
@@ -590,16 +605,20 @@ def copy_without_marks(value: Any, ids: set[int]) -> Any:
 
 def remove_mark(block: Block) -> Block:
     """Return a block or a tool without its breakpoint."""
-    return {key: value for key, value in block.items() if key != "cache_control"}
+    bare = dict(block)
+    bare.pop("cache_control", None)
+    return bare
 
 
 def mark_last_block(blocks: list[Block]) -> list[Block]:
     """Set a breakpoint on the last block that can have one. Thinking and empty text cannot."""
+    marked = list(blocks)
     for index in reversed(range(len(blocks))):
         block = blocks[index]
         if block.get("type") in MARKABLE and block.get("text") != "":
-            return [*blocks[:index], block | {"cache_control": MARK}, *blocks[index + 1 :]]
-    return blocks
+            marked[index] = block | {"cache_control": MARK}
+            break
+    return marked
 
 
 def mark_last_tool(tools: list[Block]) -> list[Block]:
@@ -663,9 +682,9 @@ class AnthropicStream(StreamAssembler):
         for key, value in event["delta"].items():
             if value is not None:
                 self._message[key] = value
-        usage = dict(self._message.get("usage") or {})
-        usage.update(event.get("usage") or {})
-        self._message["usage"] = usage
+        before = self._message.get("usage") or {}
+        more = event.get("usage") or {}
+        self._message["usage"] = {**before, **more}
 
     def finish(self) -> Body:
         """Return the message, as far as it arrived."""

@@ -666,10 +666,14 @@ def describe_run(what: str, name: Any, *values: Any) -> Other:
     query: high tide today
     </web_search>
     """
-    lines = [line for value in values for line in list_lines(value)]
+    lines: list[str] = []
+    for value in values:
+        lines.extend(list_lines(value))
+    if not lines:
+        return Other(what)
     tag = re.sub(r"\W+", "_", name) if isinstance(name, str) else "tool"
     text = "\n".join([f"<{tag}>", *lines, f"</{tag}>"])
-    return Other(what, told=text if lines else "")
+    return Other(what, told=text)
 
 
 def is_unread(key: str) -> bool:
@@ -724,9 +728,9 @@ def sum_usage(usage: Any, read: tuple[str, str, str], written: str) -> dict[str,
     and those that were written to it."""
     if not isinstance(usage, dict):
         return None
-    counts = [usage.get(name) for name in read]
-    total = sum(to_count(count) for count in counts)
-    return make_usage(total, usage.get(written), *counts[1:])
+    new, cached, cache_written = [to_count(usage.get(name)) for name in read]
+    total = new + cached + cache_written
+    return make_usage(total, usage.get(written), cached, cache_written)
 
 
 def make_detailed_usage(usage: Any, read: str, written: str) -> dict[str, int] | None:

@@ -51,6 +51,7 @@ from backstory.wire.formats.fields import (
 from backstory.wire.json_values import read_arguments, write_json
 from backstory.wire.media import (
     IMAGES,
+    PDF,
     SUFFIXES,
     decode_base64,
     encode_base64,
@@ -258,9 +259,10 @@ class BedrockFormat(BlockFormat):
         output = field(dict(response), "output", dict, "response")
         message = field(output, "message", dict, "response.output")
         content = field(message, "content", list, "response.output.message")
+        form = [remove_call_type(block) for block in content]
         names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
         usage = sum_usage(response.get("usage"), names, "outputTokens")
-        return ProviderAnswer([remove_call_type(block) for block in content], None, usage)
+        return ProviderAnswer(form, None, usage)
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
         """Return the id, the stop reason and other facts of a response."""
@@ -359,7 +361,9 @@ class BedrockFormat(BlockFormat):
 def takes_unsigned(model: Any) -> bool:
     """Return True if a model takes its reasoning back without a signature. Claude does not, and neither does
     DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
-    return isinstance(model, str) and not is_claude(model) and "deepseek.r1" not in model
+    if not isinstance(model, str) or is_claude(model):
+        return False
+    return "deepseek.r1" not in model
 
 
 def read_reasoning(value: Any) -> Reasoning:
@@ -414,10 +418,13 @@ def read_call(use: Block, path: str) -> Part:
     """Return the call in a toolUse block. A tool that the service ran itself (Nova) has its result in the
     same answer."""
     arguments = field(use, "input", dict, path)
-    id, name = name_in(use, "toolUseId", path), name_in(use, "name", path)
+    id = name_in(use, "toolUseId", path)
+    name = name_in(use, "name", path)
     if use.get("type") == "server_tool_use":
-        return describe_run(f"{name} run by the service", name, arguments)
-    return Call(id, name, arguments, extras=list_unread_keys(use, CALL_KEYS))
+        what = f"{name} run by the service"
+        return describe_run(what, name, arguments)
+    extras = list_unread_keys(use, CALL_KEYS)
+    return Call(id, name, arguments, extras=extras)
 
 
 def remove_call_type(block: Any) -> Any:
@@ -445,20 +452,26 @@ def find_media_format(found: Media) -> str | None:
 def read_media(kind: str, value: Any) -> Part:
     """Return the media in a block: its data, its text, or something in a store."""
     broken = Other(kind, complete=False, media=kind)
-    if not isinstance(value, dict) or not has_media_format(kind, value.get("format")):
+    if not isinstance(value, dict):
+        return broken
+    format = value.get("format")
+    name = read_name(value.get("name"))
+    if not has_media_format(kind, format):
         return broken
     match value.get("source"):
         case {"bytes": str() | bytes() | bytearray() as data}:
-            return read_blob(kind, value.get("format"), data, read_name(value.get("name")))
+            return read_blob(kind, format, data, name)
         case {"bytes": _}:
             return broken
         case {"text": str(text)}:
-            return Media(kind, "text/plain", text=text, name=value.get("name"))
+            return Media(kind, "text/plain", text=text, name=name)
         case {"content": list(content)}:
-            return Media(kind, "text/plain", text=join_texts(content), name=value.get("name"))
+            text = join_texts(content)
+            return Media(kind, "text/plain", text=text, name=name)
         case dict(source) if source:
-            (by, place), *_ = source.items()
-            return Other(f"{kind} by {by}", complete=isinstance(place, dict), media=kind)
+            place, value = next(iter(source.items()))
+            is_whole = isinstance(value, dict)
+            return Other(f"{kind} by {place}", complete=is_whole, media=kind)
     return broken
 
 
@@ -473,12 +486,16 @@ def read_blob(kind: str, format: str | None, data: Any, name: str | None) -> Med
     """Return media by their data. A document without a format may be a PDF."""
     text = data if isinstance(data, str) else encode_base64(bytes(data))
     if format is None:
-        type_ = "application/pdf" if text.startswith(PDF_START) else None
+        type_ = PDF if text.startswith(PDF_START) else None
         return Media(kind, type_, text, name=name)
-    bare = format.rpartition("/")[2]  # "video/mp4" was accepted, too
-    known = type_of_suffix(bare)
-    is_of_kind = kind == "document" or (known or "").startswith(f"{kind}/")
-    return Media(kind, known if known and is_of_kind else f"{kind}/{bare}", text, name=name)
+    suffix = format.rpartition("/")[2]  # "video/mp4" was accepted, too
+    type_ = type_of_suffix(suffix) or ""
+    is_of_kind = type_.startswith(f"{kind}/")
+    if kind == "document" and type_:
+        is_of_kind = True
+    if not is_of_kind:
+        type_ = f"{kind}/{suffix}"
+    return Media(kind, type_, text, name=name)
 
 
 def list_tool_stubs(turns: list[Turn]) -> list[Block]:
@@ -518,12 +535,16 @@ def convert_blobs(form: Form, convert: Callable[[Any], Any]) -> Form:
 
 def pack_blob(blob: Any) -> Any:
     """Return bytes as base64."""
-    return encode_base64(bytes(blob)) if isinstance(blob, bytes | bytearray) else blob
+    if isinstance(blob, bytes | bytearray):
+        return encode_base64(bytes(blob))
+    return blob
 
 
 def unpack_blob(blob: Any) -> Any:
     """Return base64 as bytes."""
-    return decode_base64(blob) or b"" if isinstance(blob, str) else blob
+    if isinstance(blob, str):
+        return decode_base64(blob) or b""
+    return blob
 
 
 class DocumentRules:
@@ -547,10 +568,15 @@ class DocumentRules:
         return body | {"messages": messages}, list(dict.fromkeys(self._changes))
 
     def _add_text(self, content: list[Block]) -> list[Block]:
-        blocks = [self._rename(block) for block in content]
-        has_document = any("document" in block for block in blocks)
-        if has_document and not any(has_text(block.get("text")) for block in blocks):
-            self._changes.append(f"a document needs words beside it: they are {BESIDE_DOCUMENT!r}")
+        blocks: list[Block] = []
+        has_document = has_words = False
+        for block in content:
+            blocks.append(self._rename(block))
+            has_document = has_document or "document" in block
+            has_words = has_words or has_text(block.get("text"))
+        if has_document and not has_words:
+            why = f"a document needs words beside it: they are {BESIDE_DOCUMENT!r}"
+            self._changes.append(why)
             blocks.append({"text": BESIDE_DOCUMENT})
         return blocks
 
@@ -596,18 +622,21 @@ def drop_extra_points(body: Body) -> tuple[Body, list[str]]:
     contents = [body.get("system") or []]
     for message in body["messages"]:
         contents.append(message["content"])
-    count = sum("cachePoint" in block for content in contents for block in content)
+    count = 0
+    for content in contents:
+        count += len(content) - len(remove_points(content))
     surplus = max(0, count - MAX_BREAKPOINTS)
     if not surplus:
         return body, []
     system, *others = remove_first_points(contents, surplus)
-    messages = []
-    for message, content in zip(body["messages"], others, strict=True):
-        messages.append(message | {"content": content})
-    thinned = body | {"messages": messages}
+    thinned = dict(body)
     if "system" in body:
         thinned["system"] = system
-    return thinned, [f"{surplus} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"]
+    thinned["messages"] = []
+    for message, content in zip(body["messages"], others, strict=True):
+        thinned["messages"].append(message | {"content": content})
+    why = f"{surplus} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"
+    return thinned, [why]
 
 
 def remove_first_points(contents: list[list[Block]], count: int) -> list[list[Block]]:
@@ -663,8 +692,12 @@ class BedrockStream(StreamAssembler):
 
     def finish(self) -> Body:
         """Return the answer, as far as it arrived."""
-        content = [finish_block(block) for _, block in sorted(self._blocks.items()) if block]
-        return {**self._about, "output": {"message": {"role": "assistant", "content": content}}}
+        content: list[Block] = []
+        for index in sorted(self._blocks):
+            if self._blocks[index]:
+                content.append(finish_block(self._blocks[index]))
+        message = {"role": "assistant", "content": content}
+        return {**self._about, "output": {"message": message}}
 
 
 def find_spoken(delta: Mapping[str, Any]) -> list[StreamPiece]:
@@ -709,12 +742,17 @@ def continue_reasoning(reasoning: Block, delta: Mapping[str, Any]) -> None:
 
 def finish_block(block: Block) -> Block:
     """Return a block as it is sent back: with its input parsed, and its cited text inside."""
-    use = block.get("toolUse")
-    if use is not None and not isinstance(use.get("input"), Mapping):
-        return {"toolUse": use | {"input": read_arguments(use.get("input") or "").value}}
+    if "toolUse" in block:
+        use = block["toolUse"]
+        given = use.get("input")
+        if isinstance(given, Mapping):
+            return block
+        arguments = read_arguments(given or "").value
+        return {"toolUse": use | {"input": arguments}}
     if "citationsContent" in block and "text" in block:
-        cited = block["citationsContent"]
-        return {"citationsContent": cited | {"content": [{"text": block["text"]}]}}
+        content = [{"text": block["text"]}]
+        cited = block["citationsContent"] | {"content": content}
+        return {"citationsContent": cited}
     return block
 
 

@@ -27,6 +27,7 @@ from backstory.wire.formats.base import (
     describe_run,
     describe_tool,
     get_schema,
+    has_text,
     list_unread,
     list_unread_keys,
     make_usage,
@@ -462,7 +463,7 @@ def read_seal(part: Block) -> list[Part]:
     if signature in (None, ""):
         return []
     is_complete = isinstance(signature, str) and is_base64(signature)
-    return [Other("thoughtSignature", complete=is_complete)]
+    return [Reasoning("", str(signature), is_complete, what="thoughtSignature")]
 
 
 def read_thought(part: Block) -> Reasoning:
@@ -470,7 +471,6 @@ def read_thought(part: Block) -> Reasoning:
     text = part.get("text")
     return Reasoning(
         text=text if isinstance(text, str) else "",
-        seal=str(get_field(part, "thoughtSignature") or ""),
         is_complete=is_whole_thought(part),
         what="thought",
     )
@@ -479,8 +479,9 @@ def read_thought(part: Block) -> Reasoning:
 def is_whole_thought(part: Block) -> bool:
     """Return True if a thought has what was thought: text, what a tool did, or, of models that paint, an
     image. A seal may stand alone, but makes nothing whole that is broken."""
-    if part.get("text") is not None:
-        return isinstance(part["text"], str)
+    text = part.get("text")
+    if text is not None:
+        return isinstance(text, str)
     if has_media(part):
         found = read_media(part)
         return is_sound(found) if isinstance(found, Media) else found.complete
@@ -492,9 +493,11 @@ def is_whole_thought(part: Block) -> bool:
 
 def read_call(call: Block, path: str) -> Call:
     """Return a call."""
+    id = read_id(call, path)
+    name = name_in(call, "name", path)
     arguments = optional(call, "args", dict, path)
     extras = list_unread_keys(call, CALL_KEYS)
-    return Call(read_id(call, path), name_in(call, "name", path), arguments, extras=extras)
+    return Call(id, name, arguments, extras=extras)
 
 
 def read_id(value: Block, path: str) -> str | None:
@@ -506,20 +509,29 @@ def read_id(value: Block, path: str) -> str | None:
 
 def read_result(result: Block, path: str) -> Result:
     """Return the result of a call: its text, and the media beside it."""
-    id, name = read_id(result, path), name_in(result, "name", path)
+    id = read_id(result, path)
+    name = name_in(result, "name", path)
+    response = optional(result, "response", dict, path)
+    text, is_error = read_output(response, f"{path}.response")
     parts: list[Part] = []
-    for _, part in objects(optional(result, "parts", list, path), f"{path}.parts"):
+    if text is not None:
+        parts.append(Text(text))
+    media_parts = optional(result, "parts", list, path)
+    for _, part in objects(media_parts, f"{path}.parts"):
         parts.append(read_media(part))
-    parts.extend(list_unread(result, RESULT_KEYS))
-    match optional(result, "response", dict, path):
-        case {"error": str(text), **rest} if not rest:
-            return make_result(id, [Text(text), *parts], True, name)
-        case {"output": str(text), **rest} | {"result": str(text), **rest} if not rest:
-            return make_result(id, [Text(text), *parts], False, name)
-        case response if response:
-            text = read_json(response, f"{path}.response")
-            return make_result(id, [Text(text), *parts], False, name)
-    return make_result(id, parts, False, name)
+    parts += list_unread(result, RESULT_KEYS)
+    return make_result(id, parts, is_error, name)
+
+
+def read_output(response: Block, path: str) -> tuple[str | None, bool]:
+    """Return the text of a tool's output, and whether it is an error."""
+    if not response:
+        return None, False
+    if len(response) == 1:
+        [(key, value)] = response.items()
+        if key in ("error", "output", "result") and isinstance(value, str):
+            return value, key == "error"
+    return read_json(response, path), False
 
 
 def read_json(value: Any, path: str) -> str:
@@ -532,7 +544,9 @@ def read_json(value: Any, path: str) -> str:
 
 def has_media(part: Block) -> bool:
     """Return True if a part has media."""
-    return get_field(part, "inlineData") is not None or get_field(part, "fileData") is not None
+    if get_field(part, "inlineData") is not None:
+        return True
+    return get_field(part, "fileData") is not None
 
 
 def read_media(part: Block) -> Media | Other:
@@ -550,20 +564,23 @@ def read_media(part: Block) -> Media | Other:
 
 def read_blob(blob: Block) -> Media | Other:
     """Return media by their data."""
-    type_, data = get_field(blob, "mimeType"), blob.get("data")
-    if isinstance(type_, str) and type_.strip() and isinstance(data, str):
-        return media(type_, data=data, name=read_file_name(blob))
-    return Other("inlineData", complete=False, media="document")
+    type_ = get_field(blob, "mimeType")
+    data = blob.get("data")
+    if not has_text(type_) or not isinstance(data, str):
+        return Other("inlineData", complete=False, media="document")
+    return media(type_, data=data, name=read_file_name(blob))
 
 
 def read_file(file: Block) -> Media | Other:
     """Return media by their address. The service takes it without a type."""
-    type_, url = get_field(file, "mimeType"), get_field(file, "fileUri")
+    type_ = get_field(file, "mimeType")
+    url = get_field(file, "fileUri")
     if not isinstance(url, str) or not isinstance(type_, str | None):
         return Other("fileData", complete=False, media="document")
     known = type_of(media(type_, url=url))
     if OWN_FILE.match(url):
-        return Other("a file in Gemini's store", media=media(known).kind)
+        kind = media(known).kind
+        return Other("a file in Gemini's store", media=kind)
     if not known:
         return Other("fileData", media="document")
     return media(known, url=url, name=read_file_name(file))
@@ -654,8 +671,9 @@ class PartList:
 
     def _is_continued_by(self, key: str, call: Block) -> bool:
         assert self._open is not None
+        begun = self._parts[self._open]
         name = call.get("name")
-        return not name or name == self._parts[self._open][key].get("name")
+        return not name or name == begun[key].get("name")
 
     def finish(self, *, is_over: bool) -> list[Any]:
         """Return the parts. If the stream was cut off, the arguments of a call that would continue are not
@@ -663,8 +681,9 @@ class PartList:
         if self._open is not None and not is_over:
             part = self._parts[self._open]
             key = find_key(part, "functionCall")
-            arguments = write_json(part[key].get("args") or {})
-            call = {**part[key], "args": {"_invalid_json": arguments}}
+            call = dict(part[key])
+            arguments = call.get("args") or {}
+            call["args"] = {"_invalid_json": write_json(arguments)}
             self._parts[self._open] = {**part, key: call}
         return self._parts
 
@@ -725,7 +744,8 @@ def put_value(inside: Any, keys: list[str | int], value: Any) -> None:
     made on the way."""
     *parents, last = keys
     for key, following in zip(parents, keys[1:], strict=True):
-        inside = get_item(inside, key, [] if isinstance(following, int) else {})
+        empty: Any = [] if isinstance(following, int) else {}
+        inside = get_item(inside, key, empty)
     before = get_item(inside, last, None)
     if isinstance(before, str) and isinstance(value, str):
         value = before + value

@@ -399,13 +399,17 @@ def _read_speaker(message: dict[str, Any]) -> list[Part]:
 def _read_rest(message: dict[str, Any]) -> list[Part]:
     """Return the fields that only some servers have: thinking, and others."""
     parts: list[Part] = []
+    thinking = ""
     for key, value in message.items():
         if not value or key in MESSAGE_KEYS:
             continue
-        if _is_thinking(key):
-            parts.append(Reasoning(value if isinstance(value, str) else "", what=key))
-        else:
+        if not _is_thinking(key):
             parts.append(Other(key))
+        elif isinstance(value, str) and not thinking:
+            thinking = value
+            parts.append(Reasoning(value, what=key))
+        else:  # vLLM has the same text once more under another name
+            parts.append(Reasoning("", what=key))
     return parts
 
 
