@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from backstory.log.events import OutlineRow
     from backstory.log.messages import Message
     from backstory.maintenance.backup import restore
+    from backstory.maintenance.export_format import Transfer
     from backstory.maintenance.removal import Removed
     from backstory.maintenance.search import Hit, Hits
     from backstory.maintenance.stats import Stats
-    from backstory.maintenance.transfer import Transfer
     from backstory.maintenance.verify import Finding
     from backstory.reading import LineagePart, MoveRow
     from backstory.references import Reference
@@ -161,7 +161,7 @@ _MODULES = {
     "Tool": "runtime.tools",
     "RemovalRecord": "storage.protocol",
     "Removed": "maintenance.removal",
-    "Transfer": "maintenance.transfer",
+    "Transfer": "maintenance.export_format",
     "aio": "aio",
     "wire": "wire",
     "open": "store",

@@ -36,8 +36,8 @@ from backstory.store import Store
 from backstory.threads import in_own_thread, in_thread, open_in_thread, run_abandonable
 
 if TYPE_CHECKING:
+    from backstory.maintenance.export_format import Transfer
     from backstory.maintenance.search import Progress
-    from backstory.maintenance.transfer import Transfer
 
 P = ParamSpec("P")
 R = TypeVar("R")

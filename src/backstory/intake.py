@@ -314,15 +314,22 @@ class IntakeCommit:
         drafts = list(self._drop_known(agent, pieces, batch.drafts))
         digest = read_digest(self._transaction, agent, pieces, agent.head)
         end = LogEnd(agent.head, agent.updated_us, digest)
+        self.records[agent.id] = self._write_drafts(agent, end, drafts)
+        self.written += len(drafts)
+
+    def _write_drafts(
+        self, agent: AgentRecord, end: LogEnd, drafts: Sequence[Draft]
+    ) -> AgentRecord:
+        """Write events after the end of an agent's log. Return the agent with its new head."""
         now_us = self._transaction.read_clock()
         for start in range(0, len(drafts), BATCH):
             part = drafts[start : start + BATCH]
             decided = decide_bases(self._transaction, agent, part, end.head)
-            rows, end = build_rows(end, decided, now_us, new_salts(len(decided)))
+            salts = new_salts(len(decided))
+            rows, end = build_rows(end, decided, now_us, salts)
             self._transaction.add_rows(agent, rows)
             agent = agent._replace(head=end.head, updated_us=end.last_us)
-        self.written += len(drafts)
-        self.records[agent.id] = agent
+        return agent
 
     def _check_not_erased(self, agent: AgentRecord, parts: Pieces) -> None:
         """Refuse to write text again that was erased since it was read: an erasure does not move

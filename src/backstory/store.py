@@ -59,10 +59,11 @@ from backstory.storage.write import (
 
 if TYPE_CHECKING:  # imported where they are used, so that opening a store does not wait for them
     from backstory.intake import Intake
+    from backstory.maintenance.export_format import Transfer
+    from backstory.maintenance.exporter import Writable
     from backstory.maintenance.removal import Removed
     from backstory.maintenance.search import Hit, Hits, Progress
     from backstory.maintenance.stats import Stats
-    from backstory.maintenance.transfer import Transfer, Writable
     from backstory.maintenance.verify import Finding
     from backstory.transcripts.outcome import Outcome
 
@@ -388,7 +389,7 @@ class Store:
     def export_to(self, file: "Writable", *, sessions: Sequence[str] | None = None) -> "Transfer":
         """Write sessions (their ids or names; default: all) as JSON lines, without loss, as of one
         moment."""
-        from backstory.maintenance.transfer import export_sessions
+        from backstory.maintenance.exporter import export_sessions
 
         ids = None if sessions is None else [find_session(self._backend, ref) for ref in sessions]
         return export_sessions(self._backend, file, ids)
@@ -397,7 +398,7 @@ class Store:
         """Add the export of another store; what is there already is skipped. All lines are checked
         before the first one is written. Others can write meanwhile: the import writes a batch at a
         time, and if it is interrupted, repeating it adds the rest."""
-        from backstory.maintenance.transfer import import_lines
+        from backstory.maintenance.importer import import_lines
 
         return import_lines(self._backend, lines)
 

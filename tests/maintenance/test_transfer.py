@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import backstory
 from backstory.agent import Agent
 from backstory.maintenance import backup
-from backstory.maintenance.transfer import BATCH
+from backstory.maintenance.importer import BATCH
 from backstory.reading import get_record
 from tests.conftest import BACKENDS
 from tests.maintenance.raw import run_sql

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import apsw
@@ -12,6 +13,7 @@ import backstory
 from backstory.storage.postgres import migrations
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sqlite import migrations as sqlite_migrations
+from tests.processes import wait_until
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -218,3 +220,41 @@ def test_a_migration_of_a_file_that_fails_changes_nothing(copy_store, monkeypatc
     assert describe_file(path) == before
     with backstory.open(path) as store:
         assert found(store) == expected(name)
+
+
+# Writes of a program of that version, which are under way when the store is opened.
+LATE_WRITES = {
+    "store-1.postgres": """
+        UPDATE backstory.agents SET head = head + 1 WHERE parent IS NULL;
+        INSERT INTO backstory.events (session, agent, seq, kind, content, created_at)
+        SELECT session, no, head, 'user', 'late', updated_at
+        FROM backstory.agents WHERE parent IS NULL""",
+    "store-2.postgres": """
+        INSERT INTO backstory.agents (
+            place, no, parent, fork_seq, born_seq, created_at, updated_at, touched, head, spawned,
+            id, session, name)
+        SELECT place, 100, no, 0, 0, created_at, created_at, touched, 0, true,
+            overlay(id::text PLACING '00000000' FROM 1 FOR 8)::uuid, session, 'late'
+        FROM backstory.agents WHERE id = session""",
+}
+WAITS_FOR_LOCK = """
+    SELECT 1 FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+
+
+@pytest.mark.parametrize("name", POSTGRES_STORES)
+def test_a_migration_waits_for_writes_under_way(copy_store, name):
+    url = copy_store(name)
+    opened = threading.Thread(target=lambda: backstory.open(url).close())
+    with psycopg.connect(url) as writer, psycopg.connect(url, autocommit=True) as observer:
+        writer.execute(LATE_WRITES[name])
+        opened.start()
+        wait_until(lambda: observer.execute(WAITS_FOR_LOCK).fetchall())
+    opened.join()
+    with backstory.open(url) as store:
+        assert store.verify() == []
+        if name == "store-1.postgres":
+            roots = [agent for agent in store.agents() if agent.parent is None]
+            assert {agent.events()[-1].content for agent in roots} == {"late"}
+        else:
+            assert "late" in {agent.name for agent in store.agents()}

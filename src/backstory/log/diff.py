@@ -75,13 +75,15 @@ def compare(
     changes = _iterate_changes(pairs, after)
     page = list(islice(changes, limit))
     has_more = next(changes, None) is not None
-    return Comparison(common, page, only_left, len(right) - common, has_more)
+    only_right = len(right) - common
+    return Comparison(common, page, only_left, only_right, has_more)
 
 
 def _pair_differences(left: Sequence[Event], right: Sequence[Event]) -> list[Pair]:
     """Return the messages that differ. Those at the same index of a difference are a pair."""
     start = _count_equal(left, right)
-    left, right = left[start:], right[start:]
+    left = left[start:]
+    right = right[start:]
     end = _count_equal(left[::-1], right[::-1])
     left = left[: len(left) - end]
     right = right[: len(right) - end]
@@ -92,8 +94,11 @@ def _pair_differences(left: Sequence[Event], right: Sequence[Event]) -> list[Pai
     matcher = SequenceMatcher(None, left_keys, right_keys, autojunk=False)
     pairs: list[Pair] = []
     for op, left_start, left_end, right_start, right_end in matcher.get_opcodes():
-        if op != "equal":
-            pairs.extend(zip_longest(left[left_start:left_end], right[right_start:right_end]))
+        if op == "equal":
+            continue
+        left_part = left[left_start:left_end]
+        right_part = right[right_start:right_end]
+        pairs.extend(zip_longest(left_part, right_part))
     return pairs
 
 
@@ -166,14 +171,17 @@ def _build_text(event: Event) -> str:
 
 
 def _compare_texts(left: str, right: str) -> list[Edit]:
-    a, b = WORDS.findall(left), WORDS.findall(right)
-    if max(len(a), len(b)) > MOST_WORDS:
-        a, b = LINES.findall(left), LINES.findall(right)
-    matcher = SequenceMatcher(None, a, b, autojunk=len(a) > MOST_WORDS)
+    left_words = WORDS.findall(left)
+    right_words = WORDS.findall(right)
+    if max(len(left_words), len(right_words)) > MOST_WORDS:
+        left_words = LINES.findall(left)
+        right_words = LINES.findall(right)
+    is_long = len(left_words) > MOST_WORDS
+    matcher = SequenceMatcher(None, left_words, right_words, autojunk=is_long)
     edits = []
-    for op, a_start, a_end, b_start, b_end in matcher.get_opcodes():
-        left_part = "".join(a[a_start:a_end])
-        right_part = "".join(b[b_start:b_end])
+    for op, left_start, left_end, right_start, right_end in matcher.get_opcodes():
+        left_part = "".join(left_words[left_start:left_end])
+        right_part = "".join(right_words[right_start:right_end])
         if op == "equal":
             edits.append(Edit("=", left_part))
             continue

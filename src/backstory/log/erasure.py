@@ -30,7 +30,8 @@ def erase_row(row: StoredRow, at: str, why: str) -> tuple[str | None, str]:
     content_digest, data_digest = digest_texts(row.content, row.data_json, row.salt, data)
     erasure = {"at": at, "why": why, "content": content_digest.hex(), "data": data_digest.hex()}
     content = None if row.content is None else ""
-    return content, to_json({ERASED: erasure, **_find_links(row, data)})
+    links = _find_links(row, data)
+    return content, to_json({ERASED: erasure, **links})
 
 
 def replace_erased_digests(data_json: str, random: bytes) -> str:

@@ -192,7 +192,10 @@ def _find_phrase(phrase: Phrase, text_words: Sequence[str]) -> Iterator[int]:
 def build_snippet(query: Query, text: str) -> Snippet:
     """Return the text around the first matches, short enough for one line."""
     spans = _find_spans(query, text)
-    start = _find_word_start(text, spans[0][0] - LEAD) if spans else 0
+    start = 0
+    if spans:
+        first_match, _ = spans[0]
+        start = _find_word_start(text, first_match - LEAD)
     end = min(len(text), start + LONGEST_SNIPPET)
     spans_inside = []
     for low, high in spans:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import IO
 
 from backstory.errors import Busy, CannotOpen, Corrupt, Invalid
-from backstory.maintenance.transfer import Transfer, export_sessions, import_lines
+from backstory.maintenance.export_format import Transfer
+from backstory.maintenance.exporter import export_sessions
+from backstory.maintenance.importer import import_lines
 from backstory.maintenance.verify import verify_store
 from backstory.storage import connect
 from backstory.storage.address import Database, parse_address

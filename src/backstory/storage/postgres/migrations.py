@@ -1,6 +1,7 @@
 """Opening a PostgreSQL store: creates its tables, or migrates those of an older version.
 
-A migrated store has the same schema as a new one; a test compares them.
+A migrated store has the same schema as a new one; a test compares them. A migration first waits for
+what programs of the older version are writing.
 """
 
 import math
@@ -116,6 +117,7 @@ def read_version(db: Connection, url: str) -> int | None:
 # --- version 1: agents and events were keyed by session; there were no keys and no digests ---
 
 SET_ROWS_ASIDE = """
+    LOCK TABLE backstory.agents, backstory.events;
     CREATE TABLE backstory.agents_1 AS TABLE backstory.agents;
     CREATE TABLE backstory.events_1 AS TABLE backstory.events;
     DROP TABLE backstory.events, backstory.agents, backstory.meta;
@@ -143,6 +145,7 @@ COPY_ROWS = f"""
 # A row named '/' kept the last number of a deleted agent from being given again; now `places` has
 # that number. `touched` was a second.
 CHANGE_VERSION_2 = f"""
+    LOCK TABLE backstory.agents, backstory.events;
     DROP FUNCTION IF EXISTS backstory.place_of, backstory.digest, backstory.announce,
         backstory.add_events, backstory.append_many, backstory.create_agent;
     ALTER TABLE backstory.meta ADD CONSTRAINT meta_pkey PRIMARY KEY (version);

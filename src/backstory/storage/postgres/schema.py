@@ -14,7 +14,9 @@ by it. Two sessions may share a place, because agents are numbered within their 
 from collections.abc import Callable
 from typing import Any
 
+from backstory.log.digests import START, WIDTH
 from backstory.log.times import LONGEST_LEAD_US
+from backstory.storage.ids import PLACE_DIGITS
 from backstory.storage.postgres.server import Connection
 
 VERSION = 4
@@ -142,15 +144,16 @@ FUNCTIONS = rf"""
 -- The number in the last group of an id.
 CREATE FUNCTION backstory.place_of(id uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
-    SELECT ('x' || pg_catalog.right(id::pg_catalog.text, 12))::bit(48)::pg_catalog.int8
+    SELECT ('x' || pg_catalog.right(id::pg_catalog.text, {PLACE_DIGITS}))
+        ::bit({4 * PLACE_DIGITS})::pg_catalog.int8
 $body$;
 
--- As in `backstory.log.digests`.
+-- The function of this name in `backstory.log.digests`.
 CREATE FUNCTION backstory.link(previous bytea, seq bigint, at bigint, tail bytea) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
     SELECT pg_catalog.substr(pg_catalog.sha256(
-        coalesce(previous, '\x00000000000000000000000000000000'::bytea)
-        || pg_catalog.int8send(seq) || pg_catalog.int8send(at) || tail), 1, 16)
+        coalesce(previous, '\x{START.hex()}'::bytea)
+        || pg_catalog.int8send(seq) || pg_catalog.int8send(at) || tail), 1, {WIDTH})
 $body$;
 
 -- Called before the first lock in a place. It does nothing on one server; a distributed store has
@@ -210,6 +213,8 @@ BEGIN
 END
 $body$;
 
+-- Append events. `before` is the head before them. It is NULL if nothing was written, because the
+-- agent was deleted or its head is not `_expected`.
 CREATE FUNCTION backstory.append_many(
     _place bigint, _no int, _expected int, _now bigint, _kind text[],
     _content text[], _data text[], _key text[], _base int[], _salt bytea[], _tail bytea[],
@@ -224,11 +229,9 @@ BEGIN
     SELECT a.head, a.updated_at, a.digest INTO before, previous_at, previous
     FROM backstory.agents a
     WHERE a.place = _place AND a.no = _no AND a.deleted IS NULL
+        AND (_expected IS NULL OR a.head = _expected)
     FOR NO KEY UPDATE;
-    IF before <> _expected THEN
-        before := NULL;
-    END IF;
-    IF before IS NULL THEN
+    IF NOT FOUND THEN
         RETURN;
     END IF;
     at := backstory.next_time(previous_at, at, at);

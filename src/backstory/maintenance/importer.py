@@ -1,38 +1,32 @@
-"""Export and import: sessions as JSON lines, without loss, between any two stores.
-
-The format is a contract: docs/export-format.md. An export reads a page at a time. An import checks
-every line against the rules of the log before it writes anything. Events that the store already has
-must be the same in the export; the rest is added, a batch at a time.
-"""
+"""Imports exports. Every line is checked against the rules of the log before anything is written.
+Events that the store already has must be the same in the export; the rest is added, a batch at a
+time."""
 
 import json
 import os
 import pickle
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
-from backstory.errors import (
-    Busy,
-    Conflict,
-    Corrupt,
-    Invalid,
-    InvalidEvent,
-    KeyTaken,
-    NameTaken,
-    Remedy,
-)
+from backstory.errors import Conflict, Invalid, InvalidEvent, KeyTaken, NameTaken
 from backstory.log.checks import check_name
 from backstory.log.digests import WIDTH, is_erased
 from backstory.log.erasure import replace_erased_digests
-from backstory.log.events import StoredRow, parse_object, to_json
-from backstory.log.json_text import escape_unseen
-from backstory.log.kinds import MESSAGE_KINDS
-from backstory.log.problems import is_id, is_time
+from backstory.log.events import StoredRow
+from backstory.log.problems import is_id
 from backstory.maintenance.checker import AgentChecker
-from backstory.storage.agent_trees import find_row, list_session, read_own_rows, sort_parents_first
+from backstory.maintenance.export_format import (
+    AGENT_FIELDS,
+    Transfer,
+    check_header,
+    parse_agent,
+    parse_event,
+    parse_source,
+)
+from backstory.storage.agent_trees import find_row, list_session, read_own_rows
 from backstory.storage.ids import find_agent_by_id, name_deleted_agent, new_salts
 from backstory.storage.protocol import (
     AgentQuery,
@@ -43,186 +37,9 @@ from backstory.storage.protocol import (
     Transaction,
 )
 
-FORMAT = "backstory-export"
-# Version 2 had no salts, and version 1 no keys and digests, either. Both are read.
-VERSION = 3
-FIRST_WITH_SALTS = 3
-BATCH = 1_000  # agents, events and sources that an import writes in one transaction
+FIRST_WITH_SALTS = 3  # version of the format
+BATCH = 1_000  # agents, events and sources that are written in one transaction
 SPOOL_BYTES = 16_000_000  # of an import that are kept in memory while it is read
-
-AGENT_FIELDS = ("id", "session", "name", "parent", "fork_seq", "born_seq", "spawned", "created_us")
-SINCE_VERSION_2 = ("key", "about")  # of agents; None in a version 1 export
-
-
-class Writable(Protocol):
-    """A text file, or anything else with a `write` method."""
-
-    def write(self, text: str, /) -> object:
-        """Take some text."""
-
-
-class Transfer(NamedTuple):
-    """The numbers of sessions, agents and events that an export wrote, or that an import added."""
-
-    sessions: int
-    agents: int
-    events: int
-
-
-# --- export ---
-
-
-def export_sessions(
-    backend: Backend, file: Writable, sessions: Sequence[str] | None = None
-) -> Transfer:
-    """Write sessions (None: all) as of one moment. The agents and their heads are read at once, and
-    the events up to a head do not change, so the export is a snapshot. If the text of events is
-    damaged, Corrupt is raised when everything else is written: that file can be read, but not
-    imported."""
-    agents = _list_exported(backend, sessions)
-    exporter = Exporter(backend, file)
-    exporter.write_line({"format": FORMAT, "version": VERSION})
-    for agent in agents:
-        exporter.write_agent(agent)
-    exporter.check_damage()
-    if sessions is None:  # a store with only some of the sessions has not read these files
-        exporter.write_sources()
-    written_sessions = {agent.session for agent in agents}
-    written = Transfer(len(written_sessions), len(agents), exporter.events)
-    exporter.write_line({"end": written._asdict()})
-    return written
-
-
-def _list_exported(backend: Backend, sessions: Sequence[str] | None) -> list[AgentRecord]:
-    """Return the agents of some sessions, and the deleted ones that others come from, parents
-    first."""
-    agents = backend.list_agents(AgentQuery(include_deleted=True))
-    parents = {agent.parent for agent in agents}
-    exported = []
-    for agent in agents:
-        is_wanted = sessions is None or agent.session in sessions
-        is_needed = agent.deleted_us is None or agent.id in parents
-        if is_wanted and is_needed:
-            exported.append(agent)
-    exported.sort(key=lambda agent: (agent.session, agent.id))
-    return sort_parents_first(exported)
-
-
-class Exporter:
-    """Writes the lines of one export."""
-
-    def __init__(self, backend: Backend, file: Writable) -> None:
-        self.events = 0
-        self._backend = backend
-        self._file = file
-        self._damaged: list[tuple[AgentRecord, int]] = []
-        # The sources of each agent, and under None those that did not become an agent.
-        self._sources: dict[str | None, list[SourceRecord]] = {}
-        for source in backend.list_sources():
-            self._sources.setdefault(source.agent_id, []).append(source)
-
-    def write_line(self, value: Any) -> None:
-        """Write a JSON value in one line."""
-        self._file.write(format_line(value))
-
-    def write_agent(self, agent: AgentRecord) -> None:
-        """Write an agent and its own events."""
-        fields = {name: getattr(agent, name) for name in (*AGENT_FIELDS, *SINCE_VERSION_2)}
-        if agent.deleted_us is not None:
-            fields["deleted_us"] = agent.deleted_us
-        if agent.id in self._sources:
-            sources = self._sources[agent.id]
-            fields["sources"] = [_build_source_fields(source) for source in sources]
-        self.write_line({"agent": fields})
-        self._write_events(agent)
-
-    def _write_events(self, agent: AgentRecord) -> None:
-        count = 0
-        for row in read_own_rows(self._backend, agent, agent.fork_seq, agent.head):
-            count += 1
-            if _is_damaged(row):
-                self._damaged.append((agent, row.seq))
-            else:
-                self.write_line({"event": _build_event_fields(row)})
-        if count < agent.head - agent.fork_seq:
-            self._check_not_deleted(agent)
-        self.events += count
-
-    def write_sources(self) -> None:
-        """Write the sources that did not become an agent."""
-        for source in self._sources.get(None, []):
-            self.write_line({"source": _build_source_fields(source)})
-
-    def check_damage(self) -> None:
-        """Raise Corrupt if an event could not be written."""
-        if not self._damaged:
-            return
-        agent, seq = self._damaged[0]
-        more = len(self._damaged) - 1
-        others = f", and {more:,} more" if more else ""
-        raise Corrupt(
-            f"the export cannot be completed, because event {seq} of agent {agent.name!r} is "
-            f"damaged{others}",
-            remedy=Remedy(
-                "{} shows everything that is; restore a backup, or export other sessions", "verify"
-            ),
-        )
-
-    def _check_not_deleted(self, agent: AgentRecord) -> None:
-        """Raise Busy if events are missing because they were deleted since the agents were read.
-        From a damaged store, the remaining events are exported."""
-        if find_agent_by_id(self._backend, agent.id) is None:
-            raise Busy(
-                f"agent {agent.name!r} was deleted while it was exported", remedy="export again"
-            )
-
-
-def _is_damaged(row: StoredRow) -> bool:
-    """Return True if a message has neither text nor data, because it cannot be decompressed."""
-    return row.content is None and row.data_json is None and row.kind in MESSAGE_KINDS
-
-
-def _build_event_fields(row: StoredRow) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    fields["seq"] = row.seq
-    fields["kind"] = row.kind
-    fields["content"] = row.content
-    if row.data_json is None:
-        fields["data"] = None
-    else:
-        data = parse_object(row.data_json)
-        # Data as an object only if that gives back the exact text.
-        if data is not None and _is_written_as(data, row.data_json):
-            fields["data"] = data
-        else:
-            fields["data_text"] = row.data_json
-    fields["created_us"] = row.created_us
-    fields["base"] = row.base
-    if row.key is not None:
-        fields["key"] = row.key
-    fields["digest"] = row.digest.hex()
-    if row.salt is not None:
-        fields["salt"] = row.salt.hex()
-    return fields
-
-
-def _is_written_as(data: dict[str, Any], text: str) -> bool:
-    try:
-        return to_json(data) == text
-    except (ValueError, RecursionError):
-        return False
-
-
-def _build_source_fields(source: SourceRecord) -> list[str | None]:
-    return [source.tool, source.id, source.cursor]
-
-
-def format_line(value: Any) -> str:
-    """Return a JSON value as a line. Only characters that could control a terminal are escaped."""
-    return escape_unseen(to_json(value)) + "\n"
-
-
-# --- import ---
 
 
 def import_lines(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
@@ -232,7 +49,7 @@ def import_lines(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
     file. Then they are written in short transactions, so others wait for one batch at most. If that
     is interrupted, a part is there, and repeating the import adds the rest."""
     stream = iter(lines)
-    version = _check_header(next(stream, ""))
+    version = check_header(next(stream, ""))
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
         batches = BatchFile(spool)
         checker = ExportChecker(backend, batches, has_salts=version >= FIRST_WITH_SALTS)
@@ -253,25 +70,6 @@ def import_lines(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
 
 def _build_refusal(number: int, problem: str) -> Invalid:
     return Invalid(f"nothing was imported: line {number} of the export: {problem}")
-
-
-def _check_header(line: str | bytes) -> int:
-    """Return the version of the format."""
-    try:
-        header = json.loads(line)
-        is_export = header.get("format") == FORMAT
-    except (ValueError, AttributeError, RecursionError):
-        is_export = False
-    if not is_export:
-        raise Invalid("this is not an export of backstory: its first line does not name the format")
-    version = header.get("version")
-    if version not in range(1, VERSION + 1):
-        raise Invalid(
-            f"the export has version {version!r} of the format, and this backstory knows "
-            f"up to {VERSION}",
-            remedy="upgrade backstory",
-        )
-    return int(version)
 
 
 class NewRow(NamedTuple):
@@ -600,66 +398,3 @@ def _build_change_error(agent_id: str, head: int) -> Conflict:
         remedy="import again",
         head=head,
     )
-
-
-# --- the values of a line ---
-
-
-def parse_agent(fields: Mapping[str, Any]) -> AgentRecord:
-    """Return the agent of a line, without a backend's key. Raises Invalid if a number is none, and
-    KeyError if a field is missing."""
-    values = {name: fields[name] for name in AGENT_FIELDS}
-    for name in SINCE_VERSION_2:
-        values[name] = fields.get(name)
-    numbers = (values["fork_seq"], values["born_seq"], values["created_us"])
-    if not all(map(_is_whole_number, numbers)) or not isinstance(values["spawned"], bool):
-        raise Invalid(
-            "fork_seq, born_seq and created_us must be whole numbers, and spawned true or false"
-        )
-    created_us, deleted_us = values["created_us"], fields.get("deleted_us")
-    if deleted_us is not None and (not is_time(deleted_us) or deleted_us < created_us):
-        raise Invalid("the agent was deleted before it was made")
-    return AgentRecord(
-        pk=None,
-        head=values["fork_seq"],
-        updated_us=created_us,
-        deleted_us=deleted_us,
-        **values,
-    )
-
-
-def parse_event(fields: Mapping[str, Any]) -> StoredRow:
-    """Return the row of an event; without a digest, if the line has none. Raises InvalidEvent if a
-    number is none, and KeyError if a field is missing."""
-    base = fields["base"]
-    for number in (fields["seq"], fields["created_us"], 0 if base is None else base):
-        if not _is_whole_number(number):
-            raise InvalidEvent("seq, created_us and base must be whole numbers")
-    if "data_text" in fields:
-        data_json = fields["data_text"]
-    else:
-        data_json = None if fields["data"] is None else to_json(fields["data"])
-    return StoredRow(
-        seq=fields["seq"],
-        kind=fields["kind"],
-        content=fields["content"],
-        data_json=data_json,
-        created_us=fields["created_us"],
-        key=fields.get("key"),
-        base=base,
-        digest=bytes.fromhex(fields.get("digest") or ""),
-        salt=bytes.fromhex(fields["salt"]) if "salt" in fields else None,
-    )
-
-
-def parse_source(fields: Any, agent: str | None) -> SourceRecord:
-    """Return the source of a line, or one of an agent's sources."""
-    match fields:
-        case [str(tool), str(id), None | str() as cursor]:
-            (tool + id + (cursor or "")).encode()  # raises ValueError for a lone surrogate
-            return SourceRecord(tool, id, agent, cursor)
-    raise Invalid("a source is a list of a tool, an id and a cursor, which may be null")
-
-
-def _is_whole_number(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**63
