@@ -11,8 +11,8 @@ from backstory import Invalid
 from backstory.wire import FORMATS, dump, load, to_bytes
 from backstory.wire.formats import get_format
 from backstory.wire.formats.anthropic import MARK
-from backstory.wire.formats.base import MAX_BREAKPOINTS
 from backstory.wire.formats.bedrock import POINT
+from backstory.wire.formats.blocks import MAX_BREAKPOINTS
 from tests.wire.rules import violations
 
 CACHING = ("anthropic", "bedrock")

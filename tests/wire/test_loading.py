@@ -4,7 +4,7 @@ import pytest
 
 import backstory
 from backstory import Invalid
-from backstory.wire import FORMATS, dump, load
+from backstory.wire import FORMATS, dump, load, load_answer
 from backstory.wire.request import RequestBuilder
 from tests.wire.rules import violations
 
@@ -394,3 +394,40 @@ def test_a_message_of_null_is_left_out_and_told():
     body, repairs = dump(load(messages({"role": "user", "content": None}), "openai"), "openai")
     assert body["messages"][0]["content"]
     assert repairs[0].rule == "blank"
+
+
+# --- answers of compatible servers that load() refused, although load_answer() took them ---
+
+PARSED = {"role": "assistant", "content": {"city": "Paris"}}
+NO_FUNCTION = {"name": "", "arguments": ""}
+
+
+@pytest.mark.parametrize("model", ["m", None])
+def test_an_object_as_content_is_read_as_its_json(model):
+    body = {"messages": [{"role": "user", "content": "Where?"}, PARSED]}
+    _, (kind, text, _) = events = load(body, "openai", model=model)
+    assert (kind, text) == ("assistant", '{"city":"Paris"}')
+    assert dump(events, "openai", model=model).body == body
+    [shown] = dump(events, "anthropic", pause=True).body["messages"][1]["content"]
+    assert shown["text"] == text
+
+
+@pytest.mark.parametrize("function", [NO_FUNCTION, {}, None])
+def test_an_empty_function_call_is_no_call(function):
+    answer = {"role": "assistant", "content": "Paris.", "function_call": function}
+    body = {"messages": [{"role": "user", "content": "Where?"}, answer]}
+    events = load(body, "openai", model="m")
+    assert [kind for kind, _, _ in events] == ["user", "assistant"]
+    assert dump(events, "openai", model="m").body == body
+
+
+def test_a_function_call_without_a_name_but_with_arguments_is_refused():
+    answer = {"role": "assistant", "function_call": {"name": "", "arguments": "{}"}}
+    with pytest.raises(Invalid, match=r"messages\[0\].function_call.name"):
+        load({"messages": [answer]}, "openai")
+
+
+def test_an_object_as_content_in_a_stream_is_read_as_its_json():
+    chunk = {"choices": [{"delta": {"content": {"city": "Paris"}, "function_call": NO_FUNCTION}}]}
+    [(kind, text, _)] = load_answer([chunk], "openai", model="m")
+    assert (kind, text) == ("assistant", '{"city":"Paris"}')

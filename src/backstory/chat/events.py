@@ -23,8 +23,8 @@ from backstory.log.messages import read_call, read_result
 from backstory.log.moves import read_command
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
+from backstory.wire.reading import find_thinking
 from backstory.wire.repair import INTERRUPTED
-from backstory.wire.thoughts import thoughts_of
 
 MOST_LINES = 3  # lines of a result that are shown when it is folded
 MOST_PROMPT_LINES = 40
@@ -84,7 +84,7 @@ class Pen:
     def draw(self, event: Event, *, with_thoughts: bool = True) -> RenderableType:
         """The next event, with what the model thought before it."""
         drawing = one(event, expanded=self._expanded)
-        thought = thoughts_of(event.data) if with_thoughts else ""
+        thought = find_thinking(event) if with_thoughts else ""
         if thought:
             drawing = Group(*thoughts(thought, expanded=self._expanded), drawing)
         if event.kind == "tool_call":

@@ -7,22 +7,28 @@ blank text is left out (8).
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from backstory.errors import Invalid
 from backstory.log import messages as log_messages
 from backstory.log.events import Event
 from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 from backstory.log.messages import Message
+from backstory.wire.formats import FORMATS
 from backstory.wire.holes import HOLE, with_filled
 from backstory.wire.json_values import clean_value, is_exact, is_unicode, parse, read_arguments
+from backstory.wire.media import OWN, read_own_form
 from backstory.wire.native import TEXT_FIRST, choose_message_form
 from backstory.wire.turns import (
+    BETWEEN,
     Accepted,
     AnswerTurn,
     Call,
     MessageTurn,
     Native,
+    Part,
+    Reasoning,
     Result,
     Turn,
     is_blank,
@@ -293,3 +299,47 @@ def to_id(id: Any) -> str | None:
     if isinstance(id, int) and not isinstance(id, bool):
         return str(id)
     return None
+
+
+# --- native content, for counts and for people ---
+
+# The roles in which formats read the native content of an event.
+ROLES = {"assistant": "step", "tool_call": "step", "tool_result": "result"}
+
+
+def read_native_parts(kind: str, data: Mapping[str, Any]) -> list[Part] | None:
+    """Return the parts of an event's native content, and those inside a result. None if there is no native
+    content; [] if it cannot be read."""
+    native = data.get("native")
+    form = native.get("wire") if isinstance(native, dict) else None
+    if not isinstance(native, dict) or form is None:
+        return None
+    provider = native.get("provider")
+    format = FORMATS.get(str(provider))
+    try:
+        if format is not None:
+            parts = format.read_form(ROLES.get(kind, kind), form, "native.wire")
+        elif provider == OWN:
+            parts = read_own_form(form, "native.wire")
+        else:
+            return []
+    except Invalid:
+        return []
+    found: list[Part] = []
+    for part in parts:
+        found.extend(part.content or () if isinstance(part, Result) else [part])
+    return found
+
+
+def find_thinking(message: Readable) -> str:
+    """Return the text of the thinking before an answer; empty if there is none, or if it is sealed."""
+    texts: list[str] = []
+    for _, kind, _, data in read_rows([message], ignore_repair):
+        for part in read_native_parts(kind, data) or ():
+            if isinstance(part, Reasoning) and not is_blank(part.text):
+                texts.append(part.text.strip())
+    return BETWEEN.join(texts)
+
+
+def ignore_repair(_rule: str, _position: int | None, _why: str) -> None:
+    """Ignore a repair: it is reported where a request is built."""

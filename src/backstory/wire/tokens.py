@@ -11,7 +11,6 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple
 
-from backstory.errors import Invalid
 from backstory.log.messages import read_call, read_result
 from backstory.wire.file_sizes import (
     Pdf,
@@ -24,9 +23,14 @@ from backstory.wire.file_sizes import (
 from backstory.wire.formats import FORMATS
 from backstory.wire.formats.base import NEWEST_VOCABULARY, TokenRules, price_flat
 from backstory.wire.json_values import clean_value, read_arguments, write_json
-from backstory.wire.media import OWN, read_own_form
-from backstory.wire.reading import Readable, Row, read_rows
-from backstory.wire.turns import Media, Other, Part, Reasoning, Result, Text, is_blank
+from backstory.wire.reading import (
+    Readable,
+    Row,
+    ignore_repair,
+    read_native_parts,
+    read_rows,
+)
+from backstory.wire.turns import Media, Other, Part, Reasoning, Text, is_blank
 
 __all__ = ["TokenCount", "Tokens", "count_tokens", "estimate_tokens"]
 
@@ -43,8 +47,6 @@ USUAL_SECONDS = 10
 USUAL_DOCUMENT = Pdf(pages=1, letters=2000)
 # Characters of base64 for a token of an office document, which is a ZIP file.
 OFFICE_CHARACTERS = 25
-# The roles in which formats read the native content of an event.
-ROLES = {"assistant": "step", "tool_call": "step", "tool_result": "result"}
 
 # Models whose recorded usages were met by the count of plain text, every time. Not gpt-4: Responses charges
 # it one token less than Chat Completions does, and a count does not know where it will be sent.
@@ -130,10 +132,6 @@ def estimate_tokens(message: Readable, model: str | None = None) -> int:
         for part in counter.count_row(row, {}, is_current=False):
             tokens += part.tokens
     return tokens
-
-
-def ignore_repair(_rule: str, _position: int | None, _why: str) -> None:
-    """Ignore a repair: a count does not report what is wrong with an event."""
 
 
 def describe_count(
@@ -285,30 +283,6 @@ class TokenCounter:
             unread, characters = self.rules.seal
             return max(0, len(reasoning.seal) - unread) / characters
         return self._count_text(reasoning.text)
-
-
-def read_native_parts(kind: str, data: Mapping[str, Any] | None) -> list[Part] | None:
-    """Return the parts of an event's native content, with those of a result. None if there is none; []
-    if it cannot be read."""
-    native = data.get("native") if data else None
-    form = native.get("wire") if isinstance(native, dict) else None
-    if form is None:
-        return None
-    provider = native.get("provider") if isinstance(native, dict) else None
-    format = FORMATS.get(str(provider))
-    try:
-        if format is not None:
-            parts = format.read_form(ROLES.get(kind, kind), form, "native.wire")
-        elif provider == OWN:
-            parts = read_own_form(form, "native.wire")
-        else:
-            return []
-    except Invalid:
-        return []
-    found: list[Part] = []
-    for part in parts:
-        found.extend(part.content or () if isinstance(part, Result) else [part])
-    return found
 
 
 # --- rules of models ---

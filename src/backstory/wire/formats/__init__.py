@@ -1,4 +1,5 @@
-"""The formats by name. Each is a class in a module of its own, which reads and writes one provider's API."""
+"""The formats by name. Each is a class in a module of its own, which reads and writes one
+provider's API."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches

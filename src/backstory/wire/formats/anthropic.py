@@ -1,7 +1,7 @@
 """Anthropic Messages: `{"system"?, "messages": [...]}`, messages of blocks.
 
-Results are the first blocks of the user message after their calls, calls the last blocks of the model's.
-A form is a content: a text or a list of blocks.
+Results are the first blocks of the user message after their calls, calls the last blocks of the
+model's. A form is a content: a text or a list of blocks.
 """
 
 import math
@@ -13,9 +13,7 @@ from typing import Any
 from backstory.log.settings import Settings
 from backstory.wire.file_sizes import Size
 from backstory.wire.formats.base import (
-    MAX_BREAKPOINTS,
     Block,
-    BlockFormat,
     Body,
     ProviderAnswer,
     ResponseFacts,
@@ -27,16 +25,20 @@ from backstory.wire.formats.base import (
     build_facts,
     describe_run,
     describe_tool,
-    find_turn_ends,
     get_schema,
-    has_more_after_call,
     has_text,
-    has_unsigned,
     is_claude,
-    is_without_words,
-    join_texts,
     list_unread,
     list_unread_keys,
+)
+from backstory.wire.formats.blocks import (
+    MAX_BREAKPOINTS,
+    BlockFormat,
+    find_turn_ends,
+    has_more_after_call,
+    has_unsigned,
+    is_without_words,
+    join_texts,
     read_name,
     remove_empty_text,
     sum_usage,
@@ -90,8 +92,8 @@ FOREIGN = frozenset(
 
 
 def price_by_area(size: Size, _detail: str) -> float:
-    """Return the price of an image: a token for 750 pixels, 1,568 pixels a side at most, some 1,600 tokens
-    in all."""
+    """Return the price of an image: a token for 750 pixels, 1,568 pixels a side at most, some 1,600
+    tokens in all."""
     shrink = min(1, 1568 / max(size))
     return min(1600, math.prod(size) * shrink * shrink / 750)
 
@@ -185,8 +187,9 @@ class AnthropicFormat(BlockFormat):
         return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
 
     def write_answer(self, turn: AnswerTurn) -> Form:
-        """Write texts, then calls. Anything after a tool_use block is refused: "tool_use ids were found
-        without tool_result blocks immediately after" (recorded by opencode, haiku-4.5, 2026-05-05)."""
+        """Write texts, then calls. Anything after a tool_use block is refused: "tool_use ids were
+        found without tool_result blocks immediately after" (recorded by opencode, haiku-4.5,
+        2026-05-05)."""
         return [*map(self.write_text, turn.texts), *map(self.write_call, turn.calls)]
 
     def write_result(self, call: Call, result: Result) -> Form:
@@ -215,7 +218,8 @@ class AnthropicFormat(BlockFormat):
     # --- reading ---
 
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield system blocks one by one, then the messages, each user message as its results and the rest."""
+        """Yield system blocks one by one, then the messages, each user message as its results and
+        the rest."""
         system = body.get("system")
         if isinstance(system, str):
             yield Unit("system", system, [Text(system)], "system")
@@ -302,8 +306,8 @@ class AnthropicFormat(BlockFormat):
     # --- what goes back ---
 
     def put_before(self, written: Form, form: Form) -> list[Form]:
-        """Put blocks before the first form of an answer, but after its thinking: "a final `assistant`
-        message must start with a thinking block" (claude-code#11978)."""
+        """Put blocks before the first form of an answer, but after its thinking: "a final
+        `assistant` message must start with a thinking block" (claude-code#11978)."""
         count = 0
         for block in form if isinstance(form, list) else ():
             if not isinstance(block, dict) or block.get("type") not in THINKING:
@@ -314,7 +318,8 @@ class AnthropicFormat(BlockFormat):
         return [form[:count], written, form[count:]]
 
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
-        """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
+        """Return the rule by which the service refuses a form of these parts; empty if it takes
+        it."""
         if has_unsigned(parts) and not is_other_server(model):
             return "Invalid `signature` in `thinking` block"
         if is_without_words(parts):  # (home-assistant#175637)
@@ -324,8 +329,9 @@ class AnthropicFormat(BlockFormat):
         return ""
 
     def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
-        """Remove empty text: "text content blocks must be non-empty" (claude-code#59812). Blank text beside
-        something else is taken: [" ", "real"] was accepted (LibreChat agents PR#124)."""
+        """Remove empty text: "text content blocks must be non-empty" (claude-code#59812). Blank
+        text beside something else is taken: [" ", "real"] was accepted (LibreChat agents
+        PR#124)."""
         return remove_empty_text(form)
 
     def rename_result(self, form: Form, id: str) -> Form:
@@ -338,8 +344,8 @@ class AnthropicFormat(BlockFormat):
     def add_settings(
         self, body: Body, settings: Settings, model: str | None
     ) -> tuple[Body, list[Repair]]:
-        """Return a whole request. It needs max_tokens, and more of them than the budget for thinking:
-        "`max_tokens` must be greater than `thinking.budget_tokens`"."""
+        """Return a whole request. It needs max_tokens, and more of them than the budget for
+        thinking: "`max_tokens` must be greater than `thinking.budget_tokens`"."""
         request, repairs = super().add_settings(body, settings, model)
         request.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
         limit = request["max_tokens"]
@@ -373,8 +379,8 @@ class AnthropicFormat(BlockFormat):
     # --- the prompt cache ---
 
     def mark_cache(self, body: Body, model: str | None) -> Body:
-        """Set breakpoints on the tools, on the system text and on the user's last two messages, instead
-        of those of a loaded history."""
+        """Set breakpoints on the tools, on the system text and on the user's last two messages,
+        instead of those of a loaded history."""
         marked = remove_marks(body, find_marks([body.get("system"), body["messages"]]))
         messages = []
         for message in marked["messages"]:
@@ -558,8 +564,8 @@ def read_search(block: Block) -> Media:
 
 
 def is_other_server(model: Any) -> bool:
-    """Return True if a model is not Claude. DeepSeek, Kimi, GLM, MiniMax and Qwen speak this language too:
-    they sign no thinking, and their servers take fields that they do not know."""
+    """Return True if a model is not Claude. DeepSeek, Kimi, GLM, MiniMax and Qwen speak this
+    language too: they sign no thinking, and their servers take fields that they do not know."""
     return isinstance(model, str) and not is_claude(model)
 
 
@@ -591,7 +597,8 @@ def remove_marks(body: Body, blocks: list[Block]) -> Body:
 
 
 def copy_without_marks(value: Any, ids: set[int]) -> Any:
-    """Return a copy of a block, or of a list of blocks, without the breakpoints of blocks with these ids."""
+    """Return a copy of a block, or of a list of blocks, without the breakpoints of blocks with
+    these ids."""
     if isinstance(value, list):
         return [copy_without_marks(item, ids) for item in value]
     if not isinstance(value, dict):
@@ -622,8 +629,8 @@ def mark_last_block(blocks: list[Block]) -> list[Block]:
 
 
 def mark_last_tool(tools: list[Block]) -> list[Block]:
-    """Set a breakpoint on the last tool that can have one, and on no other: "Tools with defer_loading
-    cannot use prompt caching"."""
+    """Set a breakpoint on the last tool that can have one, and on no other: "Tools with
+    defer_loading cannot use prompt caching"."""
     tools = [remove_mark(tool) for tool in tools]
     for tool in reversed(tools):
         if not tool.get("defer_loading"):

@@ -7,10 +7,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, get_args
 
 from backstory.log.settings import Settings
 from backstory.wire.file_sizes import Size
-from backstory.wire.formats.fields import objects
 from backstory.wire.json_values import read_arguments
 from backstory.wire.turns import (
-    BETWEEN,
     AnswerTurn,
     Call,
     Form,
@@ -18,13 +16,11 @@ from backstory.wire.turns import (
     MessageTurn,
     Other,
     Part,
-    Reasoning,
     Repair,
     Result,
     Text,
     Turn,
     Unit,
-    count_leading_system,
     is_blank,
 )
 
@@ -34,8 +30,6 @@ FORMAT_NAMES: tuple[str, ...] = get_args(FormatName)
 Block = Any
 Body = dict[str, Any]
 ToolDefinition = Mapping[str, Any]
-# "A maximum of 4 blocks with cache_control may be provided"
-MAX_BREAKPOINTS = 4
 NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
@@ -53,14 +47,12 @@ def price_flat(price: int) -> ImagePrice:
 class TokenRules(NamedTuple):
     """How the models of one family count the tokens of a request.
 
-    Framing and prices of media are what providers publish or what recorded usages showed; docs/wire.md
-    has the errors.
+    Framing and prices of media are what providers publish or what recorded usages showed;
+    docs/wire.md has the errors.
     """
 
     name: str
-    vocabulary: str | None = (
-        None  # None: it is not public, and the newest of OpenAI stands in for it
-    )
+    vocabulary: str | None = None  # None: it is not public, and OpenAI's newest stands in for it
     ratio: float = 1.0  # tokens for each token of that vocabulary
     opening: int = 3  # for the request, whatever it says
     message: int = 4  # around each message, its role included
@@ -75,7 +67,8 @@ class TokenRules(NamedTuple):
     letter: float = 0.25  # on such a page
     audio: float = 10  # a second of it
     video: float = 260
-    # Sealed reasoning: characters to leave out, and characters for a token. None: it is not read again.
+    # Sealed reasoning: characters to leave out, and characters for a token. None: it is not read
+    # again.
     seal: tuple[int, float] | None = None
 
 
@@ -124,7 +117,8 @@ StreamPiece = tuple[str, str]  # "text" or "thinking", and a piece of it
 
 
 class StreamAssembler:
-    """Assembles the events of one stream to the answer that the provider would have given at once."""
+    """Assembles the events of one stream to the answer that the provider would have given at
+    once."""
 
     def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
         """Take one event. Return the text and the thinking in it."""
@@ -150,22 +144,11 @@ class WrittenBody(NamedTuple):
     origins: list[list[int]]
 
 
-class WrittenMessages(NamedTuple):
-    """System text on top (None if there is none), messages, and the positions of each message."""
-
-    system: Form | None
-    messages: list[Body]
-    origins: list[list[int]]
-
-
-END = WrittenForm("", None, [])  # after the last message
-
-
 class Format:
     """One provider's request format. A subclass is everything that is known of one provider.
 
-    Writers and readers are inverse: `read_form` takes apart whatever the writers make. A *form* is a message, result
-    or answer as the provider has it; a *block* is a part of it.
+    Writers and readers are inverse: `read_form` takes apart whatever the writers make. A *form* is
+    a message, result or answer as the provider has it; a *block* is a part of it.
     """
 
     name: ClassVar[str]
@@ -193,7 +176,8 @@ class Format:
     call_kinds: ClassVar[frozenset[str]] = frozenset({""})
     # The key of the model's name in a request.
     model_key: ClassVar[str] = "model"
-    # The token rules of the provider's own models: the first whose pattern is found in a model's name.
+    # The token rules of the provider's own models: the first whose pattern is found in a model's
+    # name.
     token_rules: ClassVar[Sequence[tuple[str, TokenRules]]] = ()
     # The path of each canonical parameter in a request.
     parameters: ClassVar[Mapping[str, str]]
@@ -215,7 +199,8 @@ class Format:
         raise NotImplementedError
 
     def read_answer(self, form: Form) -> Iterable[Unit]:
-        """Return the pieces of an answer. It is one step, unless a service runs tools in the middle of it."""
+        """Return the pieces of an answer. It is one step, unless a service runs tools in the middle
+        of it."""
         return [Unit("step", form, self.read_form("step", form, "response"), "response")]
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
@@ -244,7 +229,8 @@ class Format:
         raise NotImplementedError
 
     def write_media(self, found: Media, in_result: bool) -> Block | str | None:
-        """Write a block of media, or text where it goes as text; None if the format cannot carry it."""
+        """Write a block of media, or text where it goes as text; None if the format cannot carry
+        it."""
         raise NotImplementedError
 
     def write_content(self, parts: Iterable[Part], *, in_result: bool = False) -> list[Block]:
@@ -266,36 +252,25 @@ class Format:
         raise NotImplementedError
 
     def write_results(self, turn: AnswerTurn) -> list[WrittenForm]:
-        """Write the results of an answer's calls, and the media that go after all of them."""
+        """Write the results of an answer's calls."""
         forms: list[WrittenForm] = []
-        media: list[Block] = []
-        media_positions: list[int] = []
-        order: Iterable[int] = turn.arrivals
-        if len(turn.arrivals) < len(turn.calls):
-            order = range(len(turn.calls))
-        for index in order:
+        for index in list_result_order(turn):
             result = turn.results[index]
             if result is None:
                 continue
             form = result.form
             if form is None:
                 form = self.write_result(turn.calls[index], result)
-            positions = [] if result.position is None else [result.position]
-            forms.append(WrittenForm("user", form, positions))
-            if self.media_after_results and result.content is not None:
-                parts = [part for part in result.content if part != Text(result.text)]
-                media += self.write_content(parts, in_result=True)
-                media_positions += positions
-        if media and None not in turn.results:
-            forms.append(WrittenForm("user", media, media_positions))
+            forms.append(WrittenForm("user", form, list_positions(result)))
         return forms
 
     def write_forms(self, turns: Iterable[Turn]) -> list[WrittenForm]:
-        """Write turns one by one, the results of an answer after it. A turn that has a form keeps it."""
+        """Write turns one by one, the results of an answer after it. A turn that has a form keeps
+        it."""
         forms: list[WrittenForm] = []
         for turn in turns:
             form = turn.form
-            positions = [] if turn.position is None else [turn.position]
+            positions = list_positions(turn)
             if isinstance(turn, MessageTurn):
                 if form is None:
                     form = self.write_message(turn)
@@ -334,7 +309,8 @@ class Format:
         return [written, form]
 
     def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
-        """Return a form without what the service refused in a recording, and a report of each change."""
+        """Return a form without what the service refused in a recording, and a report of each
+        change."""
         return form, []
 
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
@@ -371,25 +347,23 @@ class Format:
         if isinstance(own, Mapping):
             merge_fields(request, deepcopy(dict(own)))
         for name, value in settings.params.items():
-            if name in FORMAT_NAMES or (name == "tool_choice" and not tools):
-                continue
+            is_choice = name == "tool_choice"
             if name in self.own_parameters:
                 merge_fields(request, self.write_own_parameter(name, deepcopy(value)))
-                continue
-            fields = self._write_known_parameter(name, value, model, repairs)
-            for path, field in fields.items():
-                set_field(request, path, field)
+            elif name not in FORMAT_NAMES and (tools or not is_choice):
+                self._add_parameter(request, name, value, model, repairs)
         return request, repairs
 
-    def _write_known_parameter(
-        self, name: str, value: Any, model: str | None, repairs: list[Repair]
-    ) -> Body:
-        """Write a canonical parameter. Report it if the format cannot express it."""
+    def _add_parameter(
+        self, request: Body, name: str, value: Any, model: str | None, repairs: list[Repair]
+    ) -> None:
+        """Add a canonical parameter. Report it if the format cannot express it."""
         fields = self.write_parameter(name, value, model)
+        for path, field in fields.items():
+            set_field(request, path, field)
         if not fields:
             why = f"the format {self.name} cannot say {name} = {value!r:.60}: it was left out"
             repairs.append(Repair("parameter", None, why))
-        return fields
 
     def write_own_parameter(self, name: str, value: Any) -> Body:
         """Return the field of one of the provider's own parameters."""
@@ -431,8 +405,8 @@ class Format:
         return {self.parameters[name]: value}
 
     def write_tool_choice(self, mode: str, name: str | None) -> Body:
-        """Return the fields of a tool choice by their paths: `mode` is auto, none, required or tool.
-        None if the format cannot express it."""
+        """Return the fields of a tool choice by their paths: `mode` is auto, none, required or
+        tool. There are none if the format cannot express it."""
         raise NotImplementedError
 
     def mark_cache(self, body: Body, model: str | None) -> Body:
@@ -447,85 +421,20 @@ class Format:
         return form
 
 
-class BlockFormat(Format):
-    """A format whose messages are lists of blocks. A form is the content of a message."""
-
-    # The provider's name of each role.
-    role_names: ClassVar[Mapping[str, str]]
-    # The key of a message's blocks.
-    content_key: ClassVar[str] = "content"
-
-    def write_message(self, turn: MessageTurn) -> Form:
-        """Write the blocks of a system or user message."""
-        if turn.content is not None:
-            return self.write_content(turn.content)
-        return [self.write_text(turn.text)]
-
-    def list_blocks(self, form: Form) -> Any:
-        """Return a form as a list of blocks."""
-        return form
-
-    def join_blocks(self, forms: list[Form]) -> Form:
-        """Return the only form as it is, or a list of the blocks of several."""
-        if len(forms) == 1:
-            return forms[0]
-        blocks: list[Block] = []
-        for form in forms:
-            blocks.extend(self.list_blocks(form))
-        return blocks
-
-    def write_messages(self, turns: list[Turn]) -> WrittenMessages:
-        """Write the system text on top, and messages. Neighbours of one role are one message: the first half
-        of rule 9."""
-        count = count_leading_system(turns)
-        system = [written.form for written in self.write_forms(turns[:count])]
-        messages: list[Body] = []
-        origins: list[list[int]] = []
-        run: list[WrittenForm] = []
-        for written in (*self.write_forms(turns[count:]), END):
-            if run and written.role != run[0].role:
-                content = self.join_blocks([earlier.form for earlier in run])
-                messages.append({"role": self.role_names[run[0].role], self.content_key: content})
-                origins.append(join_positions(run))
-                run = []
-            run.append(written)
-        return WrittenMessages(self.join_blocks(system) if system else None, messages, origins)
-
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
-        """Return the parts of a content."""
-        parts: list[Part] = []
-        for where, block in objects(self.list_blocks(form), path):
-            parts.extend(self.read_block(role, block, where))
-        return parts
-
-    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
-        """Return the parts of a block."""
-        raise NotImplementedError
-
-    def is_result(self, block: Block) -> bool:
-        """Return True if a block is the result of a call."""
-        raise NotImplementedError
-
-    def read_system_blocks(self, blocks: Any, path: str) -> Iterator[Unit]:
-        """Yield the blocks of system text one by one."""
-        for where, block in objects(blocks, path):
-            yield Unit("system", [block], self.read_block("system", block, where), where)
-
-    def read_user_blocks(self, blocks: Any, path: str) -> Iterator[Unit]:
-        """Yield the results in a user message one by one, then the rest of it."""
-        rest: list[Block] = []
-        for where, block in objects(blocks, path):
-            if self.is_result(block):
-                yield Unit("result", [block], self.read_block("result", block, where), where)
-            else:
-                rest.append(block)
-        if (
-            rest or not blocks
-        ):  # an empty message is logged, and its request reports that it is left out
-            yield Unit("user", rest, self.read_form("user", rest, path), path)
-
-
 # --- writing ---
+
+
+def list_result_order(turn: AnswerTurn) -> Sequence[int]:
+    """Return the indexes of the calls in the order of their results: that of the calls, unless all
+    results came in another one."""
+    if len(turn.arrivals) < len(turn.calls):
+        return range(len(turn.calls))
+    return turn.arrivals
+
+
+def list_positions(turn: Turn | Result) -> list[int]:
+    """Return the position of a turn or a result, if it has one."""
+    return [] if turn.position is None else [turn.position]
 
 
 def join_positions(forms: list[WrittenForm]) -> list[int]:
@@ -550,21 +459,6 @@ def make_call(id: str | None, name: str, arguments: str, kind: str = "") -> Call
 def has_text(value: Any) -> bool:
     """Return True if a field has a text that is not blank."""
     return isinstance(value, str) and not is_blank(value)
-
-
-def read_name(value: Any) -> str | None:
-    """Return the name of a file, or None if it is not a string."""
-    return value if isinstance(value, str) else None
-
-
-def join_texts(blocks: Any) -> str:
-    """Return the texts of the blocks of a document."""
-    texts: list[str] = []
-    for block in blocks if isinstance(blocks, list) else ():
-        text = block.get("text") if isinstance(block, dict) else None
-        if isinstance(text, str):
-            texts.append(text)
-    return BETWEEN.join(texts)
 
 
 # Fields of a block that are settings of the request: how to cache, and to cite.
@@ -599,23 +493,6 @@ def concatenate_forms(forms: list[Form]) -> Form | None:
     return blocks
 
 
-def remove_empty_text(form: Form) -> tuple[Form, list[str]]:
-    """Return blocks without empty texts, and a report of that."""
-    if not isinstance(form, list):
-        return form, []
-    blocks = [block for block in form if not is_empty_text(block)]
-    if len(blocks) == len(form):
-        return form, []
-    return blocks, ["empty text in it is left out"]
-
-
-def is_empty_text(block: dict[str, Any]) -> bool:
-    """Return True if a block is an empty text. Only Anthropic's blocks have a type."""
-    return block.get("text") == "" and block.get("type", "text") == "text"
-
-
-# --- refusals ---
-
 # An inference profile's resource name does not say which model it is.
 CLAUDE = re.compile(
     r"claude|anthropic|sonnet|opus|haiku|inference-profile/[a-z0-9]*$", re.IGNORECASE
@@ -627,31 +504,6 @@ def is_claude(model: str) -> bool:
     return CLAUDE.search(model) is not None
 
 
-def is_without_words(parts: list[Part]) -> bool:
-    """Return True if there is nothing but blank text. A result may come without any parts."""
-    for part in parts:
-        if not isinstance(part, Text) or not is_blank(part.text):
-            return False
-    return bool(parts)
-
-
-def has_unsigned(parts: list[Part]) -> bool:
-    """Return True if there is reasoning without its signature."""
-    return any(isinstance(part, Reasoning) and not part.is_signed for part in parts)
-
-
-def has_more_after_call(parts: list[Part]) -> bool:
-    """Return True if something other than a call follows a call. The results of tools that the service
-    runs itself come with its next answer."""
-    is_called = False
-    for part in parts:
-        if isinstance(part, Call):
-            is_called = True
-        elif is_called and not (isinstance(part, Other) and part.what == "server_tool_use"):
-            return True
-    return False
-
-
 # --- tools that a service runs itself ---
 
 
@@ -659,8 +511,8 @@ FILE_KEYS = frozenset({"bytes", "b64_json", "result"})  # text has other names e
 
 
 def describe_run(what: str, name: Any, *values: Any) -> Other:
-    """Return a part that only its provider understands, with text for all others: the texts in the values,
-    each after the name of its field.
+    """Return a part that only its provider understands, with text for all others: the texts in the
+    values, each after the name of its field.
 
     <web_search>
     query: high tide today
@@ -708,8 +560,9 @@ def is_readable_field(value: dict[str, Any], key: str) -> bool:
 
 
 def make_usage(read: Any, written: Any, cached: Any = 0, cache_written: Any = 0) -> dict[str, int]:
-    """Return tokens as they are kept: all that were read and written, and of these the ones that came from
-    the cache or were put there, unless there are none. A value that is not a number counts as 0."""
+    """Return tokens as they are kept: all that were read and written, and of these the ones that
+    came from the cache or were put there, unless there are none. A value that is not a number
+    counts as 0."""
     usage = {"input": to_count(read), "output": to_count(written)}
     if to_count(cached):
         usage["cached"] = cached
@@ -723,19 +576,9 @@ def to_count(value: Any) -> int:
     return value if type(value) is int else 0
 
 
-def sum_usage(usage: Any, read: tuple[str, str, str], written: str) -> dict[str, int] | None:
-    """Return tokens as they are kept. These services count apart the tokens that were read from the cache
-    and those that were written to it."""
-    if not isinstance(usage, dict):
-        return None
-    new, cached, cache_written = [to_count(usage.get(name)) for name in read]
-    total = new + cached + cache_written
-    return make_usage(total, usage.get(written), cached, cache_written)
-
-
 def make_detailed_usage(usage: Any, read: str, written: str) -> dict[str, int] | None:
-    """Return tokens as they are kept. These services have the tokens that were read from the cache in an
-    object of details."""
+    """Return tokens as they are kept. These services have the tokens that were read from the cache
+    in an object of details."""
     if not isinstance(usage, dict):
         return None
     details = usage.get(f"{read}_details")
@@ -785,10 +628,3 @@ def merge_fields(body: Body, fields: Body) -> None:
             merge_fields(merged, value)
             value = merged
         body[key] = value
-
-
-def find_turn_ends(messages: list[Body]) -> list[int]:
-    """Return the messages that get a breakpoint: the user's last one, and the one where the previous
-    request ended, so that its cache is found again."""
-    indexes = [index for index, message in enumerate(messages) if message["role"] == "user"]
-    return indexes[-2:]

@@ -1,7 +1,8 @@
 """Amazon Bedrock Converse: `{"system"?, "messages": [...], "toolConfig"?}`, as botocore takes it.
 
-Blobs are base64 in the log and in JSON; `convert_for_sdk` makes them bytes, since that is what the SDK wants.
-Once a tool block exists the service wants to see tools, so the names in the history become stubs.
+Blobs are base64 in the log and in JSON; `convert_for_sdk` makes them bytes, since that is what the
+SDK wants. Once a tool block exists the service wants to see tools, so the names in the history
+become stubs.
 """
 
 import re
@@ -10,9 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from backstory.wire.formats.base import (
-    MAX_BREAKPOINTS,
     Block,
-    BlockFormat,
     Body,
     ProviderAnswer,
     ResponseFacts,
@@ -24,17 +23,22 @@ from backstory.wire.formats.base import (
     build_facts,
     describe_run,
     describe_tool,
-    find_turn_ends,
     get_schema,
-    has_more_after_call,
     has_text,
-    has_unsigned,
     is_claude,
-    is_without_words,
-    join_texts,
     list_unread,
     list_unread_keys,
     price_flat,
+)
+from backstory.wire.formats.blocks import (
+    MAX_BREAKPOINTS,
+    BlockFormat,
+    find_turn_ends,
+    has_more_after_call,
+    has_unsigned,
+    is_without_words,
+    join_texts,
+    read_json,
     read_name,
     remove_empty_text,
     sum_usage,
@@ -48,7 +52,7 @@ from backstory.wire.formats.fields import (
     one_of,
     wrong,
 )
-from backstory.wire.json_values import read_arguments, write_json
+from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
     IMAGES,
     PDF,
@@ -200,7 +204,8 @@ class BedrockFormat(BlockFormat):
     # --- reading ---
 
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield system blocks one by one, then the messages, each user message as its results and the rest."""
+        """Yield system blocks one by one, then the messages, each user message as its results and
+        the rest."""
         yield from self.read_system_blocks(body.get("system") or [], "system")
         for path, message in items(dict(body), "messages"):
             role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
@@ -281,7 +286,8 @@ class BedrockFormat(BlockFormat):
     # --- what goes back ---
 
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
-        """Return the rule by which the service refuses a form of these parts; empty if it takes it."""
+        """Return the rule by which the service refuses a form of these parts; empty if it takes
+        it."""
         if has_unsigned(parts) and not takes_unsigned(model):
             return "reasoning without a signature"
         if is_without_words(parts):  # (hermes-agent PR#63983)
@@ -292,8 +298,8 @@ class BedrockFormat(BlockFormat):
         return ""
 
     def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
-        """Remove empty text: "The text field in the ContentBlock object … is blank" (agentcore PR#185).
-        A line break beside a document was accepted."""
+        """Remove empty text: "The text field in the ContentBlock object … is blank" (agentcore
+        PR#185). A line break beside a document was accepted."""
         return remove_empty_text(form)
 
     def rename_result(self, form: Form, id: str) -> Form:
@@ -336,8 +342,8 @@ class BedrockFormat(BlockFormat):
         return {"toolConfig.toolChoice": choices[mode]} if mode in choices else {}
 
     def mark_cache(self, body: Body, model: str | None) -> Body:
-        """Set breakpoints behind the tools, the system text and the user's last two messages, instead of
-        those of a loaded history. A breakpoint is a block of its own."""
+        """Set breakpoints behind the tools, the system text and the user's last two messages,
+        instead of those of a loaded history. A breakpoint is a block of its own."""
         messages = []
         for message in body["messages"]:
             messages.append(message | {"content": remove_points(message["content"])})
@@ -349,7 +355,8 @@ class BedrockFormat(BlockFormat):
             marked["system"] = [*system, POINT]
         config = body.get("toolConfig") or {}
         tools = remove_points(config.get("tools") or [])
-        # Nova caches system text and messages only: AWS, "Prompt caching for faster model inference".
+        # Nova caches system text and messages only: AWS, "Prompt caching for faster model
+        # inference".
         if tools and "nova" not in (model or ""):
             marked["toolConfig"] = config | {"tools": [*tools, POINT]}
         return marked
@@ -359,15 +366,17 @@ class BedrockFormat(BlockFormat):
 
 
 def takes_unsigned(model: Any) -> bool:
-    """Return True if a model takes its reasoning back without a signature. Claude does not, and neither does
-    DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
+    """Return True if a model takes its reasoning back without a signature. Claude does not, and
+    neither does DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401,
+    bedrock-chat PR#851)."""
     if not isinstance(model, str) or is_claude(model):
         return False
     return "deepseek.r1" not in model
 
 
 def read_reasoning(value: Any) -> Reasoning:
-    """Return the reasoning in a reasoningContent block: text and its signature, or sealed content."""
+    """Return the reasoning in a reasoningContent block: text and its signature, or sealed
+    content."""
     match value:
         case {"reasoningText": dict(thought)}:
             text, signature = thought.get("text"), thought.get("signature")
@@ -387,7 +396,8 @@ def read_reasoning(value: Any) -> Reasoning:
 
 
 def read_wrapped(key: str, value: Any) -> list[Part]:
-    """Return text that is wrapped: guarded by a guardrail, found by a search, cited from a document."""
+    """Return text that is wrapped: guarded by a guardrail, found by a search, cited from a
+    document."""
     match value:
         case {"text": {"text": str(text)}} if key == "guardContent":
             return [Text(text)]
@@ -406,17 +416,9 @@ def read_wrapped(key: str, value: Any) -> list[Part]:
     return [Other(key)]
 
 
-def read_json(value: Any, path: str) -> str:
-    """Return the JSON of a tool's output as text."""
-    try:
-        return write_json(value)
-    except (TypeError, ValueError) as error:
-        raise wrong(path, f"this is not JSON: {error}") from error
-
-
 def read_call(use: Block, path: str) -> Part:
-    """Return the call in a toolUse block. A tool that the service ran itself (Nova) has its result in the
-    same answer."""
+    """Return the call in a toolUse block. A tool that the service ran itself (Nova) has its result
+    in the same answer."""
     arguments = field(use, "input", dict, path)
     id = name_in(use, "toolUseId", path)
     name = name_in(use, "name", path)
@@ -428,8 +430,8 @@ def read_call(use: Block, path: str) -> Part:
 
 
 def remove_call_type(block: Any) -> Any:
-    """Return a block as requests have it: answers say that a call is a call, for which requests have no
-    word."""
+    """Return a block as requests have it: answers say that a call is a call, for which requests
+    have no word."""
     match block:
         case {"toolUse": {"type": "tool_use", **use}}:
             return {"toolUse": use}
@@ -550,8 +552,8 @@ def unpack_blob(blob: Any) -> Any:
 class DocumentRules:
     """Applies the service's rules on documents to a body.
 
-    "Messages can't contain duplicate document names" (bifrost#7003), "A text block must be included when
-    using documents" (litellm PR#36499).
+    "Messages can't contain duplicate document names" (bifrost#7003), "A text block must be included
+    when using documents" (litellm PR#36499).
     """
 
     def __init__(self) -> None:
@@ -661,8 +663,8 @@ STREAM_EVENTS = ("contentBlockStart", "contentBlockDelta", "messageStop", "metad
 
 
 class BedrockStream(StreamAssembler):
-    """Assembles the events of ConverseStream: blocks by their index, begun by a start or by their first
-    delta."""
+    """Assembles the events of ConverseStream: blocks by their index, begun by a start or by their
+    first delta."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, Block] = {}

@@ -58,7 +58,8 @@ def name_in(value: dict[str, Any], key: str, path: str) -> str:
 
 
 def id_in(value: dict[str, Any], key: str, path: str) -> str:
-    """The id of a call. Servers have sent empty ids, null, or none at all, and accepted them again."""
+    """The id of a call. Servers have sent empty ids, null, or none at all, and accepted them
+    again."""
     return text_or_none(value.get(key), f"{path}.{key}") or ""
 
 

@@ -1,8 +1,9 @@
 """Gemini generateContent, as REST spells it: `{"systemInstruction"?, "contents": [...]}`.
 
-Calls need no ids: a result is known by its name and its place. The first call of each answer has a thought
-signature, and where none is known the one that tells the service not to look. Google reads every field in
-two spellings, `functionCall` and `function_call`, and so does this. A form is a list of parts.
+Calls need no ids: a result is known by its name and its place. The first call of each answer has a
+thought signature, and where none is known the one that tells the service not to look. Google reads
+every field in two spellings, `functionCall` and `function_call`, and so does this. A form is a list
+of parts.
 """
 
 import math
@@ -14,7 +15,6 @@ from typing import Any
 
 from backstory.wire.formats.base import (
     Block,
-    BlockFormat,
     Body,
     ProviderAnswer,
     ResponseFacts,
@@ -23,16 +23,23 @@ from backstory.wire.formats.base import (
     TokenRules,
     ToolDefinition,
     WrittenBody,
+    WrittenForm,
     build_facts,
     describe_run,
     describe_tool,
     get_schema,
     has_text,
+    list_positions,
+    list_result_order,
     list_unread,
     list_unread_keys,
     make_usage,
     price_flat,
     to_count,
+)
+from backstory.wire.formats.blocks import (
+    BlockFormat,
+    read_json,
 )
 from backstory.wire.formats.fields import (
     check_keys,
@@ -228,8 +235,9 @@ class GeminiFormat(BlockFormat):
         return {"functionCall": {"name": call.name, "args": call.arguments}}
 
     def write_answer(self, turn: AnswerTurn) -> Form:
-        """Write texts, then calls, the first of them signed: "Function call is missing a thought_signature"
-        (dify#29187), and this one is for histories of other models (strands PR#1298)."""
+        """Write texts, then calls, the first of them signed: "Function call is missing a
+        thought_signature" (dify#29187), and this one is for histories of other models (strands
+        PR#1298)."""
         parts = [self.write_text(text) for text in turn.texts]
         for index, call in enumerate(turn.calls):
             part = self.write_call(call)
@@ -239,8 +247,8 @@ class GeminiFormat(BlockFormat):
         return parts
 
     def write_result(self, call: Call, result: Result) -> Form:
-        """Write a functionResponse part. `output` and `error` are the keys that the service knows. Media go
-        after the results."""
+        """Write a functionResponse part. `output` and `error` are the keys that the service knows.
+        Media go after the results."""
         response: Block = {}
         if call.id:  # a call that went out with an id wants it back
             response["id"] = call.id
@@ -248,9 +256,26 @@ class GeminiFormat(BlockFormat):
         response["response"] = {"error" if result.is_error else "output": result.text}
         return [{"functionResponse": response}]
 
+    def write_results(self, turn: AnswerTurn) -> list[WrittenForm]:
+        """Write the results of an answer's calls, and after all of them the media in them."""
+        forms = super().write_results(turn)
+        parts: list[Part] = []
+        positions: list[int] = []
+        for index in list_result_order(turn):
+            result = turn.results[index]
+            if result is None:  # the media have to wait for it
+                return forms
+            if result.content is not None:
+                parts += [part for part in result.content if part != Text(result.text)]
+                positions += list_positions(result)
+        media = self.write_content(parts, in_result=True)
+        if media:
+            forms.append(WrittenForm("user", media, positions))
+        return forms
+
     def list_blocks(self, form: Form) -> Any:
-        """Return parts as a list. Google takes a single part without its brackets, and then it goes back as
-        it was."""
+        """Return parts as a list. Google takes a single part without its brackets, and then it goes
+        back as it was."""
         return [form] if isinstance(form, dict) else form
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
@@ -264,7 +289,8 @@ class GeminiFormat(BlockFormat):
     # --- reading ---
 
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield system parts one by one, then the contents, each user content as its results and the rest."""
+        """Yield system parts one by one, then the contents, each user content as its results and
+        the rest."""
         system = get_field(body, "systemInstruction")
         if system is not None:
             yield from self._read_system(expect(system, dict, "systemInstruction"))
@@ -332,8 +358,8 @@ class GeminiFormat(BlockFormat):
         )
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
-        """Return the id, the stop reason and other facts of a response. A prompt that is blocked has no
-        candidates."""
+        """Return the id, the stop reason and other facts of a response. A prompt that is blocked
+        has no candidates."""
         candidates = response.get("candidates") or [{}]
         feedback = get_field(response, "promptFeedback")
         blocked = get_field(feedback, "blockReason") if isinstance(feedback, Mapping) else None
@@ -448,7 +474,8 @@ def list_others(part: Block, found: Part) -> list[Part]:
     for key, value in part.items():
         if value and key not in PART_KEYS and key != name:
             others.append(Other(key))
-    # A part has just one: "required oneof field 'data' must have one initialized field" (gemini-cli#5575).
+    # A part has just one: "required oneof field 'data' must have one initialized field"
+    # (gemini-cli#5575).
     data = [key for key in DATA_KEYS if part.get(key) is not None]
     for key in data[1:]:
         if part[key]:
@@ -457,8 +484,8 @@ def list_others(part: Block, found: Part) -> list[Part]:
 
 
 def read_seal(part: Block) -> list[Part]:
-    """Return the signature of a part: "Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding
-    failed"."""
+    """Return the signature of a part: "Invalid value at 'thought_signature' (TYPE_BYTES), Base64
+    decoding failed"."""
     signature = get_field(part, "thoughtSignature")
     if signature in (None, ""):
         return []
@@ -477,8 +504,8 @@ def read_thought(part: Block) -> Reasoning:
 
 
 def is_whole_thought(part: Block) -> bool:
-    """Return True if a thought has what was thought: text, what a tool did, or, of models that paint, an
-    image. A seal may stand alone, but makes nothing whole that is broken."""
+    """Return True if a thought has what was thought: text, what a tool did, or, of models that
+    paint, an image. A seal may stand alone, but makes nothing whole that is broken."""
     text = part.get("text")
     if text is not None:
         return isinstance(text, str)
@@ -532,14 +559,6 @@ def read_output(response: Block, path: str) -> tuple[str | None, bool]:
         if key in ("error", "output", "result") and isinstance(value, str):
             return value, key == "error"
     return read_json(response, path), False
-
-
-def read_json(value: Any, path: str) -> str:
-    """Return the JSON of a tool's output as text."""
-    try:
-        return write_json(value)
-    except (TypeError, ValueError) as error:
-        raise wrong(path, f"this is not JSON: {error}") from error
 
 
 def has_media(part: Block) -> bool:
@@ -643,9 +662,9 @@ class GeminiStream(StreamAssembler):
 class PartList:
     """The parts of a stream, with each call in one part.
 
-    The arguments of a call may come in pieces (`streamFunctionCallArguments`). The first part has the name;
-    each further one has pieces of the arguments, by the JSON path of their place, until one does not say
-    that the call continues.
+    The arguments of a call may come in pieces (`streamFunctionCallArguments`). The first part has
+    the name; each further one has pieces of the arguments, by the JSON path of their place, until
+    one does not say that the call continues.
     """
 
     def __init__(self) -> None:
@@ -676,8 +695,9 @@ class PartList:
         return not name or name == begun[key].get("name")
 
     def finish(self, *, is_over: bool) -> list[Any]:
-        """Return the parts. If the stream was cut off, the arguments of a call that would continue are not
-        what the model meant: they become arguments that are not JSON, so that no tool runs with them."""
+        """Return the parts. If the stream was cut off, the arguments of a call that would continue
+        are not what the model meant: they become arguments that are not JSON, so that no tool runs
+        with them."""
         if self._open is not None and not is_over:
             part = self._parts[self._open]
             key = find_key(part, "functionCall")
@@ -740,8 +760,8 @@ def read_path(path: str) -> list[str | int]:
 
 
 def put_value(inside: Any, keys: list[str | int], value: Any) -> None:
-    """Put a value in its place, or add it to the text that is there. The objects and lists around it are
-    made on the way."""
+    """Put a value in its place, or add it to the text that is there. The objects and lists around
+    it are made on the way."""
     *parents, last = keys
     for key, following in zip(parents, keys[1:], strict=True):
         empty: Any = [] if isinstance(following, int) else {}

@@ -352,7 +352,7 @@ class OpenAIFormat(Format):
         message = dict(form)
         if form.get("tool_calls"):
             message["tool_calls"] = [_fill_call(call) for call in form["tool_calls"]]
-        if form.get("function_call"):
+        if not _is_empty_function(form.get("function_call")):
             message["function_call"] = fill_arguments(form["function_call"])
         if message == form:
             return form, []
