@@ -195,13 +195,16 @@ def choose_native_form(
 ) -> NativeDecision:
     """Return the first form of `answer` that its provider takes back. `taken` are the ids of earlier calls."""
     natives = list_natives(answer)
-    if not all(map(request.is_home_of, natives)):
-        return NativeDecision(None, FOREIGN, [])
+    for native in natives:
+        if not request.is_home_of(native):
+            return NativeDecision(None, FOREIGN, [])
     if Accepted.SAME_IDS in answer.accepted:
         taken = set()
     reason = CHANGED
     for form in list_native_forms(answer, natives, request.format):
-        native = natives[0]._replace(form=form)
+        native = natives[0]
+        if form is not native.form:
+            native = native._replace(form=form)
         parts = read_form("step", native, answer.position, request)
         if parts is None:
             return NativeDecision(None, UNREADABLE, [])
@@ -279,6 +282,8 @@ def matches_log(answer: AnswerTurn, parts: list[Part], taken: set[str], format: 
     calls = [part for part in parts if isinstance(part, Call)]
     if len(calls) != len(answer.calls):
         return False
+    if not calls:
+        return True
     ids: set[str] = set()
     for read, logged in zip(calls, answer.calls, strict=True):
         if read.name != logged.name or read.arguments != logged.arguments:
@@ -331,6 +336,8 @@ def send_back(
     """Return an answer in its provider's own form. Its calls have the ids and kinds of the form, so that
     results fit them."""
     form = repair_form(decision.form, answer.position, request) or None
+    if not answer.calls:
+        return answer._replace(form=form)
     calls: list[Call] = []
     read_calls = [part for part in decision.parts if isinstance(part, Call)]
     for read, logged in zip(read_calls, answer.calls, strict=True):
@@ -485,28 +492,31 @@ def repair_form(form: Form, position: int | None, request: "RequestBuilder") -> 
 
 def is_refused(role: str, parts: list[Part], native: Native, format: Format) -> bool:
     """Return True if a form is broken, or if a recording shows that the service refuses it."""
-    if role != "result" and all(isinstance(part, Speaker) for part in parts):
-        return True
     is_known = native.model is not None
-    if not all(is_intact(part, is_known=is_known) for part in parts):
-        return True
-    return bool(format.find_refusal(role, parts, native.model))
+    has_content = role == "result"
+    for part in parts:
+        if not is_intact(part, is_known=is_known):
+            return True
+        if not isinstance(part, Speaker):
+            has_content = True
+    return not has_content or format.find_refusal(role, parts, native.model) != ""
 
 
 def is_intact(part: Part, *, is_known: bool) -> bool:
     """Return True if the provider takes a part back. `is_known`: the model of the form is known."""
-    match part:
-        case Media():
-            return is_sound(part)
-        case Other(complete=is_complete) | Reasoning(is_complete=is_complete):
-            return is_complete
-        case Result():
-            return False
-        # Compatible servers refuse what is not JSON: "Expecting ',' delimiter" (OpenHands sdk#2887). Other
-        # JSON than an object was taken from the model that wrote it: "[]" by OpenAI, "null" by Groq.
-        case Call(is_sound=False, text=text):
-            return is_known and is_json(text)
-    return True
+    if isinstance(part, Text | Speaker):
+        return True
+    if isinstance(part, Reasoning):
+        return part.is_complete
+    if isinstance(part, Other):
+        return part.complete
+    if isinstance(part, Media):
+        return is_sound(part)
+    if isinstance(part, Result):
+        return False
+    # Compatible servers refuse what is not JSON: "Expecting ',' delimiter" (OpenHands sdk#2887). Other
+    # JSON than an object was taken from the model that wrote it: "[]" by OpenAI, "null" by Groq.
+    return part.is_sound or (is_known and is_json(part.text))
 
 
 def translate_parts(

@@ -214,11 +214,10 @@ def choose_answer_form(
     answer: AnswerTurn, taken: set[str], request: "RequestBuilder"
 ) -> AnswerTurn:
     """Return an answer as its provider takes it back, or with its text and calls only."""
-    after = None
-    for native in list_natives(answer):
-        if after is None and request.is_home_of(native):
-            after = native.after
-    answer = answer._replace(after=after, accepted=collect_accepted(answer, request))
+    after = find_accepted_place(answer, request)
+    accepted = collect_accepted(answer, request)
+    if after is not None or accepted:
+        answer = answer._replace(after=after, accepted=accepted)
     decision = choose_native_form(answer, taken, request)
     if decision.form is not None:
         answer = send_back(answer, decision, request)
@@ -228,6 +227,14 @@ def choose_answer_form(
         texts = [text for text in answer.texts if not is_blank(text)]
         answer = answer._replace(texts=texts)
     return answer
+
+
+def find_accepted_place(answer: AnswerTurn, request: "RequestBuilder") -> Any:
+    """Return what came before an answer when the service accepted it, if that counts."""
+    for native in list_natives(answer):
+        if native.after is not None and request.is_home_of(native):
+            return native.after
+    return None
 
 
 class LegalNames:
@@ -412,6 +419,8 @@ def place_system_text(turns: list[Turn], request: "RequestBuilder") -> list[Turn
         if top is not None:
             placed.append(top)
     rest = turns[count:]
+    if not has_system_text(rest):
+        return placed + rest
     legal = find_legal_places(rest, request) if format.name == "anthropic" else set()
     for index, turn in enumerate(rest):
         if isinstance(turn, AnswerTurn) or turn.role != "system" or index in legal:
@@ -425,6 +434,14 @@ def place_system_text(turns: list[Turn], request: "RequestBuilder") -> list[Turn
             text = f"<system>\n{turn.text}\n</system>"
             placed.append(turn._replace(role="user", text=text, form=None))
     return placed
+
+
+def has_system_text(turns: list[Turn]) -> bool:
+    """Return True if there is a system message among `turns`."""
+    for turn in turns:  # noqa: SIM110 - all() with a generator takes twice as long
+        if isinstance(turn, MessageTurn) and turn.role == "system":
+            return True
+    return False
 
 
 def place_on_top(turn: Turn, request: "RequestBuilder") -> Turn | None:
