@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import backstory
 from backstory.present.history import find_live_ranges
 from backstory.web.outline import outline_json
+from backstory.wire.tokens import estimate_request, estimate_tokens
 from tests.slow import more
 from tools.site import served
 
@@ -56,9 +57,7 @@ def expected(agent):
     found = []
     for at in range(agent.head + 1):
         messages = agent.context(at).messages
-        sizes = (
-            len((e.content or "").encode()) + len((e.data_json or "").encode()) for e in messages
-        )
+        sizes = [estimate_request(None), *map(estimate_tokens, messages)]
         left = [left_by(agent.explain(seq, at=at)) for seq in range(1, at + 1)]
         found.append(
             {
@@ -92,7 +91,7 @@ def split(store, agent):
     whole = outline_json(agent, 0)
     half = agent.head // 2
     before = {**whole, "head": half, "kinds": whole["kinds"][:half]}
-    for name in ("bytes", "times"):
+    for name in ("tokens", "times"):
         before[name] = whole[name][:half]
     for name in ("bases", "marks"):
         before[name] = [pair for pair in whole[name] if pair[0] <= half]
@@ -158,8 +157,5 @@ def test_sizes_by_kind_are_those_of_the_context_on_a_log_longer_than_a_block_of_
             spoken = [event for event in main.context(at).messages if event.kind in letters]
             for letter, size, number in kinds:
                 mine = [event for event in spoken if letters[event.kind] == letter]
-                assert (number, size) == (
-                    len(mine),
-                    sum(len((event.content or "").encode()) for event in mine),
-                )
+                assert (number, size) == (len(mine), sum(map(estimate_tokens, mine)))
             assert sum(number for _, _, number in kinds) == len(spoken)

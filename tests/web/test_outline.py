@@ -5,6 +5,7 @@ import json
 import pytest
 
 import backstory
+from backstory.log.kinds import MESSAGE_KINDS
 from backstory.web import outline as outlines
 from backstory.web.outline import outline_json
 from tests.web.asgi import Client
@@ -44,14 +45,14 @@ def test_pages_of_an_outline_are_the_whole_outline(filled, long, limit):
         )
         head = page["head"]
         kinds += page["kinds"]
-        sizes += page["bytes"]
+        sizes += page["tokens"]
         page["times"][0] -= sum(
             times
         )  # the first time of a page is a moment, the others are differences
         times += page["times"]
         for name in PAIRS:
             found[name] += page[name]
-    assert whole == {**whole, "kinds": kinds, "bytes": sizes, "times": times, **found}
+    assert whole == {**whole, "kinds": kinds, "tokens": sizes, "times": times, **found}
     assert whole["compactions"]
     assert {(3, 4), (7, 8)} < {tuple(pair) for pair in whole["calls"]}
 
@@ -75,7 +76,7 @@ def test_a_second_result_does_not_take_the_call_of_the_first_in_a_later_page(fil
     assert outline_json(main, seen)["calls"] == []
 
 
-def test_an_outline_reads_only_the_events_that_it_looks_into(filled, monkeypatch):
+def test_an_outline_reads_the_settings_and_each_message_and_mark_once(filled, monkeypatch):
     main = filled.agent("main")
     read_events, kinds = filled._backend.read_events, []
 
@@ -85,7 +86,7 @@ def test_an_outline_reads_only_the_events_that_it_looks_into(filled, monkeypatch
 
     monkeypatch.setattr(filled._backend, "read_events", record_filter)
     found = outline_json(main, 0)
-    assert kinds == [frozenset({"tool_call", "tool_result", "mark"})]
+    assert kinds == [frozenset({"note"}), MESSAGE_KINDS | {"mark"}]
     assert (found["errors"], found["calls"]) == ([8], [(3, 4), (7, 8)])
     assert found["marks"] == [(5, "two files")]
 
@@ -108,4 +109,4 @@ def test_a_page_behind_the_head_is_refused_and_one_at_the_head_is_empty(filled):
 def test_an_empty_agent_has_an_empty_outline():
     with backstory.open(":memory:") as store:
         found = outline_json(store.start("empty"), 0)
-    assert (found["head"], found["last"], found["kinds"], found["bytes"]) == (0, 0, "", [])
+    assert (found["head"], found["last"], found["kinds"], found["tokens"]) == (0, 0, "", [])

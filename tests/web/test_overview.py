@@ -6,7 +6,7 @@ import pytest
 
 import backstory
 from backstory.web.usage import spent
-from backstory.wire import FORMATS
+from backstory.wire import FORMATS, estimate_tokens
 from tests.web.asgi import Client
 from tests.web.conftest import fill
 
@@ -269,9 +269,7 @@ def test_a_session_shows_how_its_context_grew_and_shrank(show, filled):
     screen = show(filled, "/")
     screen(".spark polygon").first.wait_for()
     curve = Client(filled)(f"/api/sessions/{main.session}/curve").json["curve"]
-    sizes = [
-        sum(row.size for row in main.outline() if row.seq in live(main, at)) for at in range(11)
-    ]
+    sizes = [sum(estimate_tokens(event) for event in main.context(at).messages) for at in range(11)]
     assert curve == sizes
 
 

@@ -1,8 +1,8 @@
 """An agent's outline: what a page needs of every event to know by itself what is live where. No texts.
 
-Columns behind a position, as small as they can be: a letter for each kind, sizes, seconds between events, and
+Columns behind a position, as small as they can be: a letter for each kind, tokens, seconds between events, and
 of the rest only the places where there is something. It is read in pages, so that a million events are never
-in memory as objects, and what the events say is not read at all.
+in memory as objects.
 """
 
 import json
@@ -13,7 +13,10 @@ from typing import Any
 from backstory.agent import Agent
 from backstory.log.data_keys import COMPACTED
 from backstory.log.events import Event, OutlineRow, parse_object
+from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.messages import read_call, read_result
+from backstory.log.settings import SETTINGS, Settings, read_settings
+from backstory.wire.tokens import estimate_request, estimate_tokens
 
 PAGE = 5_000  # events that are read at a time
 BACK = 1_000  # events before an outline in which the calls of its first results are looked for
@@ -40,6 +43,7 @@ LETTERS = Letters(
     jump="j",
 )
 TELLING = ("tool_call", "tool_result", "mark")  # kinds whose data the outline looks into
+READ = (*MESSAGE_KINDS, "mark")  # kinds that are read
 SUMMARIES = (
     COMPACTED,
     "compaction",
@@ -63,7 +67,8 @@ def outline_json(agent: Agent, after: int, limit: int | None = None) -> dict[str
         "after": after,
         "pieces": [list(part) for part in lineage],
         "kinds": "".join(outline.kinds),
-        "bytes": outline.sizes,
+        "tokens": outline.tokens,
+        "request": estimate_request(outline.settings.model, outline.settings.tools),
         "times": outline.times,
         "bases": outline.bases,
         "compactions": outline.compactions(),
@@ -78,8 +83,9 @@ class _Outline:
 
     def __init__(self, agent: Agent, after: int) -> None:
         self._agent = agent
+        self.settings = find_settings(agent)
         self.kinds: list[str] = []
-        self.sizes: list[int] = []
+        self.tokens: list[int] = []
         self.times: list[int] = []
         self.errors: list[int] = []
         # Tuples: Python's garbage collector soon stops looking at those that hold numbers.
@@ -106,9 +112,10 @@ class _Outline:
 
     def add(self, rows: list[OutlineRow]) -> None:
         """Take in the next page."""
-        seqs, kinds, sizes, times, bases = zip(*rows, strict=True)
+        seqs, kinds, _, times, bases = zip(*rows, strict=True)
         self.kinds.append("".join(map(LETTERS.__getitem__, kinds)))
-        self.sizes += sizes
+        events = self._agent.events(after=seqs[0] - 1, until=seqs[-1], kinds=READ)
+        self.tokens += estimate_rows(rows, events, self.settings.model)
         seconds = [self._second, *(time // SECOND for time in times)]
         self.times += [later - earlier for earlier, later in pairwise(seconds)]
         self._second = seconds[-1]
@@ -117,7 +124,7 @@ class _Outline:
         if self._clear or "clear" in kinds:
             self._look_for_summaries(rows)
         if not set(TELLING).isdisjoint(kinds):
-            self._look_into(self._data(seqs[0] - 1, seqs[-1]))
+            self._look_into([event for event in events if event.kind in TELLING])
 
     def compactions(self) -> list[list[int]]:
         """The clears that belong to a compaction, each with its summary."""
@@ -179,10 +186,25 @@ def _parsed(texts: Sequence[str | None]) -> list[Any]:
     return [parse_object(text) for text in texts]
 
 
-def outline_rows(agent: Agent, head: int) -> Iterator[OutlineRow]:
-    """The rows of an agent's outline up to a position, read page by page."""
+def find_settings(agent: Agent) -> Settings:
+    """Return the settings that are in force at the head of an agent."""
+    return read_settings(note.data for note in agent.notes(SETTINGS))
+
+
+def estimate_rows(
+    rows: Sequence[OutlineRow], events: Sequence[Event], model: str | None
+) -> list[int]:
+    """Return the tokens of each row. `events` are those of its kinds in READ; others cost nothing."""
+    tokens = {event.seq: estimate_tokens(event, model) for event in events}
+    return [tokens.get(row.seq, 0) for row in rows]
+
+
+def outline_tokens(agent: Agent, head: int) -> Iterator[tuple[OutlineRow, int]]:
+    """Yield the rows of an agent's outline up to a position with their tokens, read page by page."""
+    model = find_settings(agent).model
     for page in _pages(agent, 0, head):
-        yield from page
+        events = agent.events(after=page[0].seq - 1, until=page[-1].seq, kinds=MESSAGE_KINDS)
+        yield from zip(page, estimate_rows(page, events, model), strict=True)
 
 
 def _pages(agent: Agent, after: int, until: int) -> Iterator[list[OutlineRow]]:

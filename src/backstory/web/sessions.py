@@ -7,20 +7,19 @@ from typing import Any
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
 from backstory.listings import Session
-from backstory.log.kinds import TARGETED_KINDS
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
 from backstory.present.titles import first_prompt
 from backstory.reading import measure_context
 from backstory.store import Store
-from backstory.web.outline import outline_rows
+from backstory.web.outline import outline_tokens
 from backstory.web.usage import model_of
+from backstory.wire.tokens import estimate_request, estimate_tokens
 
 MOST = 50  # of a page
 LONGEST_LINE = 240
 STEPS = 32  # of a curve
 LOOKED_BACK = 40  # messages in which the last model is looked for
-NEVER = ("clear",)
 
 
 def session_page(store: Store, after: str | None) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
         "title": session.title
         or (prompt if _says_nothing(session.name, root) else "")
         or session.name,
-        "tokens": size.bytes // 4,
+        "tokens": count_context(shown, shown.head),
         "live": size.events,
         "latest": latest.id,
         "about": _about(shown),
@@ -87,13 +86,21 @@ def _says_nothing(name: str, root: Agent) -> bool:
 
 
 @lru_cache(maxsize=200)
+def count_context(agent: Agent, head: int) -> int:
+    """Return the tokens of the context at the head, as the page estimates them."""
+    conversation = agent.conversation(head)
+    model, tools = conversation.settings.model, conversation.settings.tools
+    messages = sum(estimate_tokens(message, model) for message in conversation)
+    return estimate_request(model, tools) + messages if len(conversation) else 0
+
+
+@lru_cache(maxsize=200)
 def curve_of(agent: Agent, head: int) -> list[int]:
     """The size of the context from the first event to the head, in a few steps: the largest of each."""
     sizes = [0]
-    for row in outline_rows(agent, head):
+    for row, tokens in outline_tokens(agent, head):
         base = row.seq - 1 if row.base is None else row.base
-        shows = row.kind not in NEVER and (row.kind not in TARGETED_KINDS or row.base is not None)
-        sizes.append(sizes[base] + (row.size if shows else 0))
+        sizes.append(sizes[base] + tokens)
     steps = min(STEPS, len(sizes))
     return [
         max(sizes[len(sizes) * n // steps : len(sizes) * (n + 1) // steps]) for n in range(steps)

@@ -19,11 +19,23 @@ from backstory.wire.json_values import encode_body
 from backstory.wire.loading import Loaded, load_body, load_response
 from backstory.wire.reading import Readable
 from backstory.wire.request import RequestBuilder, RequestOptions
+from backstory.wire.tokens import Tokens, count_tokens, estimate_tokens
 from backstory.wire.turns import Repair
 
 FORMATS = tuple(FORMATS_BY_NAME)
 
-__all__ = ["FORMATS", "Dump", "Repair", "dump", "load", "load_answer", "to_bytes"]
+__all__ = [
+    "FORMATS",
+    "Dump",
+    "Repair",
+    "Tokens",
+    "count_tokens",
+    "dump",
+    "estimate_tokens",
+    "load",
+    "load_answer",
+    "to_bytes",
+]
 
 
 class Dump(NamedTuple):

@@ -32,7 +32,7 @@ from backstory.wire.reading import (
 )
 from backstory.wire.turns import Media, Other, Part, Reasoning, Text, is_blank
 
-__all__ = ["TokenCount", "Tokens", "count_tokens", "estimate_tokens"]
+__all__ = ["TokenCount", "Tokens", "count_tokens", "estimate_request", "estimate_tokens"]
 
 CountText = Callable[[str], int]
 
@@ -134,6 +134,13 @@ def estimate_tokens(message: Readable, model: str | None = None) -> int:
     return tokens
 
 
+def estimate_request(model: str | None, tools: Sequence[Mapping[str, Any]] = ()) -> int:
+    """Estimate the tokens of a request beside its messages: of its frame and of `tools`."""
+    counter = get_estimator(model or DEFAULT_MODEL)
+    frame = counter.rules.opening
+    return frame + counter.count_tools(tools) if tools else frame
+
+
 def describe_count(
     parts: list[TokenCount],
     model: str | None,
@@ -213,20 +220,18 @@ class TokenCounter:
                 what, price = found
                 yield TokenCount(position, kind, what, round(price), False)
 
-    def _count_call(self, data: Mapping[str, Any] | None, names: dict[str, str]) -> int:
+    def _count_call(self, data: Mapping[str, Any], names: dict[str, str]) -> int:
         call = read_call(data)
         names[str(call.id)] = str(call.name)
         # OpenAI counts arguments as compact JSON, whichever way they were spelled.
         arguments = write_json(read_arguments(call.arguments).value)
         return self.rules.call + self._count_text(str(call.name)) + self._count_text(arguments)
 
-    def _count_result(
-        self, text: str, data: Mapping[str, Any] | None, names: dict[str, str]
-    ) -> int:
+    def _count_result(self, text: str, data: Mapping[str, Any], names: dict[str, str]) -> int:
         result = read_result(text, data)
         output = result.output if isinstance(result.output, str) else ""
-        name = names.get(str(result.id), "")
-        return self.rules.result + self._count_text(name) + self._count_text(output)
+        name = names.get(str(result.id)) or data.get("name") or ""
+        return self.rules.result + self._count_text(str(name)) + self._count_text(output)
 
     def _count_message(
         self, position: int | None, kind: str, text: str, parts: list[Part] | None

@@ -62,7 +62,7 @@ function Compacted({ seq, what }) {
   const [clear] = [...log.value.compactions].find(([, summary]) => summary === seq) || [];
   if (!clear) return null;
   const { count, size } = log.value;
-  const { to, events, tokens } = what || { to: clear - 1, events: count[clear - 1], tokens: state.tokensOf(size[clear - 1]) };
+  const { to, events, tokens } = what || { to: clear - 1, events: count[clear - 1], tokens: size[clear - 1] };
   const compare = () => {
     state.other.value = { agent: state.here(), at: to };
     state.pane.value = "diff";
@@ -106,11 +106,11 @@ function changed() {
 }
 
 function Sizes() {
-  const sizes = byKind(log.value, liveRanges.value).map(([letter, bytes]) => [state.KINDS[letter], bytes]);
-  const total = sizes.reduce((sum, [, bytes]) => sum + bytes, 0) || 1;
-  return html`<div class="sizes"><div class="bar" aria-hidden="true">${sizes.map(([kind, bytes]) => html`<i key=${kind}
-    style=${{ flexGrow: bytes / total, background: `var(--${kind})` }}></i>`)}</div>
-    <ul>${sizes.map(([kind, bytes]) => html`<li key=${kind}><${Kind} kind=${kind} /> ≈ ${number(state.tokensOf(bytes))}</li>`)}</ul></div>`;
+  const sizes = byKind(log.value, liveRanges.value).map(([letter, tokens]) => [state.KINDS[letter], tokens]);
+  const total = sizes.reduce((sum, [, tokens]) => sum + tokens, 0) || 1;
+  return html`<div class="sizes"><div class="bar" aria-hidden="true">${sizes.map(([kind, tokens]) => html`<i key=${kind}
+    style=${{ flexGrow: tokens / total, background: `var(--${kind})` }}></i>`)}</div>
+    <ul>${sizes.map(([kind, tokens]) => html`<li key=${kind}><${Kind} kind=${kind} /> ≈ ${number(tokens)}</li>`)}</ul></div>`;
 }
 
 function Ranges() {

@@ -1,7 +1,7 @@
 /** What is live at any position, from an outline alone: context(n) = context(base(n)) + event n, if it shows.
  *  Pure; tests/web/test_law.py compares it with the engine's replay at every position. */
 
-/** @typedef {{head: number, kinds: Uint8Array, bytes: Uint32Array, times: Float64Array, size: Float64Array,
+/** @typedef {{head: number, kinds: Uint8Array, tokens: Uint32Array, times: Float64Array, size: Float64Array,
  *   count: Uint32Array, valid: Uint8Array, partner: Uint32Array, moves: number[], bases: number[], errors: Set<number>,
  *   marks: [number, string|null][], compactions: Map<number, number>, pieces: [string, number, number][],
  *   sums: Float64Array[], peaks: number[]}} Log */
@@ -10,7 +10,7 @@ const [NEVER, MOVING] = ["x?", "wj"].map((letters) => new Set([...letters].map((
 
 /** @returns {Log} */
 export function emptyLog() {
-  return { head: 0, kinds: new Uint8Array(0), bytes: new Uint32Array(0), times: new Float64Array(0),
+  return { head: 0, kinds: new Uint8Array(0), tokens: new Uint32Array(0), times: new Float64Array(0),
     size: new Float64Array(1), count: new Uint32Array(1), valid: new Uint8Array(0), partner: new Uint32Array(0), moves: [],
     bases: [], errors: new Set(), marks: [], compactions: new Map(), pieces: [], sums: [], peaks: [] };
 }
@@ -27,7 +27,7 @@ export function extended(log, outline) {
   if (outline.after !== log.head) throw new Error("an outline does not follow the log");
   const next = { ...log, head: outline.head, pieces: outline.pieces };
   const room = Math.max(next.head, outline.last || 0); // of an outline that comes in pages
-  for (const name of ["kinds", "bytes", "times", "valid", "partner"]) next[name] = grown(log[name], room);
+  for (const name of ["kinds", "tokens", "times", "valid", "partner"]) next[name] = grown(log[name], room);
   for (const name of ["size", "count"]) next[name] = grown(log[name], room + 1);
   next.moves = log.moves.concat(outline.bases.map((pair) => pair[0]));
   next.bases = log.bases.concat(outline.bases.map((pair) => pair[1]));
@@ -35,16 +35,17 @@ export function extended(log, outline) {
   for (const seq of outline.errors) next.errors.add(seq);
   for (const [clear, summary] of outline.compactions) next.compactions.set(clear, summary);
   for (const [call, result] of outline.calls) [next.partner[call - 1], next.partner[result - 1]] = [result, call];
+  next.size[0] = outline.request; // of every context: the frame and the tools of a request
   let [time, move] = [0, log.moves.length];
   for (let n = log.head + 1, i = 0; n <= next.head; n++, i++) {
     next.kinds[n - 1] = outline.kinds.charCodeAt(i);
-    next.bytes[n - 1] = outline.bytes[i];
+    next.tokens[n - 1] = outline.tokens[i];
     next.times[n - 1] = time += outline.times[i];
     const based = next.moves[move] === n;
     const base = based ? next.bases[move++] : n - 1;
     next.valid[n - 1] = based ? 1 : 0;
     const adds = shows(next, n);
-    next.size[n] = next.size[base] + (adds ? next.bytes[n - 1] : 0);
+    next.size[n] = next.size[base] + (adds ? next.tokens[n - 1] : 0);
     next.count[n] = next.count[base] + (adds ? 1 : 0);
   }
   return next;

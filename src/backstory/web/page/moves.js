@@ -78,7 +78,7 @@ export default function Move({ over }) {
   };
   const nothing = preview && shows && !preview.leaves.events && !preview.returns.events;
   return html`<${Overlay} label=${TITLES[move]} class="move"><h2>${TITLES[move]}</h2>
-    ${(move === "fork" || move === "rewind" || move === "jump") && html`<p><b>${state.reference(over.at)}</b>: ${number(log.value.count[over.at] || 0)} events live there, ≈ ${number(state.tokensOf(log.value.size[over.at] || 0))} tokens.</p>`}
+    ${(move === "fork" || move === "rewind" || move === "jump") && html`<p><b>${state.reference(over.at)}</b>: ${number(log.value.count[over.at] || 0)} events live there, ≈ ${number(log.value.size[over.at] || 0)} tokens.</p>`}
     ${!shows && html`<label>${move === "mark" ? "Label" : "Name"} <input value=${text} maxlength="200" placeholder=${move === "rename" ? "" : "optional"} onInput=${(event) => setText(event.target.value)}
       onKeyDown=${(event) => { if (event.key === "Enter") event.preventDefault(); }} /></label>`}
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}

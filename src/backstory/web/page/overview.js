@@ -60,7 +60,7 @@ export default function Overview() {
     <h3>Moves and marks</h3>
     ${!all.length ? html`<p class="hint">There are none.</p>` : html`<${Table} head=${["#Position", "What", "Target or label", "#Context before", "#after", "#When"]}
       rows=${all.slice(first, first + MOST).map(([seq, what, more]) => [html`<span onClick=${close}><${Place} seq=${seq} /></span>`, html`<${Kind} kind=${what === "compaction" ? "clear" : what} name=${what} />`, more,
-        state.tokensOf(size[seq - 1]), state.tokensOf(size[seq]), state.timeOf(seq).toLocaleString()])} />`}
+        size[seq - 1], size[seq], state.timeOf(seq).toLocaleString()])} />`}
     ${all.length > MOST && html`<p class="facts"><button disabled=${!first} onClick=${() => setFirst(Math.max(0, first - MOST))}>Earlier</button>
       <span>${number(first + 1)}–${number(Math.min(all.length, first + MOST))} of ${number(all.length)}</span>
       <button disabled=${first + MOST >= all.length} onClick=${() => setFirst(first + MOST)}>Later</button></p>`}

@@ -124,7 +124,7 @@ function drawNear(canvas) {
   const bar = (width - 2 * PAD) / (2 * NEAR + 1);
   for (let n = cursor.value - NEAR; n <= cursor.value + NEAR; n++) {
     if (n < 1 || n > log.value.head) continue;
-    const tall = Math.min(18, 4 + 2.2 * Math.log2(1 + log.value.bytes[n - 1] / 32));
+    const tall = Math.min(18, 4 + 2.2 * Math.log2(1 + log.value.tokens[n - 1] / 8));
     context.globalAlpha = n > cursor.value || state.leftAt(n) ? 0.35 : 1;
     context.fillStyle = found[names.indexOf(state.kindAt(n))];
     context.fillRect(PAD + (n - cursor.value + NEAR) * bar, 20 - tall, Math.max(1, bar - 0.6), tall);
@@ -177,7 +177,7 @@ export function Scrubber() {
     else if (next[1] - next[0] >= 10) domain.value = next;
   };
   const at = cursor.value;
-  const text = at ? `Position ${at} of ${log.value.head}, ${state.timeOf(at).toLocaleString()}, ${number(log.value.count[at])} live, about ${number(state.tokensOf(log.value.size[at]))} tokens` : "Position 0";
+  const text = at ? `Position ${at} of ${log.value.head}, ${state.timeOf(at).toLocaleString()}, ${number(log.value.count[at])} live, about ${number(log.value.size[at])} tokens` : "Position 0";
   return html`<div class=${`scrubber ${isLong ? "long" : ""}`}><div class="stack" role="slider" tabindex="0" aria-label="Position" aria-valuemin="0" aria-valuemax=${log.value.head}
     aria-valuenow=${at} aria-valuetext=${text} onPointerDown=${grab} onPointerMove=${drag} onPointerUp=${drop} onPointerCancel=${drop} onWheel=${zoom}
     onDblClick=${() => { domain.value = null; }}>

@@ -54,7 +54,6 @@ export const letterAt = (seq) => String.fromCharCode(log.value.kinds[seq - 1]);
 export const kindAt = (seq) => KINDS[letterAt(seq)] || "unknown";
 export const number = (n) => n.toLocaleString("en-US");
 export const counted = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
-export const tokensOf = (bytes) => Math.round(bytes / 4);
 /** What answers cost; what the log does not say is estimated at list prices. */
 export const costOf = ({ cost, is_estimate: about }) => `${about ? "≈ " : ""}$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
 /** What a move is called: a clear that a summary follows is a compaction. */

@@ -23,14 +23,14 @@ export function largest(log, low, high) {
 const SPOKEN = "suacr"; // system, user, assistant, call, result
 const KINDS = SPOKEN.length;
 
-/** Bytes of each kind, then numbers of each kind, from the first position to `seq`. */
+/** Tokens of each kind, then numbers of each kind, from the first position to `seq`. */
 function upTo(log, seq) {
   const known = Math.min(log.sums.length, Math.floor(seq / BLOCK));
   const sums = known ? log.sums[known - 1].slice() : new Float64Array(2 * KINDS);
   for (let n = known * BLOCK + 1; n <= seq; n++) {
     const kind = SPOKEN.indexOf(String.fromCharCode(log.kinds[n - 1]));
     if (kind >= 0 && shows(log, n)) {
-      sums[kind] += log.bytes[n - 1];
+      sums[kind] += log.tokens[n - 1];
       sums[KINDS + kind] += 1;
     }
     if (n % BLOCK === 0) log.sums[n / BLOCK - 1] = sums.slice();
@@ -38,7 +38,7 @@ function upTo(log, seq) {
   return sums;
 }
 
-/** [letter, bytes, number] of each kind that there is in some ranges. @returns {[string, number, number][]} */
+/** [letter, tokens, number] of each kind that there is in some ranges. @returns {[string, number, number][]} */
 export function byKind(log, ranges) {
   const sums = new Float64Array(2 * KINDS);
   for (const [low, high] of ranges) {

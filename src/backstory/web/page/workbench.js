@@ -19,7 +19,7 @@ const PANES = [["context", "Context"], ["event", "Event"], ["request", "Request"
 
 const summary = computed(() => {
   const at = cursor.value;
-  return { at, live: log.value.count[at] || 0, tokens: state.tokensOf(log.value.size[at] || 0) };
+  return { at, live: log.value.count[at] || 0, tokens: log.value.size[at] || 0 };
 });
 
 effect(() => { if (route.value.view === "workbench" && route.value.pane !== "context") part.value = "pane"; }); // a link to a pane shows it
