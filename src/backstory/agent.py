@@ -22,7 +22,7 @@ from backstory.log.moves import LABEL
 from backstory.log.settings import SETTINGS, SettingsChange
 from backstory.reading import AgentReader
 from backstory.storage.agent_errors import build_deletion_error
-from backstory.storage.compact import CompactionRequest, compact_context
+from backstory.storage.compact import CompactionRequest, RecordedCompaction, compact_context
 from backstory.storage.erase import erase_events
 from backstory.storage.ids import derive_id, find_agent_by_id, find_free_id, new_id, shorten_id
 from backstory.storage.positions import find_owner
@@ -142,14 +142,18 @@ class Agent(AgentReader):
         another. `request` is the body that was sent; its digest is stored, so that
         `store.verify(requests=True)` can check it. With `key`, only if the lineage has no answer
         with this key yet; otherwise the events of that answer are returned, whatever they say. The
-        first event has the key, the second "KEY (part 2)", and so on."""
+        first event has the key, the second "KEY (part 2)", and so on. If the provider compacted the
+        context in its answer, that is written as a compaction, which `undo()` takes back."""
         from backstory.wire.answers import build_answer
 
         at = self.head if expected is None else expected  # so that a repeat is recognized
-        batch = build_answer(response, format, model=model, request=request, at=at)
+        answer = build_answer(response, format, model=model, request=request, at=at)
+        if answer.kept is not None:
+            compaction = RecordedCompaction(answer.events, answer.kept, key)
+            return compact_context(self._backend, self._record, compaction, expected)
         if key is None:
-            return self.extend(batch, expected=expected)
-        drafts = check_drafts(batch)
+            return self.extend(answer.events, expected=expected)
+        drafts = check_drafts(answer.events)
         return append_batch(self._backend, self._record, drafts, key, expected, once)
 
     def tool_call(

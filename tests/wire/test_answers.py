@@ -295,7 +295,7 @@ def test_fields_of_a_delta_that_are_objects_or_lists_go_on_too():
 
 def test_an_answer_of_an_unknown_model_is_recorded_without_one():
     said = {"output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}}
-    [(_, _, data)] = build_answer(said, "bedrock", model=None, request=None, at=3)
+    [(_, _, data)] = build_answer(said, "bedrock", model=None, request=None, at=3).events
     assert data == {"request": {"format": "bedrock", "at": 3}}
 
 

@@ -50,8 +50,7 @@ def build_compaction(
     if type(keep) is not int or keep < 0:
         raise Invalid(f"keep={keep!r} is not a number of messages", remedy="pass 0 or more")
     events = _replace_erased(context)
-    system = [event for event in events if event.kind == "system"]
-    repeated = system + _find_settings(events)
+    repeated = _find_repeated(events)
     messages = [event for event in events if _is_compactable(event)]
     if not messages:
         raise NotFound(
@@ -70,6 +69,59 @@ def build_compaction(
         *map(_copy, kept),
     ]
     return Compaction(batch, [event.seq for event in repeated + kept])
+
+
+def build_provider_compaction(
+    context: Sequence[Event],
+    answer: Sequence[NewEvent],
+    kept: Sequence[NewEvent],
+    *,
+    head: int,
+    tokens: int,
+) -> Compaction:
+    """Return the events of an answer in which its provider compacted the context.
+
+    `answer` begins with the summary. `kept` are the messages that the provider repeats before it;
+    those that are in the context become copies.
+    """
+    events = _replace_erased(context)
+    repeated = _find_repeated(events)
+    messages = [event for event in events if _is_compactable(event)]
+    originals = _find_originals(kept, messages)
+    copies: list[NewEvent] = []
+    for message, original in zip(kept, originals, strict=True):
+        copies.append(message if original is None else _copy(original))
+    first = messages[0].seq if messages else head
+    description = {"from": first, "to": head, "events": len(messages), "tokens": tokens}
+    summary_position = head + 1 + len(repeated) + len(copies) + 1
+    kind, text, data = answer[0]
+    batch = [
+        ("clear", None, {SUMMARY: summary_position}),
+        *map(_copy, repeated),
+        *copies,
+        (kind, text, {**(data or {}), COMPACTED: description}),
+        *answer[1:],
+    ]
+    copied = repeated + [event for event in originals if event is not None]
+    return Compaction(batch, [event.seq for event in copied])
+
+
+def _find_originals(kept: Sequence[NewEvent], messages: Sequence[Event]) -> list[Event | None]:
+    """Return the message that each of `kept` repeats, or None if there is none."""
+    by_text: dict[tuple[str, str | None], list[Event]] = {}
+    for event in messages:
+        by_text.setdefault((event.kind, event.content), []).append(event)
+    originals: list[Event | None] = []
+    for kind, text, _ in kept:
+        same = by_text.get((kind, text))
+        originals.append(same.pop(0) if same else None)
+    return originals
+
+
+def _find_repeated(events: Sequence[Event]) -> list[Event]:
+    """Return the events that stay in force: system messages and settings."""
+    system = [event for event in events if event.kind == "system"]
+    return system + _find_settings(events)
 
 
 def _is_compactable(event: Event) -> bool:

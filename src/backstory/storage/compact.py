@@ -4,15 +4,21 @@ context is still the same.
 `log.compaction` decides which events replace the context.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from backstory.errors import KeyTaken, NotFound
 from backstory.log.checks import check_drafts, check_key
-from backstory.log.compaction import build_compaction
+from backstory.log.compaction import (
+    Compaction,
+    NewEvent,
+    build_compaction,
+    build_provider_compaction,
+)
 from backstory.log.data_keys import SUMMARY
 from backstory.log.events import Event
+from backstory.log.replay import Context
 from backstory.storage.lineage import LineageReader
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import AgentRecord, Backend, Drafts, Reader, Transaction
@@ -31,6 +37,34 @@ class CompactionRequest(NamedTuple):
     author: Mapping[str, str]
     key: str | None = None
 
+    def build(self, context: Context, tokens: int) -> Compaction:
+        """Return the compaction of a context that has this many tokens."""
+        return build_compaction(
+            context.messages,
+            self.summary,
+            keep=self.keep,
+            head=context.at,
+            tokens=tokens,
+            author=self.author,
+        )
+
+
+class RecordedCompaction(NamedTuple):
+    """An answer in which its provider compacted the context, and the messages that it kept."""
+
+    answer: Sequence[NewEvent]
+    kept: Sequence[NewEvent]
+    key: str | None = None
+
+    def build(self, context: Context, tokens: int) -> Compaction:
+        """Return the compaction of a context that has this many tokens."""
+        return build_provider_compaction(
+            context.messages, self.answer, self.kept, head=context.at, tokens=tokens
+        )
+
+
+AnyCompaction = CompactionRequest | RecordedCompaction
+
 
 class ComputedCompaction(NamedTuple):
     """The events that replace the context at a head, and the events that they copy."""
@@ -43,7 +77,7 @@ class ComputedCompaction(NamedTuple):
 def compact_context(
     backend: Backend,
     agent: AgentRecord,
-    request: CompactionRequest,
+    request: AnyCompaction,
     expected: int | None = None,
 ) -> list[Event]:
     """Replace the older part of the context with a summary. If the lineage has a compaction with
@@ -62,7 +96,7 @@ def compact_context(
 def write_compaction(
     transaction: Transaction,
     agent: AgentRecord,
-    request: CompactionRequest,
+    request: AnyCompaction,
     expected: int | None,
     computed: ComputedCompaction | None = None,
 ) -> list[Event]:
@@ -79,7 +113,7 @@ def write_compaction(
 
 
 def compute_ahead(
-    reader: Reader, agent: AgentRecord, request: CompactionRequest
+    reader: Reader, agent: AgentRecord, request: AnyCompaction
 ) -> ComputedCompaction | None:
     """Return the compaction of the context as it is now. None if there is nothing to compact, or if
     the lineage has the key: both are decided while the agent is locked."""
@@ -91,21 +125,15 @@ def compute_ahead(
 
 
 def compute_compaction(
-    reader: Reader, agent: AgentRecord, request: CompactionRequest
+    reader: Reader, agent: AgentRecord, request: AnyCompaction
 ) -> ComputedCompaction:
     """Return the compaction of the context as it is now. Raises NotFound if there is nothing to
     compact."""
     from backstory.wire.conversation import conversation_of  # slow to import
 
     context = LineageReader(reader, agent).read_context(None)
-    compaction = build_compaction(
-        context.messages,
-        request.summary,
-        keep=request.keep,
-        head=context.at,
-        tokens=int(conversation_of(context.messages).tokens()),
-        author=request.author,
-    )
+    tokens = int(conversation_of(context.messages).tokens())
+    compaction = request.build(context, tokens)
     drafts = number_drafts(check_drafts(compaction.events), request.key)
     positions = set(compaction.copied)
     copied = [event for event in context.messages if event.seq in positions]

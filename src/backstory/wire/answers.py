@@ -2,16 +2,17 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
-from backstory.log.data_keys import REQUEST, RESPONSE
+from backstory.log.data_keys import NATIVE, REQUEST, RESPONSE
 from backstory.log.events import to_json
 from backstory.wire.formats import FORMATS, get_format
 from backstory.wire.formats.base import Format
 from backstory.wire.json_values import as_plain, clean_value
 from backstory.wire.loading import Loaded, load_response
 from backstory.wire.media import encode_base64
+from backstory.wire.turns import AFTER_NOTHING, Accepted
 
 # Fields of answers and stream events that only this format has.
 FORMAT_BY_KEY = {
@@ -25,6 +26,14 @@ ANTHROPIC_TYPES = frozenset({"message", "message_start"})
 USAGE_KEYS = ("usage", "usageMetadata", "usage_metadata")
 
 
+class BuiltAnswer(NamedTuple):
+    """The events of an answer."""
+
+    events: list[Loaded]
+    # The messages that a compaction by the provider keeps; None: the answer is not a compaction.
+    kept: list[Loaded] | None = None
+
+
 def build_answer(
     response: Any,
     format: str | None,
@@ -32,13 +41,16 @@ def build_answer(
     model: str | None,
     request: Mapping[str, Any] | None,
     at: int,
-) -> list[Loaded]:
+) -> BuiltAnswer:
     """Return the events of an answer. The data of the first describes the request, which was made at the
     position `at`, and the response."""
     answer = as_plain(response)
     source = get_format(find_format_name(answer) if format is None else format)
     whole = assemble_answer(answer, source)
     events = load_response(source, whole, model)
+    kept = None
+    if source.is_compaction(whole):
+        kept, events = _split_kept(events)
     kind, text, data = events[0]
     data = dict(data or {})
     asked: dict[str, Any] = {"format": source.name, "at": at}
@@ -53,8 +65,27 @@ def build_answer(
     facts = read_facts(whole, source)
     if facts:
         data[RESPONSE] = facts
+    if kept is not None:
+        data[NATIVE] = _mark_compaction(data[NATIVE], facts)
     events[0] = kind, text, data
-    return events
+    return BuiltAnswer(events, kept)
+
+
+def _split_kept(events: list[Loaded]) -> tuple[list[Loaded], list[Loaded]]:
+    """Return the messages at the beginning, which a compaction keeps, and the answer after them."""
+    count = 0
+    while count < len(events) - 1 and events[count][0] in ("user", "system"):
+        count += 1
+    return events[:count], events[count:]
+
+
+def _mark_compaction(native: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Mark native content that is the first message of the next request. If the model stopped for the
+    compaction, it continues from there."""
+    marked = {**native, "after": AFTER_NOTHING}
+    if facts.get("stop") == "compaction":
+        marked["took"] = [*native.get("took", ()), Accepted.LAST_WORD.value]
+    return marked
 
 
 def assemble_answer(response: Any, source: Format) -> Mapping[str, Any]:

@@ -247,6 +247,12 @@ class AnthropicFormat(BlockFormat):
         parts = self.read_form(role, content, inside)
         yield Unit(role, content, parts, inside)
 
+    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
+        """Return the parts of a content. An answer that is nothing but a compaction says its summary."""
+        if role == "step" and isinstance(form, list) and len(form) == 1 and is_summary(form[0]):
+            return [Text(form[0]["content"]), Other("compaction")]
+        return super().read_form(role, form, path)
+
     def is_result(self, block: Block) -> bool:
         """Return True if a block is the result of a call."""
         return bool(block.get("type") == "tool_result")
@@ -298,6 +304,11 @@ class AnthropicFormat(BlockFormat):
             tier=usage.get("service_tier") if isinstance(usage, Mapping) else None,
             diagnostics=response.get("diagnostics"),
         )
+
+    def is_compaction(self, response: Mapping[str, Any]) -> bool:
+        """Return True if there is a compaction block ("Compaction" in Anthropic's guide). Without a
+        summary it failed, and the service ignores it."""
+        return any(is_summary(block) for block in response.get("content") or ())
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
@@ -462,6 +473,13 @@ def read_redacted_thinking(block: Block) -> Reasoning:
     """Return the sealed reasoning in a redacted_thinking block."""
     data = block.get("data")
     return Reasoning("", str(data or ""), is_complete=has_text(data), what="redacted_thinking")
+
+
+def is_summary(block: Any) -> bool:
+    """Return True if a block is a compaction that succeeded: a summary of all that came before."""
+    if not isinstance(block, dict) or block.get("type") != "compaction":
+        return False
+    return has_text(block.get("content"))
 
 
 def read_service_block(kind: str, block: Block) -> Other:

@@ -207,6 +207,10 @@ class Format:
         """Return the id, the stop reason and other facts of a response."""
         raise NotImplementedError
 
+    def is_compaction(self, response: Mapping[str, Any]) -> bool:
+        """Return True if an answer begins with a summary that replaces all messages before it."""
+        return False
+
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
         raise NotImplementedError

@@ -93,6 +93,11 @@ SERVICE_CALLS = frozenset(
 )
 # An item that is in the service's store.
 REFERENCE = Other("item_reference")
+# An encrypted summary of all that came before.
+COMPACTION = Other(
+    "the compaction (undo, or a fork from before it, has the messages)",
+    told="(earlier messages were compacted by openai)",
+)
 # Items that are complete without their ids.
 FREE = frozenset({"message", "reasoning", "compaction", "function_call", CUSTOM, *OUTPUTS})
 # The fields that name what a request continues in the service's store.
@@ -304,6 +309,14 @@ class ResponsesFormat(Format):
             diagnostics=response.get("prompt_cache_diagnostics"),
         )
 
+    def is_compaction(self, response: Mapping[str, Any]) -> bool:
+        """Return True for an object `response.compaction`, which has the messages that were kept and one
+        compaction item, and for a response with such an item ("Compaction" in OpenAI's guide)."""
+        for item in response.get("output") or ():
+            if isinstance(item, Mapping) and item.get("type") == "compaction":
+                return True
+        return False
+
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
         return ResponsesStream()
@@ -470,7 +483,7 @@ def read_item(item: Item, path: str) -> list[Part]:
         return [_read_call(item, type_, path)]
     if _is_output(item):
         return [_read_result(item, path)]
-    return [Other(type_)]
+    return [COMPACTION if type_ == "compaction" else Other(type_)]
 
 
 def is_service_call(item: Item) -> bool:
