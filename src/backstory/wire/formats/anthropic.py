@@ -291,9 +291,10 @@ class AnthropicFormat(BlockFormat):
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return an answer's content, model and usage."""
         content = field(dict(response), "content", list, "response")
+        model = response.get("model")
         names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         usage = sum_usage(response.get("usage"), names, "output_tokens")
-        return ProviderAnswer(content, response.get("model"), usage)
+        return ProviderAnswer(content, model, usage)
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
         """Return the id, the stop reason and other facts of a response."""
@@ -392,16 +393,20 @@ class AnthropicFormat(BlockFormat):
     def mark_cache(self, body: Body, model: str | None) -> Body:
         """Set breakpoints on the tools, on the system text and on the user's last two messages,
         instead of those of a loaded history."""
-        marked = remove_marks(body, find_marks([body.get("system"), body["messages"]]))
-        messages = []
+        marks = find_marks([body.get("system"), body["messages"]])
+        marked = dict(remove_marks(body, marks))
+        messages: list[Body] = []
         for message in marked["messages"]:
             # Marked content is a list of blocks, and stays one when the breakpoint moves on.
-            messages.append(message | {"content": self.list_blocks(message["content"])})
+            blocks = self.list_blocks(message["content"])
+            messages.append(message | {"content": blocks})
         for index in find_turn_ends(messages):
-            messages[index]["content"] = mark_last_block(messages[index]["content"])
-        marked = marked | {"messages": messages}
+            message = messages[index]
+            message["content"] = mark_last_block(message["content"])
+        marked["messages"] = messages
         if body.get("system"):
-            marked["system"] = mark_last_block(self.list_blocks(marked["system"]))
+            system = self.list_blocks(marked["system"])
+            marked["system"] = mark_last_block(system)
         if body.get("tools"):
             marked["tools"] = mark_last_tool(body["tools"])
         return marked

@@ -204,19 +204,22 @@ class BedrockFormat(BlockFormat):
     # --- reading ---
 
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield system blocks one by one, then the messages, each user message as its results and
-        the rest."""
-        yield from self.read_system_blocks(body.get("system") or [], "system")
+        """Yield system blocks one by one, then the messages, each user message as its results and the
+        rest."""
+        system = body.get("system") or []
+        yield from self.read_system_blocks(system, "system")
         for path, message in items(dict(body), "messages"):
             role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
             check_keys(message, MESSAGE_KEYS, path)  # botocore: "Unknown parameter in messages[0]"
-            content, inside = field(message, "content", list, path), f"{path}.content"
+            content = field(message, "content", list, path)
+            inside = f"{path}.content"
             if role == "user":
                 yield from self.read_user_blocks(content, inside)
                 continue
             if role == "assistant":
                 role = "step"
-            yield Unit(role, content, self.read_form(role, content, inside), inside)
+            parts = self.read_form(role, content, inside)
+            yield Unit(role, content, parts, inside)
 
     def is_result(self, block: Block) -> bool:
         """Return True if a block is the result of a call."""
@@ -249,15 +252,16 @@ class BedrockFormat(BlockFormat):
 
     def _read_result(self, role: str, result: Block, path: str) -> Part:
         content = field(result, "content", list, path)
-        parts = self.read_form("result", content, f"{path}.content")
-        parts.extend(list_unread(result, RESULT_KEYS))
         if role == "step":  # of a tool that the service ran
             what = "the result of a tool run by the service"
             return describe_run(what, result.get("type"), content)
+        id = name_in(result, "toolUseId", path)
+        parts = self.read_form("result", content, f"{path}.content")
+        parts += list_unread(result, RESULT_KEYS)
         status = result.get("status")
         if status is not None:
             one_of(status, ("success", "error"), f"{path}.status")
-        return make_result(name_in(result, "toolUseId", path), parts, status == "error")
+        return make_result(id, parts, status == "error")
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return an answer's content and usage. The service does not say which model it was."""
@@ -443,12 +447,13 @@ def remove_call_type(block: Any) -> Any:
 
 def find_media_format(found: Media) -> str | None:
     """Return the service's name for a media type; whatever is text is at least plain text."""
+    type_ = found.type or ""
     if found.kind == "image":
-        return (found.type or "").removeprefix("image/") if found.type in IMAGES else None
-    suffix = SUFFIXES.get(found.type or "", "")
+        return type_.removeprefix("image/") if type_ in IMAGES else None
+    suffix = SUFFIXES.get(type_, "")
     if suffix in MEDIA_FORMATS[found.kind]:
         return suffix
-    return "txt" if words_of(found) is not None else None
+    return None if words_of(found) is None else "txt"
 
 
 def read_media(kind: str, value: Any) -> Part:
@@ -562,12 +567,14 @@ class DocumentRules:
 
     def apply(self, body: Body) -> tuple[Body, list[str]]:
         """Return the body, and a report of each change."""
-        messages = []
+        messages: list[Body] = []
         for message in body["messages"]:
-            messages.append(message | {"content": self._add_text(message["content"])})
+            content = self._add_text(message["content"])
+            messages.append(message | {"content": content})
         if not self._changes:
             return body, []
-        return body | {"messages": messages}, list(dict.fromkeys(self._changes))
+        changes = list(dict.fromkeys(self._changes))
+        return body | {"messages": messages}, changes
 
     def _add_text(self, content: list[Block]) -> list[Block]:
         blocks: list[Block] = []

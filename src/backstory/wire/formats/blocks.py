@@ -101,19 +101,22 @@ class BlockFormat(Format):
     def read_system_blocks(self, blocks: Any, path: str) -> Iterator[Unit]:
         """Yield the blocks of system text one by one."""
         for where, block in objects(blocks, path):
-            yield Unit("system", [block], self.read_block("system", block, where), where)
+            parts = self.read_block("system", block, where)
+            yield Unit("system", [block], parts, where)
 
     def read_user_blocks(self, blocks: Any, path: str) -> Iterator[Unit]:
         """Yield the results in a user message one by one, then the rest of it."""
         rest: list[Block] = []
         for where, block in objects(blocks, path):
             if self.is_result(block):
-                yield Unit("result", [block], self.read_block("result", block, where), where)
+                parts = self.read_block("result", block, where)
+                yield Unit("result", [block], parts, where)
             else:
                 rest.append(block)
         # An empty message is logged, and its request reports that it is left out.
         if rest or not blocks:
-            yield Unit("user", rest, self.read_form("user", rest, path), path)
+            parts = self.read_form("user", rest, path)
+            yield Unit("user", rest, parts, path)
 
 
 def group_by_role(forms: list[WrittenForm]) -> list[list[WrittenForm]]:
@@ -210,7 +213,10 @@ def has_more_after_call(parts: list[Part]) -> bool:
 
 
 def find_turn_ends(messages: list[Body]) -> list[int]:
-    """Return the messages that get a breakpoint: the user's last one, and the one where the
-    previous request ended, so that its cache is found again."""
-    indexes = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    """Return the messages that get a breakpoint: the user's last one, and the one where the previous
+    request ended, so that its cache is found again."""
+    indexes: list[int] = []
+    for index, message in enumerate(messages):
+        if message["role"] == "user":
+            indexes.append(index)
     return indexes[-2:]

@@ -220,11 +220,16 @@ class GeminiFormat(BlockFormat):
         """Write images, PDFs, text, sounds and films, by their data or a URL."""
         url = web_url(found)
         if url is not None:
+            file: Block = {"fileUri": url}
             type_ = type_of(found)
-            return {"fileData": {"fileUri": url} | ({"mimeType": type_} if type_ else {})}
-        if not takes_type(found) or (found.data is None and found.text is None):
+            if type_:
+                file["mimeType"] = type_
+            return {"fileData": file}
+        has_data = found.data is not None or found.text is not None
+        if not has_data or not takes_type(found):
             return None
-        return {"inlineData": {"mimeType": found.type, "data": standard(found)}}
+        blob = {"mimeType": found.type, "data": standard(found)}
+        return {"inlineData": blob}
 
     def can_name_file(self, found: Media) -> bool:
         """Return False: a part has no name."""
@@ -350,12 +355,12 @@ class GeminiFormat(BlockFormat):
         content = optional(first, "content", dict, f"{path}[0]")
         parts = self.list_blocks(content.get("parts") or [])
         expect(parts, list, f"{path}[0].content.parts")
+        form = [part for part in parts if part]  # a stream may end with an empty part
         model = get_field(response, "modelVersion")
-        return ProviderAnswer(
-            [part for part in parts if part],  # a stream may end with an empty part
-            model if isinstance(model, str) else None,
-            read_usage(get_field(response, "usageMetadata")),
-        )
+        if not isinstance(model, str):
+            model = None
+        usage = read_usage(get_field(response, "usageMetadata"))
+        return ProviderAnswer(form, model, usage)
 
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
         """Return the id, the stop reason and other facts of a response. A prompt that is blocked
@@ -380,7 +385,8 @@ class GeminiFormat(BlockFormat):
         """Return a result for the same call under another id."""
         [part] = self.list_blocks(form)
         key = find_key(part, "functionResponse")
-        return [part | {key: part[key] | {"id": id}}]
+        result = part[key] | {"id": id}
+        return [part | {key: result}]
 
     # --- around the messages ---
 
@@ -472,7 +478,8 @@ def list_others(part: Block, found: Part) -> list[Part]:
     name = found.what if isinstance(found, Other) else None
     others: list[Part] = []
     for key, value in part.items():
-        if value and key not in PART_KEYS and key != name:
+        is_read = key in PART_KEYS or key == name
+        if value and not is_read:
             others.append(Other(key))
     # A part has just one: "required oneof field 'data' must have one initialized field"
     # (gemini-cli#5575).
@@ -679,14 +686,28 @@ class PartList:
             self._parts.append(part)
             return
         if self._open is not None and self._is_continued_by(key, call):
-            begun = self._parts[self._open]
-            others = {name: value for name, value in part.items() if value is not None}
-            self._parts[self._open] = {**begun, **others, key: add_pieces(begun[key], call)}
+            self._continue_call(key, part)
         else:
-            self._open = len(self._parts)
-            self._parts.append({**part, key: add_pieces({}, call)} if is_partial(call) else part)
+            self._begin_call(key, part)
         if not get_field(call, "willContinue"):
             self._open = None
+
+    def _begin_call(self, key: str, part: Block) -> None:
+        self._open = len(self._parts)
+        if is_partial(part[key]):
+            call = add_pieces({}, part[key])
+            part = {**part, key: call}
+        self._parts.append(part)
+
+    def _continue_call(self, key: str, part: Block) -> None:
+        assert self._open is not None
+        begun = self._parts[self._open]
+        whole = dict(begun)
+        for name, value in part.items():
+            if value is not None:
+                whole[name] = value
+        whole[key] = add_pieces(begun[key], part[key])
+        self._parts[self._open] = whole
 
     def _is_continued_by(self, key: str, call: Block) -> bool:
         assert self._open is not None
@@ -725,9 +746,11 @@ def is_partial(call: Block) -> bool:
 
 def add_pieces(call: Block, more: Block) -> Block:
     """Return a call with what a further part says of it."""
-    own = {key: value for key, value in more.items() if key not in PARTIAL_KEYS}
-    whole = {**call, **deepcopy(own)}  # the arguments grow, and are not ours
-    pieces = get_field(more, "partialArgs") or ()
+    whole = dict(call)
+    for key, value in more.items():
+        if key not in PARTIAL_KEYS:
+            whole[key] = deepcopy(value)  # the arguments grow, and are not ours
+    pieces = get_field(more, "partialArgs")
     if pieces:
         arguments = dict(whole.get("args") or {})
         for piece in pieces:
@@ -775,9 +798,10 @@ def put_value(inside: Any, keys: list[str | int], value: Any) -> None:
 def get_item(inside: Any, key: str | int, empty: Any) -> Any:
     """Return an item of a list or an object; `empty` is put there if there is none."""
     if isinstance(key, int):
-        if key - len(inside) > MAX_SKIPPED:
+        skipped = key - len(inside)
+        if skipped > MAX_SKIPPED:
             raise LookupError(f"item {key} of a list of {len(inside)}")
-        inside.extend([None] * (key + 1 - len(inside)))
+        inside.extend([None] * (skipped + 1))
     elif key not in inside:
         inside[key] = None
     if inside[key] is None:
