@@ -29,6 +29,7 @@ from backstory.wire.turns import (
     Result,
     Turn,
     count_leading_system,
+    ends_with_model,
     is_blank,
 )
 
@@ -421,7 +422,8 @@ def place_system_text(turns: list[Turn], request: "RequestBuilder") -> list[Turn
     rest = turns[count:]
     if not has_system_text(rest):
         return placed + rest
-    legal = find_legal_places(rest, request) if format.name == "anthropic" else set()
+    wanted = find_system_inside(rest, request)
+    legal = format.find_system_places(rest, wanted)
     for index, turn in enumerate(rest):
         if isinstance(turn, AnswerTurn) or turn.role != "system" or index in legal:
             placed.append(turn)
@@ -445,52 +447,27 @@ def has_system_text(turns: list[Turn]) -> bool:
 
 
 def place_on_top(turn: Turn, request: "RequestBuilder") -> Turn | None:
-    """Return a system turn as it may go to the top; None if nothing is left of it.
-
-    Between messages, Anthropic takes blocks that add and remove tools; on top, only text ("system.0.type: Input
-    should be 'text'"). What stood before such a message may be compacted or erased.
-    """
-    if isinstance(turn, AnswerTurn) or not isinstance(turn.form, list):
+    """Return a system turn as it may go to the top; None if nothing is left of it. What stood before a
+    message between others may be compacted or erased."""
+    if isinstance(turn, AnswerTurn) or find_after(turn) != AFTER_MESSAGE:
         return turn
-    if find_after(turn) != AFTER_MESSAGE:
-        return turn
-    if all(block.get("type") == "text" for block in turn.form):
+    if turn.form is None or request.format.takes_on_top(turn.form):
         return turn
     why = f"{request.format.name} takes only text on top: the rest of it is left out"
     request.report("system", turn.position, why)
     return None if is_blank(turn.text) else turn._replace(form=None)
 
 
-def find_legal_places(turns: list[Turn], request: "RequestBuilder") -> set[int]:
-    """Return the indexes of the system turns that may stand between others.
-
-    Some of Anthropic's models take them behind the user's turn, or the result of a tool that the service ran,
-    and before the model's, or at the end; others answer "role 'system' is not supported on this model"
-    (aiquila#413). One that came from there goes back to the same model.
-    """
-    legal: set[int] = set()
-    is_after_user = False
+def find_system_inside(turns: list[Turn], request: "RequestBuilder") -> set[int]:
+    """Return the indexes of the system turns that should stay between others: all if the caller says so,
+    otherwise those that stood there when this provider and model accepted them."""
+    found: set[int] = set()
     for index, turn in enumerate(turns):
-        if isinstance(turn, AnswerTurn):
-            is_after_user = not ends_with_model(turn) or ends_with_service_result(turn)
-        elif turn.role == "system":
-            if is_after_user and (request.system_inside or was_inside(turn, request)):
-                legal.add(index)
-            is_after_user = is_after_user or not is_blank(turn.text)
-        else:
-            is_after_user = True
-    is_before_model = True
-    for index in reversed(range(len(turns))):
-        turn = turns[index]
-        if isinstance(turn, AnswerTurn):
-            is_before_model = True
-        elif turn.role != "system":
-            is_before_model = False
-        elif not is_before_model:
-            legal.discard(index)
-        elif index not in legal and not is_blank(turn.text):  # it becomes the user's
-            is_before_model = False
-    return legal
+        if isinstance(turn, AnswerTurn) or turn.role != "system":
+            continue
+        if request.system_inside or was_inside(turn, request):
+            found.add(index)
+    return found
 
 
 def was_inside(turn: MessageTurn, request: "RequestBuilder") -> bool:
@@ -498,13 +475,6 @@ def was_inside(turn: MessageTurn, request: "RequestBuilder") -> bool:
     if turn.form is None or turn.native is None:
         return False
     return turn.native.after == AFTER_MESSAGE and request.is_home_of(turn.native)
-
-
-def ends_with_service_result(turn: AnswerTurn) -> bool:
-    """Return True if an answer goes back unchanged and ends with the result of a tool of the service."""
-    if not isinstance(turn.form, list) or not turn.form:
-        return False
-    return str(turn.form[-1].get("type")).endswith("_tool_result")
 
 
 # --- rule 9: whose turn it is ---
@@ -567,11 +537,6 @@ def is_joined(before: Turn, answer: AnswerTurn) -> bool:
 def may_be_last(answer: AnswerTurn, request: "RequestBuilder") -> bool:
     """Return True if the model continues an answer at the end of a request."""
     return request.pause or Accepted.LAST_WORD in answer.accepted
-
-
-def ends_with_model(answer: AnswerTurn) -> bool:
-    """Return True if no result comes after an answer."""
-    return not any(answer.results)
 
 
 Rule = Callable[[list[Any], "RequestBuilder"], list[Any]]

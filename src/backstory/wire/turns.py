@@ -165,6 +165,11 @@ class AnswerTurn(NamedTuple):
 Turn = MessageTurn | AnswerTurn
 
 
+def ends_with_model(answer: AnswerTurn) -> bool:
+    """Return True if no result comes after an answer."""
+    return not any(answer.results)
+
+
 def count_leading_system(turns: list[Turn]) -> int:
     """Return the number of system turns before the first other one."""
     for index, turn in enumerate(turns):

@@ -69,6 +69,8 @@ from backstory.wire.turns import (
     Text,
     Turn,
     Unit,
+    ends_with_model,
+    is_blank,
     make_result,
 )
 
@@ -207,6 +209,32 @@ class AnthropicFormat(BlockFormat):
     def list_blocks(self, form: Form) -> Any:
         """Return a content as a list of blocks."""
         return [self.write_text(form)] if isinstance(form, str) else form
+
+    def takes_on_top(self, form: Form) -> bool:
+        """Return True for text. Between messages there may be blocks that add and remove tools; on
+        top: "system.0.type: Input should be 'text'"."""
+        return all(block.get("type") == "text" for block in self.list_blocks(form))
+
+    def find_system_places(self, turns: list[Turn], wanted: set[int]) -> set[int]:
+        """Return the system turns that may stand between others.
+
+        Some models take them after the user's turn, or the result of a tool that the service ran, and
+        before the model's, or at the end; others answer "role 'system' is not supported on this
+        model" (aiquila#413).
+        """
+        legal = find_after_user(turns, wanted)
+        is_before_model = True
+        for index in reversed(range(len(turns))):
+            turn = turns[index]
+            if isinstance(turn, AnswerTurn):
+                is_before_model = True
+            elif turn.role != "system":
+                is_before_model = False
+            elif not is_before_model:
+                legal.discard(index)
+            elif index not in legal and not is_blank(turn.text):  # it becomes the user's
+                is_before_model = False
+        return legal
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system text and the messages."""
@@ -590,6 +618,32 @@ def is_other_server(model: Any) -> bool:
     """Return True if a model is not Claude. DeepSeek, Kimi, GLM, MiniMax and Qwen speak this
     language too: they sign no thinking, and their servers take fields that they do not know."""
     return isinstance(model, str) and not is_claude(model)
+
+
+# --- system messages between others ---
+
+
+def find_after_user(turns: list[Turn], wanted: set[int]) -> set[int]:
+    """Return the system turns of `wanted` that come after the user's turn, or after an answer that ends
+    with the result of a tool of the service."""
+    found: set[int] = set()
+    is_after_user = False
+    for index, turn in enumerate(turns):
+        if isinstance(turn, AnswerTurn):
+            is_after_user = not ends_with_model(turn) or ends_with_service_result(turn)
+            continue
+        if index in wanted and is_after_user:
+            found.add(index)
+        is_after_user = is_after_user or turn.role == "user" or not is_blank(turn.text)
+    return found
+
+
+def ends_with_service_result(turn: AnswerTurn) -> bool:
+    """Return True if an answer goes back unchanged and ends with the result of a tool of the
+    service."""
+    if not isinstance(turn.form, list) or not turn.form:
+        return False
+    return str(turn.form[-1].get("type")).endswith("_tool_result")
 
 
 # --- breakpoints of the prompt cache ---

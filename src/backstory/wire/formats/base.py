@@ -302,6 +302,15 @@ class Format:
         """Return True if this document can have a name."""
         return True
 
+    def takes_on_top(self, form: Form) -> bool:
+        """Return True if the form of a system message between others may also go to the top."""
+        return True
+
+    def find_system_places(self, turns: list[Turn], wanted: set[int]) -> set[int]:
+        """Return the indexes of the system turns that may stand between others. `wanted` are those
+        that should stay there."""
+        return set()
+
     # --- what goes back to the provider that gave it ---
 
     def join_forms(self, forms: list[Form]) -> Form | None:
