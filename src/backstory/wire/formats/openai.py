@@ -96,6 +96,8 @@ CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
 # Fields of an answer that a service wants back. The second has Gemini's signatures ("Thought signatures"
 # in Google's guide); behind LiteLLM, the third does.
 WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
+# Fields with which an answer is complete without any content.
+SAYING_KEYS = frozenset({"tool_calls", "function_call", "refusal", "audio"})
 FILLED = "arguments that are null or blank become {}"
 
 
@@ -280,12 +282,16 @@ class OpenAIFormat(Format):
         has_calls = False
         for path, message in items(dict(body), "messages"):
             role = _read_role(message, path)
-            is_unnamed = role == "result" and not message.keys() & {"tool_call_id", "name"}
-            if is_unnamed and not has_calls:
-                raise wrong(f"{path}.tool_call_id", "missing, expected a string")
-            has_calls = has_calls or bool(message.get("tool_calls"))
-            took = (Accepted.UNNAMED,) if is_unnamed else ()
-            yield Unit(role, message, self.read_form(role, message, path), path, took=took)
+            accepted: tuple[Accepted, ...] = ()
+            has_name = "tool_call_id" in message or "name" in message
+            if role == "result" and not has_name:
+                if not has_calls:
+                    raise wrong(f"{path}.tool_call_id", "missing, expected a string")
+                accepted = (Accepted.UNNAMED,)
+            if message.get("tool_calls"):
+                has_calls = True
+            parts = self.read_form(role, message, path)
+            yield Unit(role, message, parts, path, took=accepted)
 
     def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """Return the parts of a message."""
@@ -294,12 +300,16 @@ class OpenAIFormat(Format):
             raise wrong(f"{path}.role", f"this is not a {role} message")
         if role == "step":
             return _read_answer(message, path)
+        inside = f"{path}.content"
         if "content" not in message and message["role"] != LEGACY:
-            raise wrong(f"{path}.content", "missing, expected a string, an array of parts or null")
-        parts = read_content(message.get("content"), f"{path}.content")
+            raise wrong(inside, "missing, expected a string, an array of parts or null")
+        parts = read_content(message.get("content"), inside)
         if role == "result":
-            return [_read_result(message, parts, path)]
-        return [*_read_speaker(message), *parts, *_read_rest(message)]
+            result = _read_result(message, parts, path)
+            return [result]
+        speaker = _read_speaker(message)
+        rest = _read_rest(message)
+        return speaker + parts + rest
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return the message of the first choice as the next request takes it, the model and the usage."""
@@ -316,8 +326,11 @@ class OpenAIFormat(Format):
     def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
         """Return the id, the stop reason and other facts of a response."""
         choices = response.get("choices") or [{}]
-        tier = response.get("service_tier")
-        return build_facts(id=response.get("id"), stop=choices[0].get("finish_reason"), tier=tier)
+        return build_facts(
+            id=response.get("id"),
+            stop=choices[0].get("finish_reason"),
+            tier=response.get("service_tier"),
+        )
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the chunks of one stream."""
@@ -332,17 +345,15 @@ class OpenAIFormat(Format):
         whole: dict[str, Any] = {}
         calls: list[Any] = []
         for form in forms:
-            if not isinstance(form, dict) or not isinstance(form.get("tool_calls"), list | None):
-                return None
-            has_text = _has_text(whole)
-            if has_text and _has_text(form):
+            if not _can_join(whole, form):
                 return None
             content = form.get("content")
             # "empty array. Expected an array with minimum length 1": it is not the content of the whole.
-            if has_text or content == []:
+            if content == [] or _has_text(whole):
                 content = whole.get("content")
             calls.extend(form.get("tool_calls") or ())
-            whole = {**form, **whole, "content": content}
+            whole = {**form, **whole}
+            whole["content"] = content
         if calls:
             whole["tool_calls"] = calls
         return whole
@@ -391,9 +402,21 @@ def _read_role(message: dict[str, Any], path: str) -> str:
     return ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")]
 
 
+def _can_join(whole: dict[str, Any], form: Form) -> bool:
+    """Return True if `form` can be joined with the messages before it: only one of them has text."""
+    if not isinstance(form, dict):
+        return False
+    calls = form.get("tool_calls")
+    if calls is not None and not isinstance(calls, list):
+        return False
+    return not (_has_text(whole) and _has_text(form))
+
+
 def _read_speaker(message: dict[str, Any]) -> list[Part]:
     name = message.get("name")
-    return [Speaker(name)] if isinstance(name, str) and name else []
+    if isinstance(name, str) and name:
+        return [Speaker(name)]
+    return []
 
 
 def _read_rest(message: dict[str, Any]) -> list[Part]:
@@ -429,19 +452,24 @@ def _read_result(message: dict[str, Any], parts: list[Part], path: str) -> Resul
 
 
 def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
-    parts = [*_read_speaker(message), *read_content(message.get("content"), f"{path}.content")]
-    if isinstance(message.get("refusal"), str):
-        parts.append(Text(message["refusal"]))
-    parts.extend(_read_rest(message))
-    if not _is_empty_function(message.get("function_call")):
+    parts = _read_speaker(message)
+    parts += read_content(message.get("content"), f"{path}.content")
+    refusal = message.get("refusal")
+    if isinstance(refusal, str):
+        parts.append(Text(refusal))
+    parts += _read_rest(message)
+    function = message.get("function_call")
+    if not _is_empty_function(function):
         inside = f"{path}.function_call"
-        function = expect(message["function_call"], dict, inside)
+        function = expect(function, dict, inside)
         parts.append(_read_function(None, function, inside, LEGACY))
-    if message.get("tool_calls") is not None:
-        for where, call in items(message, "tool_calls", path):
-            parts.append(_read_call(call, where))
-            extras = [key for key, value in call.items() if value and key not in CALL_KEYS]
-            parts.extend(Other(key) for key in extras)
+    if message.get("tool_calls") is None:
+        return parts
+    for where, call in items(message, "tool_calls", path):
+        parts.append(_read_call(call, where))
+        for key, value in call.items():
+            if value and key not in CALL_KEYS:
+                parts.append(Other(key))
     return parts
 
 
@@ -454,11 +482,15 @@ def _is_empty_function(function: Any) -> bool:
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
     id = id_in(call, "id", path)
-    if text_or_none(call.get("type"), f"{path}.type") != "custom":
-        return _read_function(id, field(call, "function", dict, path), f"{path}.function", "")
-    custom, inside = field(call, "custom", dict, path), f"{path}.custom"
-    arguments = {"input": field(custom, "input", str, inside)}
-    return Call(id, name_in(custom, "name", inside), arguments)
+    type_ = text_or_none(call.get("type"), f"{path}.type")
+    if type_ != "custom":
+        function = field(call, "function", dict, path)
+        return _read_function(id, function, f"{path}.function", "")
+    inside = f"{path}.custom"
+    custom = field(call, "custom", dict, path)
+    name = name_in(custom, "name", inside)
+    text = field(custom, "input", str, inside)
+    return Call(id, name, {"input": text})
 
 
 def _read_function(id: str | None, function: dict[str, Any], path: str, kind: str) -> Call:
@@ -501,44 +533,66 @@ def read_content(content: Any, path: str) -> list[Part]:
 
 def _read_part(part: dict[str, Any], path: str) -> list[Part]:
     type_ = field(part, "type", str, path)
+    found: Part
+    known = {type_}
     if type_ in ("text", "refusal"):
-        text = Text(field(part, type_, str, path))
-        return [text, *list_unread(part, frozenset({"text", "refusal"}))]
-    if type_ in LINKS:
-        return [_read_link(type_, part), *list_unread(part, frozenset({*NAMES, type_}))]
-    if type_ == "file":
-        return [_read_file(part.get("file")), *list_unread(part, frozenset({"file"}))]
-    if type_ == "input_audio":
-        return [read_sound(part.get("input_audio")), *list_unread(part, frozenset({"input_audio"}))]
-    if type_ == "thinking":
+        found = Text(field(part, type_, str, path))
+        known = {"text", "refusal"}
+    elif type_ in LINKS:
+        found = _read_link(type_, part)
+        known.update(NAMES)
+    elif type_ == "file":
+        found = _read_file(part.get("file"))
+    elif type_ == "input_audio":
+        found = read_sound(part.get("input_audio"))
+    elif type_ == "thinking":
         return [_read_thinking(part)]
-    return [Other(type_, complete=type_ not in FOREIGN)]
+    else:
+        return [Other(type_, complete=type_ not in FOREIGN)]
+    others = list_unread(part, frozenset(known))
+    return [found, *others]
 
 
 def _read_thinking(part: dict[str, Any]) -> Reasoning:
     """Read a thinking part of Mistral's models, which has parts of its own."""
     thinking = part.get("thinking")
-    pieces = thinking if isinstance(thinking, list) else [{"text": thinking}]
-    texts = [piece.get("text") for piece in pieces if isinstance(piece, dict)]
-    text = "".join(text for text in texts if isinstance(text, str))
+    if not isinstance(thinking, list):
+        thinking = [{"text": thinking}]
+    text = ""
+    for piece in thinking:
+        words = piece.get("text") if isinstance(piece, dict) else None
+        if isinstance(words, str):
+            text += words
     seal = part.get("signature")
-    return Reasoning(text, seal if isinstance(seal, str) else "", what="thinking")
+    if not isinstance(seal, str):
+        seal = ""
+    return Reasoning(text, seal, what="thinking")
 
 
 def _read_link(type_: str, part: dict[str, Any]) -> Part:
     """Read a link to media: an object with its URL or, with Mistral, the URL alone."""
-    link = part.get(type_)
-    url = link.get("url") if isinstance(link, dict) else link
+    kind = LINKS[type_]
+    url = part.get(type_)
+    detail = None
+    if isinstance(url, dict):
+        detail = detail_of(url)
+        url = url.get("url")
     if not isinstance(url, str):
-        return Other(type_, complete=False, media=LINKS[type_])
-    names = [part[key] for key in NAMES if isinstance(part.get(key), str)]
-    name = names[0] if names else None
-    detail = detail_of(link) if isinstance(link, dict) else None
-    found = from_url(url, LINKS[type_], detail=detail, name=name)
+        return Other(type_, complete=False, media=kind)
+    name = _find_file_name(part)
+    found = from_url(url, kind, detail=detail, name=name)
     if found.url is None or not is_base64(url):
         return found
     # Perplexity takes a file's bare base64 for its URL, and Zhipu an image's.
     return found._replace(type=_type_of_name(name), data=url, url=None)
+
+
+def _find_file_name(part: dict[str, Any]) -> str | None:
+    for key in NAMES:
+        name = part.get(key)
+        if isinstance(name, str):
+            return name
+    return None
 
 
 def _type_of_name(name: str | None) -> str | None:
@@ -620,23 +674,29 @@ def _clean_answer(message: dict[str, Any]) -> dict[str, Any]:
     for key, value in message.items():
         if _is_wanted_back(key, value) and not _is_empty(key, value):
             form[key] = value
-    if "audio" in form:
-        form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
-    if isinstance(form.get("content"), dict):
-        form["content"] = write_json(form["content"])
-    if isinstance(form.get("tool_calls"), list):
-        form["tool_calls"] = [_add_arguments(call) for call in form["tool_calls"]]
+    audio = form.get("audio")
+    if audio is not None:
+        form["audio"] = {"id": audio["id"]}  # the data is in the service's store
+    content = form.get("content")
+    if isinstance(content, dict):
+        form["content"] = write_json(content)
+    calls = form.get("tool_calls")
+    if isinstance(calls, list):
+        form["tool_calls"] = [_add_arguments(call) for call in calls]
     # An answer that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).
-    is_cut = not form.keys() & {"tool_calls", "function_call", "refusal", "audio"}
+    is_cut = form.keys().isdisjoint(SAYING_KEYS)
     return {"role": "assistant", "content": "" if is_cut else None} | form
 
 
 def _is_wanted_back(key: str, value: Any) -> bool:
     """Return True for a field that the next request needs. Servers refuse others of their own fields."""
-    if key == "annotations":  # OpenRouter has read a file, and reads it anew without ("PDF Inputs")
-        notes = value if isinstance(value, list) else []
-        return any(isinstance(note, dict) and note.get("type") == "file" for note in notes)
-    return key in MESSAGE_KEYS or key in WANTED_BACK or _is_thinking(key)
+    if key != "annotations":
+        return key in MESSAGE_KEYS or key in WANTED_BACK or _is_thinking(key)
+    # OpenRouter has read a file, and reads it anew without its annotations ("PDF Inputs").
+    for note in value if isinstance(value, list) else ():
+        if isinstance(note, dict) and note.get("type") == "file":
+            return True
+    return False
 
 
 def _is_empty(key: str, value: Any) -> bool:
@@ -668,9 +728,12 @@ def fill_arguments(function: Any) -> Any:
     "Failed to parse tool call arguments as JSON". Arguments that a server left out stay so."""
     if not isinstance(function, dict) or "arguments" not in function:
         return function
-    given = function["arguments"]
-    is_empty = given is None or (isinstance(given, str) and is_blank(given))
-    return function | {"arguments": "{}"} if is_empty else function
+    arguments = function["arguments"]
+    if arguments is None:
+        arguments = ""
+    if not isinstance(arguments, str) or not is_blank(arguments):
+        return function
+    return function | {"arguments": "{}"}
 
 
 def _has_text(message: dict[str, Any]) -> bool:
@@ -689,6 +752,8 @@ def counts(usage: Any) -> dict[str, int] | None:
 CONTINUED = frozenset({"role", "content", "tool_calls"})
 # Fields of a chunk that belong to the whole answer.
 ABOUT = ("id", "model", "usage", "service_tier")
+# Fields of a part of a call that `ChatStream` reads.
+CALL_PARTS = frozenset({"index", "id", "type", "function"})
 # Fields that name a numbered part of a list: they are repeated, not continued.
 LABELS = frozenset({"type", "id", "index", "format", "name"})
 
@@ -728,23 +793,31 @@ class ChatStream(StreamAssembler):
         _grow(self._message, rest)
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
-        """Add a part of a call. Most servers number the calls; some send each call complete, without a
-        number."""
+        """Add a part of a call."""
+        call = self._find_call(part)
+        function = part.get("function") or {}
+        whole = call["function"]
+        if not call["id"]:
+            call["id"] = part.get("id") or ""
+        if not whole["name"]:
+            whole["name"] = function.get("name") or ""
+        whole["arguments"] += function.get("arguments") or ""
+        for key, value in part.items():
+            if key not in CALL_PARTS and value is not None:
+                call[key] = value
+
+    def _find_call(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the call that a part belongs to. Most servers number the calls; some send each call complete,
+        without a number."""
         index = part.get("index")
         if index is None:
-            is_new = part.get("id") or not self._calls
-            index = len(self._calls) if is_new else len(self._calls) - 1
+            index = len(self._calls)
+            if index and not part.get("id"):
+                index -= 1
         if index not in self._calls:
             function = {"name": "", "arguments": ""}
             self._calls[index] = {"id": "", "type": "function", "function": function}
-        call = self._calls[index]
-        call["id"] = call["id"] or part.get("id") or ""
-        whole, more = call["function"], part.get("function") or {}
-        whole["name"] = whole["name"] or more.get("name") or ""
-        whole["arguments"] += more.get("arguments") or ""
-        for key, value in part.items():
-            if key not in ("index", "id", "type", "function") and value is not None:
-                call[key] = value
+        return self._calls[index]
 
     def finish(self) -> dict[str, Any]:
         """Return the whole answer."""
@@ -756,11 +829,12 @@ class ChatStream(StreamAssembler):
         return {**self._about, "choices": [choice]}
 
 
-def _read_pieces(delta: Mapping[str, Any]) -> list[StreamPiece]:
+def _read_pieces(delta: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the text and the thinking of a delta, to show them as they arrive."""
-    pieces = _read_content_pieces("text", delta.get("content") or delta.get("refusal"))
+    content = delta.get("content") or delta.get("refusal")
+    pieces = _read_content_pieces("text", content)
     thinking = delta.get("reasoning_content") or delta.get("reasoning")
-    if thinking and isinstance(thinking, str):
+    if isinstance(thinking, str) and thinking:
         pieces.append(("thinking", thinking))
     return pieces
 
@@ -806,36 +880,45 @@ def _is_continued(last: Any, part: Any) -> bool:
     """Return True if `part` continues `last`: it is of the same kind, and not under another seal."""
     if not isinstance(last, Mapping) or not isinstance(part, Mapping):
         return False
-    if last.get("type") != part.get("type") or part.get("type") not in ("text", "thinking"):
+    type_ = part.get("type")
+    if type_ not in ("text", "thinking") or last.get("type") != type_:
         return False
-    seals = [seal for seal in (last.get("signature"), part.get("signature")) if seal]
-    return len(seals) < 2 or seals[0] == seals[1]
+    seal = part.get("signature")
+    before = last.get("signature")
+    return not seal or not before or seal == before
 
 
 def _join_parts(last: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
     """Join two pieces of a part. Other fields may come with either: a seal comes with the last."""
+    whole = dict(last)
+    for name, value in part.items():
+        if value is not None:
+            whole[name] = value
     key = part["type"]
-    fields = {name: value for name, value in part.items() if value is not None}
-    return {**last, **fields, key: _join_contents(last.get(key), part.get(key) or "")}
+    whole[key] = _join_contents(last.get(key), part.get(key) or "")
+    return whole
 
 
 def _grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
     """Add a delta: texts and lists are continued, numbered parts of a list one by one; the rest is
     replaced."""
     for key, value in delta.items():
-        before = whole.get(key)
-        if value is None:
-            continue
-        if isinstance(before, str) and isinstance(value, str):
-            whole[key] = before + value
-        elif isinstance(before, list) and isinstance(value, list):
-            _grow_list(before, value)
-        elif isinstance(before, dict) and isinstance(value, Mapping):
-            _grow(before, value)
-        elif isinstance(value, list):
-            whole[key] = [_copy_item(item) for item in value]
-        else:
-            whole[key] = value
+        if value is not None:
+            _grow_field(whole, key, value)
+
+
+def _grow_field(whole: dict[str, Any], key: str, value: Any) -> None:
+    before = whole.get(key)
+    if isinstance(before, str) and isinstance(value, str):
+        whole[key] = before + value
+    elif isinstance(before, list) and isinstance(value, list):
+        _grow_list(before, value)
+    elif isinstance(before, dict) and isinstance(value, Mapping):
+        _grow(before, value)
+    elif isinstance(value, list):
+        whole[key] = [_copy_item(item) for item in value]
+    else:
+        whole[key] = value
 
 
 def _grow_list(whole: list[Any], more: list[Any]) -> None:
@@ -855,9 +938,11 @@ def _copy_item(item: Any) -> Any:
 
 
 def _is_same_number(last: Any, item: Any) -> bool:
-    if not isinstance(last, dict) or not isinstance(item, Mapping) or "index" not in item:
+    if not isinstance(last, dict) or not isinstance(item, Mapping):
         return False
-    return (last.get("index"), last.get("type")) == (item["index"], item.get("type"))
+    if "index" not in item or last.get("index") != item["index"]:
+        return False
+    return last.get("type") == item.get("type")
 
 
 OPENAI = OpenAIFormat()
