@@ -107,6 +107,8 @@ CALL_FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller"
 # Fields that no other format can express: of a tool, of a message, a program that makes a call, and
 # warnings about a computer.
 EXTRAS = ("namespace", "phase", "caller", "acknowledged_safety_checks")
+# The caller of a call that the model made itself.
+DIRECT_CALLER = {"type": "direct"}
 # Parts that only other formats have: here they are a mistake, and refused.
 FOREIGN = frozenset({"image_url", "image", "file", "document", "tool_use", "tool_result"})
 
@@ -224,25 +226,27 @@ class ResponsesFormat(Format):
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write instructions and input. A system message that was an input item stays one."""
-        count = count_leading_system(turns)
         instructions: list[str] = []
-        in_place: list[Turn] = []
-        for turn in turns[:count]:
-            if isinstance(turn, MessageTurn) and turn.form is None:
+        rest: list[Turn] = []
+        leading = count_leading_system(turns)
+        for index, turn in enumerate(turns):
+            if index < leading and isinstance(turn, MessageTurn) and turn.form is None:
                 instructions.append(turn.text)
             else:
-                in_place.append(turn)
-        top = {"instructions": BETWEEN.join(instructions)} if instructions else {}
-        forms = self.write_forms([*in_place, *turns[count:]])
+                rest.append(turn)
+        forms = self.write_forms(rest)
+        body: dict[str, Any] = {"input": []}
+        if instructions:
+            body["instructions"] = BETWEEN.join(instructions)
         if len(forms) == 1 and isinstance(forms[0].form, str):
-            return WrittenBody({"input": forms[0].form} | top, [forms[0].positions])
-        input: list[Any] = []
+            body["input"] = forms[0].form
+            return WrittenBody(body, [forms[0].positions])
         origins: list[list[int]] = []
         for written in forms:
-            items = _list_items(written.form)
-            input += items
-            origins += [written.positions] * len(items)
-        return WrittenBody({"input": input} | top, origins)
+            for item in _list_items(written.form):
+                body["input"].append(item)
+                origins.append(written.positions)
+        return WrittenBody(body, origins)
 
     # --- from a body or an answer to parts ---
 
@@ -387,9 +391,10 @@ class ItemRun:
     def add(self, path: str, item: Item) -> None:
         """Take one more item."""
         self._items.append((path, item))
-        self._has_message = self._has_message or "role" in item
-        is_call = item.get("type") in CALLS and not is_service_call(item)
-        self._has_call = self._has_call or is_call
+        if "role" in item:
+            self._has_message = True
+        if item.get("type") in CALLS and not is_service_call(item):
+            self._has_call = True
 
     def ends_before(self, item: Item) -> bool:
         """Return True for reasoning or a message after a message without a call: the model was asked again."""
@@ -399,12 +404,17 @@ class ItemRun:
 
     def take(self) -> Iterator[Unit]:
         """Yield the answer that the items are, if there are any, and begin a new one."""
-        found = self._items
-        if found:
-            parts = [part for path, item in found for part in read_item(item, path)]
-            yield Unit("step", [item for _, item in found], parts, found[0][0])
+        form: list[Item] = []
+        parts: list[Part] = []
+        for path, item in self._items:
+            form.append(item)
+            parts.extend(read_item(item, path))
+        if form:
+            first_path, _ = self._items[0]
+            yield Unit("step", form, parts, first_path)
         self._items = []
-        self._has_message = self._has_call = False
+        self._has_message = False
+        self._has_call = False
 
 
 def _read_units(body: Mapping[str, Any]) -> Iterator[Unit]:
@@ -496,24 +506,40 @@ def is_service_call(item: Item) -> bool:
 
 def _read_call(item: Item, type_: str, path: str) -> Part:
     extras = _list_extras(item)
-    if type_ == "function_call":
-        arguments = field(item, "arguments", str, path)
-        call = make_call(id_in(item, "call_id", path), name_in(item, "name", path), arguments)
-        return call._replace(extras=extras)
+    if type_ not in ("function_call", CUSTOM):
+        return _read_tool_call(item, type_, extras)
+    id = id_in(item, "call_id", path)
     if type_ == CUSTOM:
-        given = {"input": field(item, "input", str, path)}
-        id, name = id_in(item, "call_id", path), name_in(item, "name", path)
-        return Call(id, name, given, kind=CUSTOM, extras=extras)
-    if not isinstance(item.get("call_id"), str):
+        text = field(item, "input", str, path)
+        name = name_in(item, "name", path)
+        return Call(id, name, {"input": text}, kind=CUSTOM, extras=extras)
+    arguments = field(item, "arguments", str, path)
+    name = name_in(item, "name", path)
+    call = make_call(id, name, arguments)
+    return call._replace(extras=extras)
+
+
+def _read_tool_call(item: Item, type_: str, extras: tuple[str, ...]) -> Part:
+    """Read a call of a tool of OpenAI's own that the caller runs."""
+    id = item.get("call_id")
+    if not isinstance(id, str):
         return Other(type_)
-    given = {key: value for key, value in item.items() if key not in CALL_FRAME}
-    return Call(item["call_id"], type_.removesuffix("_call"), given, kind=type_, extras=extras)
+    arguments: dict[str, Any] = {}
+    for key, value in item.items():
+        if key not in CALL_FRAME:
+            arguments[key] = value
+    name = type_.removesuffix("_call")
+    return Call(id, name, arguments, kind=type_, extras=extras)
 
 
 def _list_extras(item: Item) -> tuple[str, ...]:
     """Return the names of fields that no other format can express."""
-    found = [key for key in EXTRAS if item.get(key) and item[key] != {"type": "direct"}]
-    return tuple(found)
+    extras: list[str] = []
+    for key in EXTRAS:
+        value = item.get(key)
+        if value and value != DIRECT_CALLER:
+            extras.append(key)
+    return tuple(extras)
 
 
 def _read_reasoning(item: Item) -> Reasoning:
@@ -528,7 +554,9 @@ def _read_reasoning(item: Item) -> Reasoning:
 
 def _join_reasoning(parts: Any) -> str:
     texts: list[str] = []
-    for part in parts if isinstance(parts, list) else ():
+    if not isinstance(parts, list):
+        return ""
+    for part in parts:
         text = part.get("text") if isinstance(part, dict) else None
         if isinstance(text, str) and not is_blank(text):
             texts.append(text.strip())
@@ -549,9 +577,12 @@ def _find_call_id(item: Item) -> Any:
 
 
 def _read_result(item: Item, path: str) -> Result:
-    parts = [*_read_output(item, f"{path}.output"), *map(Other, _list_extras(item))]
-    id = text_or_none(_find_call_id(item), f"{path}.call_id") or ""
-    return make_result(id, parts, None, kind=CALL_OF_OUTPUT[item["type"]])
+    parts = _read_output(item, f"{path}.output")
+    for name in _list_extras(item):
+        parts.append(Other(name))
+    id = text_or_none(_find_call_id(item), f"{path}.call_id")
+    kind = CALL_OF_OUTPUT[item["type"]]
+    return make_result(id or "", parts, None, kind=kind)
 
 
 def _read_output(item: Item, path: str) -> list[Part]:
@@ -569,8 +600,9 @@ def _read_output(item: Item, path: str) -> list[Part]:
 
 
 def _read_screenshot(found: Any) -> Part:
-    if isinstance(found, dict) and isinstance(found.get("image_url"), str):
-        return from_url(found["image_url"], "image")
+    url = found.get("image_url") if isinstance(found, dict) else None
+    if isinstance(url, str):
+        return from_url(url, "image")
     return Other("a screenshot in the service's store", media="image")
 
 
@@ -580,12 +612,13 @@ def _read_shell(chunks: Any) -> str:
     for chunk in chunks if isinstance(chunks, list) else ():
         if not isinstance(chunk, dict):
             continue
-        texts += [chunk.get("stdout"), chunk.get("stderr")]
+        texts.append(chunk.get("stdout"))
+        texts.append(chunk.get("stderr"))
         outcome = chunk.get("outcome")
-        code = outcome.get("exit_code") if isinstance(outcome, dict) else None
-        if code:
-            texts.append(f"(exit code {code})")
-    return "\n".join(text for text in texts if isinstance(text, str) and not is_blank(text))
+        if isinstance(outcome, dict) and outcome.get("exit_code"):
+            texts.append(f"(exit code {outcome['exit_code']})")
+    printed = [text for text in texts if isinstance(text, str) and not is_blank(text)]
+    return "\n".join(printed)
 
 
 def _read_content(content: Any, path: str) -> list[Part]:
@@ -625,12 +658,16 @@ def _read_image(part: dict[str, Any]) -> Part:
 
 
 def _read_file(part: dict[str, Any]) -> Part:
-    name = part.get("filename") if isinstance(part.get("filename"), str) else None
+    name = part.get("filename")
+    if not isinstance(name, str):
+        name = None
     detail = detail_of(part)
-    if isinstance(part.get("file_data"), str):
-        return read_file_data(part["file_data"], name, detail)
-    if isinstance(part.get("file_url"), str):
-        return Media("document", PDF, url=part["file_url"], name=name, detail=detail)
+    data = part.get("file_data")
+    url = part.get("file_url")
+    if isinstance(data, str):
+        return read_file_data(data, name, detail)
+    if isinstance(url, str):
+        return Media("document", PDF, url=url, name=name, detail=detail)
     if isinstance(part.get("file_id"), str):
         return Other("a file in the service's store", media="document")
     return Other("input_file", complete=False, media="document")
@@ -648,8 +685,10 @@ def _write_custom_output(id: str, content: Any, _error: bool) -> Item:
 
 
 def _write_shell_output(id: str, content: Any, error: bool) -> Item:
-    streams = {"stdout": "", "stderr": content} if error else {"stdout": content, "stderr": ""}
-    chunk = streams | {"outcome": {"type": "exit", "exit_code": int(error)}}
+    chunk: Item = {"stdout": content, "stderr": ""}
+    if error:
+        chunk = {"stdout": "", "stderr": content}
+    chunk["outcome"] = {"type": "exit", "exit_code": int(error)}
     return {"type": "shell_call_output", "call_id": id, "output": [chunk]}
 
 
@@ -674,7 +713,9 @@ OUTPUT_WRITERS: dict[str, Callable[[str, Any, bool], Item]] = {
 
 
 def _is_reasoning_at(form: Form, index: int) -> bool:
-    item = form[index] if isinstance(form, list) and form else None
+    if not isinstance(form, list) or not form:
+        return False
+    item = form[index]
     return isinstance(item, dict) and item.get("type") == "reasoning"
 
 
@@ -724,9 +765,12 @@ def _is_free(item: Item) -> bool:
 
 def _is_whole(item: Item) -> bool:
     """Return True if an item is complete outside of the store."""
-    if item.get("type") == "reasoning":
+    type_ = item.get("type")
+    if type_ == "reasoning":
         return _is_sealed(item) or bool(item.get("content"))
-    return item.get("type") not in (None, "item_reference") or "role" in item
+    if type_ in (None, "item_reference"):
+        return "role" in item
+    return True
 
 
 def _is_sealed(item: Item) -> bool:
@@ -741,16 +785,23 @@ def _fill_item(item: Item) -> Item:
 def _put_messages_first(form: list[Item]) -> list[Item]:
     """Put messages between two calls before the calls. DeepSeek refused them: "No tool output found for tool
     call call-a". Beside reasoning, or items that are known by their ids, the order counts."""
-    for item in form:
+    calls: list[int] = []
+    for index, item in enumerate(form):
         if item.get("type") == "reasoning" or "id" in item:
             return form
-    calls = [index for index, item in enumerate(form) if _is_answerable(item)]
+        if _is_answerable(item):
+            calls.append(index)
     if len(calls) < 2:
         return form
     first, last = calls[0], calls[-1]
-    messages = [item for item in form[first:last] if "role" in item]
-    others = [item for item in form[first:last] if "role" not in item]
-    return [*form[:first], *messages, *others, *form[last:]]
+    messages: list[Item] = []
+    others: list[Item] = []
+    for item in form[first:last]:
+        if "role" in item:
+            messages.append(item)
+        else:
+            others.append(item)
+    return form[:first] + messages + others + form[last:]
 
 
 def _is_answerable(item: Item) -> bool:
@@ -769,6 +820,7 @@ class ResponsesStream(StreamAssembler):
     """Assembles the events of one answer of the Responses API."""
 
     def __init__(self) -> None:
+        # Items by their index in the answer. Two events of a server may have the same one.
         self._done: list[tuple[int, Item]] = []
         self._response: Mapping[str, Any] = {}
 
@@ -790,9 +842,12 @@ class ResponsesStream(StreamAssembler):
     def finish(self) -> Body:
         """Return the whole answer. Its items are those that were done. The last event has them once more,
         with reasoning sealed anew; a recorded request sent back the first."""
-        done = [item for _, item in sorted(self._done, key=lambda one: one[0])]
-        last = self._response.get("output") or []
-        return {**self._response, "output": done if len(done) >= len(last) else last}
+        self._done.sort(key=lambda one: one[0])
+        done = [item for _, item in self._done]
+        output = self._response.get("output") or []
+        if len(done) >= len(output):
+            output = done
+        return {**self._response, "output": output}
 
 
 RESPONSES = ResponsesFormat()
