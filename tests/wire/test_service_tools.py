@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from backstory.wire import dump, load
 from tests.wire.test_matrix import FOUND
 
@@ -74,3 +76,41 @@ def test_files_are_not_words():
     body, _ = dump(asked(came, {"type": "text", "text": "Yes."}), "openai")
     told = "<web_fetch_result>\nurl: https://example.org\ntitle: Tides\n</web_fetch_result>"
     assert body["messages"][1]["content"] == f"{told}\n\nYes."
+
+
+TOOL_SEARCH = {
+    "type": "tool_search_call",
+    "id": "tsc_1",
+    "call_id": "call_1",
+    "execution": "server",
+    "status": "completed",
+    "arguments": {"query": "files"},
+}
+TOOLS_FOUND = {
+    "type": "tool_search_output",
+    "id": "tso_1",
+    "call_id": "call_1",
+    "execution": "server",
+    "status": "completed",
+    "tools": [{"type": "function", "name": "glob", "parameters": {}}],
+}
+DONE = {"role": "assistant", "content": "There is glob."}
+ASKED = {"role": "user", "content": "Which tools?"}
+
+
+@pytest.mark.parametrize("items", [[TOOL_SEARCH, TOOLS_FOUND, DONE], [TOOL_SEARCH, DONE]])
+def test_a_search_for_tools_that_the_service_ran_is_not_closed_as_interrupted(items):
+    body = {"input": [ASKED, *items], "store": True}
+    events = load(body, "openai-responses", model="m")
+    assert [kind for kind, _, _ in events] == ["user", "assistant"]
+    found = dump(events, "openai-responses", model="m", stored=True)
+    assert (found.body["input"], found.repairs) == (body["input"], [])
+    [_, answer] = dump(events, "openai", model="m").body["messages"]
+    assert answer["content"].startswith("<tool_search>\nquery: files\n</tool_search>")
+    assert answer["content"].endswith("There is glob.")
+
+
+def test_a_search_for_tools_that_the_caller_ran_is_a_call_with_its_result():
+    client = [TOOL_SEARCH | {"execution": "client"}, TOOLS_FOUND | {"execution": "client"}]
+    events = load({"input": [ASKED, *client]}, "openai-responses", model="m")
+    assert [kind for kind, _, _ in events] == ["user", "tool_call", "tool_result"]

@@ -393,7 +393,8 @@ class ItemRun:
         self._items.append((path, item))
         if "role" in item:
             self._has_message = True
-        if item.get("type") in CALLS and not is_service_call(item):
+        is_run = is_service_call(item) or _is_service_search(item)
+        if item.get("type") in CALLS and not is_run:
             self._has_call = True
 
     def ends_before(self, item: Item) -> bool:
@@ -489,6 +490,9 @@ def read_item(item: Item, path: str) -> list[Part]:
         return [_read_reasoning(item)]
     if type_ in (None, "item_reference"):
         return [REFERENCE]
+    if _is_service_search(item):
+        found = item.get("arguments") or item.get("tools")
+        return [describe_run(type_, type_.removesuffix("_call"), found)]
     if type_ in CALLS:
         return [_read_call(item, type_, path)]
     if _is_output(item):
@@ -502,6 +506,12 @@ def is_service_call(item: Item) -> bool:
     if item.get("type") in SERVICE_CALLS:
         return True
     return item.get("type") == CUSTOM and str(item.get("call_id")).startswith("xs_call_")
+
+
+def _is_service_search(item: Item) -> bool:
+    """Return True for a search for tools that the service ran itself, and for what it found."""
+    is_search = item.get("type") in ("tool_search_call", "tool_search_output")
+    return is_search and item.get("execution") == "server"
 
 
 def _read_call(item: Item, type_: str, path: str) -> Part:
@@ -565,7 +575,7 @@ def _join_reasoning(parts: Any) -> str:
 
 def _is_output(item: Item) -> bool:
     """Return True if the caller gave the item back for a call. Some outputs the service makes itself."""
-    if item.get("type") not in OUTPUTS:
+    if item.get("type") not in OUTPUTS or _is_service_search(item):
         return False
     return item["type"] == FUNCTION_OUTPUT or isinstance(_find_call_id(item), str)
 
