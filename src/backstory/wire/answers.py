@@ -14,15 +14,6 @@ from backstory.wire.loading import Loaded, load_response
 from backstory.wire.media import encode_base64
 from backstory.wire.turns import AFTER_NOTHING, Accepted
 
-# Fields of answers and stream events that only this format has.
-FORMAT_BY_KEY = {
-    "choices": "openai",
-    "candidates": "gemini",
-    "messageStart": "bedrock",
-    "contentBlockStart": "bedrock",
-    "contentBlockDelta": "bedrock",
-}
-ANTHROPIC_TYPES = frozenset({"message", "message_start"})
 USAGE_KEYS = ("usage", "usageMetadata", "usage_metadata")
 
 
@@ -56,11 +47,7 @@ def build_answer(
     asked: dict[str, Any] = {"format": source.name, "at": at}
     if request is not None:
         asked["sha256"] = _check_digest(request)
-    if model or data.get("model"):
-        asked["model"] = model or data["model"]
-    usage = _find_usage(answer)
-    if usage:
-        asked["usage"] = usage
+    asked |= _describe_cost(answer, model or data.get("model"))
     data[REQUEST] = asked
     facts = read_facts(whole, source)
     if facts:
@@ -69,6 +56,17 @@ def build_answer(
         data[NATIVE] = _mark_compaction(data[NATIVE], facts)
     events[0] = kind, text, data
     return BuiltAnswer(events, kept)
+
+
+def _describe_cost(answer: Any, model: str | None) -> dict[str, Any]:
+    """Return the model that was asked and the usage, if they are known."""
+    cost: dict[str, Any] = {}
+    if model:
+        cost["model"] = model
+    usage = _find_usage(answer)
+    if usage:
+        cost["usage"] = usage
+    return cost
 
 
 def _split_kept(events: list[Loaded]) -> tuple[list[Loaded], list[Loaded]]:
@@ -114,16 +112,9 @@ def find_format_name(answer: Any) -> str:
     """Return the format of an answer, or of the events of a stream, by its shape."""
     first = answer[0] if isinstance(answer, list) and answer else answer
     if isinstance(first, Mapping):
-        for key, format in FORMAT_BY_KEY.items():
-            if key in first:
-                return format
-        kind, output = first.get("type"), first.get("output")
-        if kind in ANTHROPIC_TYPES:
-            return "anthropic"
-        if isinstance(output, Mapping) and "message" in output:
-            return "bedrock"
-        if isinstance(output, list) or (isinstance(kind, str) and kind.startswith("response.")):
-            return "openai-responses"
+        for format in FORMATS.values():
+            if format.recognizes(first):
+                return format.name
     raise Invalid(
         "cannot tell which provider's answer this is",
         remedy=f"pass format=, one of {', '.join(FORMATS)}",

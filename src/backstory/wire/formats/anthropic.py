@@ -316,6 +316,10 @@ class AnthropicFormat(BlockFormat):
         parts += list_unread(block, RESULT_KEYS)
         return make_result(id, parts, is_error)
 
+    def recognizes(self, answer: Mapping[str, Any]) -> bool:
+        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        return answer.get("type") in ("message", "message_start")
+
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return an answer's content, model and usage."""
         content = field(dict(response), "content", list, "response")

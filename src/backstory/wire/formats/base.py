@@ -194,6 +194,10 @@ class Format:
         """Return the parts of a form."""
         raise NotImplementedError
 
+    def recognizes(self, answer: Mapping[str, Any]) -> bool:
+        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        raise NotImplementedError
+
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return an answer's form, model and usage."""
         raise NotImplementedError

@@ -179,11 +179,11 @@ class BedrockFormat(BlockFormat):
 
     def write_result(self, call: Call, result: Result) -> Form:
         """Write a toolResult block."""
-        content = result.content or (Text(result.text),)
-        block: Block = {
-            "toolUseId": call.id,
-            "content": self.write_content(content, in_result=True),
-        }
+        if result.content:
+            content = self.write_content(result.content, in_result=True)
+        else:
+            content = [self.write_text(result.text)]
+        block: Block = {"toolUseId": call.id, "content": content}
         if result.is_error:
             block["status"] = "error"
         return [{"toolResult": block}]
@@ -262,6 +262,13 @@ class BedrockFormat(BlockFormat):
         if status is not None:
             one_of(status, ("success", "error"), f"{path}.status")
         return make_result(id, parts, status == "error")
+
+    def recognizes(self, answer: Mapping[str, Any]) -> bool:
+        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        output = answer.get("output")
+        if isinstance(output, Mapping):
+            return "message" in output
+        return any(name in answer for name in FIRST_EVENTS)
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return an answer's content and usage. The service does not say which model it was."""
@@ -666,6 +673,7 @@ def remove_first_points(contents: list[list[Block]], count: int) -> list[list[Bl
 
 
 # An SDK puts each event under its name; on the wire the name is in the frame's headers.
+FIRST_EVENTS = ("messageStart", "contentBlockStart", "contentBlockDelta")
 STREAM_EVENTS = ("contentBlockStart", "contentBlockDelta", "messageStop", "metadata")
 
 

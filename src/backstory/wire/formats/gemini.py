@@ -347,6 +347,10 @@ class GeminiFormat(BlockFormat):
             ]
         return [found, *others]
 
+    def recognizes(self, answer: Mapping[str, Any]) -> bool:
+        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        return "candidates" in answer
+
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return the parts of the first candidate, the model and the usage."""
         path = "response.candidates"

@@ -311,6 +311,10 @@ class OpenAIFormat(Format):
         rest = _read_rest(message)
         return speaker + parts + rest
 
+    def recognizes(self, answer: Mapping[str, Any]) -> bool:
+        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        return "choices" in answer
+
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return the message of the first choice as the next request takes it, the model and the usage."""
         choices = field(dict(response), "choices", list, "response")

@@ -294,6 +294,12 @@ class ResponsesFormat(Format):
             parts.extend(read_item(item, where))
         return parts
 
+    def recognizes(self, answer: Mapping[str, Any]) -> bool:
+        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        if isinstance(answer.get("output"), list):
+            return True
+        return str(answer.get("type")).startswith("response.")
+
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
         """Return the items, the model and the usage of an answer."""
         model = response.get("model")
