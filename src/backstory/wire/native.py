@@ -191,16 +191,16 @@ class NativeDecision(NamedTuple):
 
 
 def choose_native_form(
-    answer: AnswerTurn, taken: set[str], request: "RequestBuilder"
+    answer: AnswerTurn, natives: list[Native], taken: set[str], request: "RequestBuilder"
 ) -> NativeDecision:
     """Return the first form of `answer` that its provider takes back. `taken` are the ids of earlier calls."""
-    natives = list_natives(answer)
     for native in natives:
         if not request.is_home_of(native):
             return NativeDecision(None, FOREIGN, [])
     if Accepted.SAME_IDS in answer.accepted:
         taken = set()
     reason = CHANGED
+    is_unnamed = Accepted.UNNAMED in answer.accepted
     for form in list_native_forms(answer, natives, request.format):
         native = natives[0]
         if form is not native.form:
@@ -210,12 +210,13 @@ def choose_native_form(
             return NativeDecision(None, UNREADABLE, [])
         if not matches_log(answer, parts, taken, request.format):
             continue
-        if not has_ids(parts, request.format) and Accepted.UNNAMED not in answer.accepted:
+        if answer.calls and not (has_ids(parts, request.format) or is_unnamed):
             reason = NO_ID
             continue
         reason = REFUSED
-        is_legal = not is_refused("step", parts, native, request.format)
-        if is_legal and is_answerable(parts, answer, request.format):
+        if is_refused("step", parts, native, request.format):
+            continue
+        if not answer.calls or is_answerable(parts, answer, request.format):
             return NativeDecision(form, "", parts)
     return NativeDecision(None, reason, [])
 

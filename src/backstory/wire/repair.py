@@ -215,11 +215,11 @@ def choose_answer_form(
     answer: AnswerTurn, taken: set[str], request: "RequestBuilder"
 ) -> AnswerTurn:
     """Return an answer as its provider takes it back, or with its text and calls only."""
-    after = find_accepted_place(answer, request)
-    accepted = collect_accepted(answer, request)
-    if after is not None or accepted:
-        answer = answer._replace(after=after, accepted=accepted)
-    decision = choose_native_form(answer, taken, request)
+    natives = list_natives(answer)
+    if any(native.after is not None or native.accepted for native in natives):
+        after = find_accepted_place(answer, request)
+        answer = answer._replace(after=after, accepted=collect_accepted(answer, request))
+    decision = choose_native_form(answer, natives, taken, request)
     if decision.form is not None:
         answer = send_back(answer, decision, request)
     else:

@@ -660,7 +660,10 @@ def find_marks(value: Any) -> list[Block]:
         return [block for item in value for block in find_marks(item)]
     if not isinstance(value, dict):
         return []
-    marks = find_marks(value.get("content")) + find_marks(value.get("source"))
+    marks: list[Block] = []
+    for key in ("content", "source"):
+        if isinstance(value.get(key), list | dict):
+            marks += find_marks(value[key])
     if value.get("cache_control") is not None:
         marks.append(value)
     return marks

@@ -454,16 +454,6 @@ def list_positions(turn: Turn | Result) -> list[int]:
     return [] if turn.position is None else [turn.position]
 
 
-def join_positions(forms: list[WrittenForm]) -> list[int]:
-    """Return the positions of several forms, in their order."""
-    if len(forms) == 1:
-        return forms[0].positions
-    positions: set[int] = set()
-    for written in forms:
-        positions.update(written.positions)
-    return sorted(positions)
-
-
 # --- reading ---
 
 

@@ -7,8 +7,6 @@ from backstory.wire.formats.base import (
     Block,
     Body,
     Format,
-    WrittenForm,
-    join_positions,
     make_usage,
     to_count,
 )
@@ -76,12 +74,21 @@ class BlockFormat(Format):
         top = self.join_blocks(system) if system else None
         messages: list[Body] = []
         origins: list[list[int]] = []
-        for group in group_by_role(self.write_forms(turns[count:])):
-            role = self.role_names[group[0].role]
-            content = self.join_blocks([written.form for written in group])
-            messages.append({"role": role, self.content_key: content})
-            origins.append(join_positions(group))
-        return WrittenMessages(top, messages, origins)
+        role, joined = "", -1  # of the last message, and the index of the last one that was joined
+        for written in self.write_forms(turns[count:]):
+            if written.role != role:
+                role = written.role
+                messages.append({"role": self.role_names[role], self.content_key: written.form})
+                origins.append(written.positions)
+                continue
+            message = messages[-1]
+            if joined != len(messages) - 1:  # a form is never changed, only a copy of it
+                joined = len(messages) - 1
+                message[self.content_key] = [*self.list_blocks(message[self.content_key])]
+                origins[-1] = [*origins[-1]]
+            message[self.content_key] += self.list_blocks(written.form)
+            origins[-1] += written.positions
+        return WrittenMessages(top, messages, [sorted(set(places)) for places in origins])
 
     def read_form(self, role: str, form: Form, path: str) -> list[Part]:
         """Return the parts of a content."""
@@ -117,17 +124,6 @@ class BlockFormat(Format):
         if rest or not blocks:
             parts = self.read_form("user", rest, path)
             yield Unit("user", rest, parts, path)
-
-
-def group_by_role(forms: list[WrittenForm]) -> list[list[WrittenForm]]:
-    """Return groups of neighbours that have one role."""
-    groups: list[list[WrittenForm]] = []
-    for written in forms:
-        if groups and groups[-1][0].role == written.role:
-            groups[-1].append(written)
-        else:
-            groups.append([written])
-    return groups
 
 
 # --- reading ---
