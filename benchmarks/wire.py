@@ -11,19 +11,27 @@ from typing import Any
 import orjson
 
 import backstory
-from backstory.wire import dump, load, to_bytes
+from backstory.wire import FORMATS, dump, load, to_bytes
 from benchmarks.floors import BareSqlite
 from benchmarks.measure import Row, best_by_turns
 
-# At most so many times the plain loop for OpenAI.
-LIMITS = {"openai": 1.4, "openai-responses": 2.0, "anthropic": 2.0, "gemini": 2.0, "bedrock": 2.0}
+LIMIT = 4.2  # times the plain loop for OpenAI, for `history`
+# Times the plain loop of the same format, for texts of 500 characters.
+PLAIN_LIMIT, THINKING_LIMIT = 2.5, 3.5
+IMAGE_LIMIT = 4.0
 
 Message = tuple[str, str | None, dict[str, Any] | None]
 
 
 def wire_table(folder: str) -> list[Row]:
     """Restoring to bytes on SQLite, the growth of a repair, and a large image."""
-    return [*from_the_log(folder), repair_growth(), *large_image()]
+    return [
+        *from_the_log(folder),
+        *against_own_loop(folder, has_thinking=False),
+        *against_own_loop(folder, has_thinking=True),
+        repair_growth(),
+        *large_image(),
+    ]
 
 
 def from_the_log(folder: str) -> list[Row]:
@@ -54,10 +62,43 @@ def from_the_log(folder: str) -> list[Row]:
             f"10,000 {what}, {format}",
             against,
             *best_by_turns(lambda f=format: ours(f), plain, 25),
-            limit,
+            LIMIT,
         )
-        for format, limit in LIMITS.items()
+        for format in FORMATS
     ]
+
+
+def against_own_loop(folder: str, *, has_thinking: bool) -> list[Row]:
+    """conversation() to request bytes, against a loop that writes the same format."""
+    rows = []
+    for format in FORMATS:
+        name = f"{format}-{has_thinking}"
+        floor = BareSqlite(os.path.join(folder, f"bare-{name}.db"))
+        store = backstory.open(os.path.join(folder, f"{name}.db"))
+        messages = long_history(10_000, format if has_thinking else None)
+        agent = store.start()
+        agent.extend(messages)
+        floor.insert_many(
+            [
+                (1, kind, text, data and orjson.dumps(data).decode(), 0)
+                for kind, text, data in messages
+            ]
+        )
+
+        def ours(agent: Any = agent, format: str = format) -> bytes:
+            return agent.conversation().to_bytes(format, model="m")
+
+        def plain(floor: BareSqlite = floor, format: str = format) -> bytes:
+            return write_plainly(floor.fetch_all(), format)
+
+        assert ours() == plain(), "the loop and backstory have to say the same"
+        what = "10,000 messages of 500 characters"
+        if has_thinking:
+            what += ", thinking in each answer"
+        limit = THINKING_LIMIT if has_thinking else PLAIN_LIMIT
+        times = best_by_turns(ours, plain, 15)
+        rows.append(Row(f"{what}, {format}", "a plain loop of that format", *times, limit))
+    return rows
 
 
 def repair_growth() -> Row:
@@ -78,7 +119,7 @@ def _image(format: str, message: str, data: str) -> Row:
     [(kind, content, native)] = load(body, format)
     event = [backstory.Event.of(1, kind, content, native)]
     times = best_by_turns(lambda: to_bytes(event, format), lambda: orjson.dumps(body), 15)
-    return Row(f"an image of 5 MB to bytes, {format}", "one orjson dump", *times, 3.0)
+    return Row(f"an image of 5 MB to bytes, {format}", "one orjson dump", *times, IMAGE_LIMIT)
 
 
 # The message of each format that shows an image.
@@ -121,6 +162,65 @@ def history(count: int) -> list[Message]:
             ),
         ]
     return messages
+
+
+def long_history(count: int, format: str | None) -> list[Message]:
+    """Questions and answers of 500 characters; with a format, each answer has a thinking block."""
+    messages: list[Message] = []
+    for number in range(count // 2):
+        answer = f"Answer {number}: {'words ' * 80}"
+        data = None
+        if format is not None:
+            form = THINKING[format](answer)
+            data = {"native": {"provider": format, "model": "m", "wire": form}}
+        messages.append(("user", f"Question {number}: {'words ' * 80}", None))
+        messages.append(("assistant", answer, data))
+    messages.append(("user", "And now?", None))
+    return messages
+
+
+SEAL = "c2lnbmF0dXJl" * 20
+# An answer with thinking in each format.
+THINKING: dict[str, Any] = {
+    "openai": lambda text: {"role": "assistant", "content": text, "reasoning_content": text},
+    "openai-responses": lambda text: [
+        {"type": "reasoning", "summary": [], "encrypted_content": SEAL},
+        {"role": "assistant", "content": text},
+    ],
+    "anthropic": lambda text: [
+        {"type": "thinking", "thinking": text, "signature": SEAL},
+        {"type": "text", "text": text},
+    ],
+    "gemini": lambda text: [
+        {"text": text, "thought": True},
+        {"text": text, "thoughtSignature": SEAL},
+    ],
+    "bedrock": lambda text: [
+        {"reasoningContent": {"reasoningText": {"text": text, "signature": SEAL}}},
+        {"text": text},
+    ],
+}
+KEYS = {"openai-responses": "input", "gemini": "contents"}
+
+
+def write_plainly(rows: list[Any], format: str) -> bytes:
+    """The loop for texts and stored forms in each format."""
+    messages: list[Any] = []
+    for _, role, text, data_json, _ in rows:
+        form = None if data_json is None else orjson.loads(data_json)["native"]["wire"]
+        if format == "openai":
+            messages.append(form or {"role": role, "content": text})
+        elif format == "openai-responses":
+            messages.extend(form or [{"role": role, "content": text}])
+        elif format == "anthropic":
+            content = form or [{"type": "text", "text": text}]
+            messages.append({"role": role, "content": content})
+        elif format == "gemini":
+            role = "user" if role == "user" else "model"
+            messages.append({"role": role, "parts": form or [{"text": text}]})
+        else:
+            messages.append({"role": role, "content": form or [{"text": text}]})
+    return orjson.dumps({KEYS.get(format, "messages"): messages})
 
 
 def broken(count: int) -> Iterator[backstory.Event]:
