@@ -2,6 +2,7 @@
 
 import base64
 import struct
+import zlib
 
 import pytest
 
@@ -120,6 +121,16 @@ class TestSizes:
     def test_a_wav_file_says_its_length_and_others_are_taken_for_the_usual_rate(self):
         assert round(measure_seconds(base64.b64encode(wav(2)).decode(), 1)) == 2
         assert measure_seconds("A" * 64_000, 128_000) == 3
+
+    def test_each_stream_of_a_pdf_is_looked_into(self):
+        stream = b"stream\n" + zlib.compress(b"/Type/Page ") + b"endstream\n"
+        data = base64.b64encode(b"%PDF-1.5 " + stream * 3).decode()
+        assert measure_pdf(data) == (3, 0)
+
+    def test_a_pdf_of_streams_without_an_end_is_read_once(self):
+        # A search from each beginning to the end of the file would take hours.
+        data = base64.b64encode(b"%PDF" + b"stream\n" * 300_000).decode()
+        assert measure_pdf(data) == (1, 0)
 
     def test_what_is_no_pdf_has_no_pages(self):
         assert measure_pdf("") is None

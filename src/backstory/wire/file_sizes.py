@@ -8,6 +8,7 @@ import binascii
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 # As much of a file as is looked at: the header of a picture, or all of a usual document.
@@ -17,7 +18,8 @@ DOCUMENT = 1 << 24
 SMALLEST_HEADER = 30
 PNG = b"\x89PNG\r\n\x1a\n"
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
-_STREAM = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
+_STREAM = re.compile(rb"stream\r?\n")
+_STREAM_END = b"endstream"
 _LITERAL = re.compile(rb"\(((?:[^()\\]|\\.)*)\)", re.DOTALL)
 _HEXADECIMAL = re.compile(rb"<([0-9A-Fa-f]+)>")
 STREAMS = 500  # of a PDF that are looked into
@@ -113,10 +115,24 @@ def measure_pdf(data: str) -> Pdf | None:
     file = decode_start(data, DOCUMENT)
     if not file.startswith(b"%PDF"):
         return None
-    inside = [file, *map(_decompress, _STREAM.findall(file)[:STREAMS])]
+    inside = [file, *map(_decompress, _find_streams(file))]
     pages = sum(len(_PAGE.findall(text)) for text in inside)
     letters = sum(_count_letters(text) for text in inside[1:] if b"BT" in text)
     return Pdf(max(1, pages), letters)
+
+
+def _find_streams(file: bytes) -> Iterator[bytes]:
+    """Yield the first streams of a PDF. No byte is searched twice: the file may be anything."""
+    position = 0
+    for _ in range(STREAMS):
+        beginning = _STREAM.search(file, position)
+        if beginning is None:
+            return
+        end = file.find(_STREAM_END, beginning.end())
+        if end < 0:
+            return
+        yield file[beginning.end() : end]
+        position = end + len(_STREAM_END)
 
 
 def _decompress(stream: bytes) -> bytes:
