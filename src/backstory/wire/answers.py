@@ -1,4 +1,5 @@
-"""Reads what a provider's SDK returned: whose answer it is, what was asked, and facts about the answer. Pure."""
+"""Reads what a provider's SDK returned: whose answer it is, what was asked, and facts about the
+answer. Pure."""
 
 import hashlib
 from collections.abc import Mapping
@@ -33,8 +34,8 @@ def build_answer(
     request: Mapping[str, Any] | None,
     at: int,
 ) -> BuiltAnswer:
-    """Return the events of an answer. The data of the first describes the request, which was made at the
-    position `at`, and the response."""
+    """Return the events of an answer. The data of the first describes the request, which was made
+    at the position `at`, and the response."""
     answer = as_plain(response)
     source = get_format(find_format_name(answer) if format is None else format)
     whole = assemble_answer(answer, source)
@@ -78,8 +79,8 @@ def _split_kept(events: list[Loaded]) -> tuple[list[Loaded], list[Loaded]]:
 
 
 def _mark_compaction(native: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Mark native content that is the first message of the next request. If the model stopped for the
-    compaction, it continues from there."""
+    """Mark native content that is the first message of the next request. If the model stopped for
+    the compaction, it continues from there."""
     marked = {**native, "after": AFTER_NOTHING}
     if facts.get("stop") == "compaction":
         marked["took"] = [*native.get("took", ()), Accepted.LAST_WORD.value]
@@ -87,7 +88,8 @@ def _mark_compaction(native: Mapping[str, Any], facts: Mapping[str, Any]) -> dic
 
 
 def assemble_answer(response: Any, source: Format) -> Mapping[str, Any]:
-    """Return an answer as an object: a dict, an object of the provider's SDK, or the events of a stream."""
+    """Return an answer as an object: a dict, an object of the provider's SDK, or the events of a
+    stream."""
     whole = as_plain(response)
     if isinstance(whole, list):
         try:
@@ -102,8 +104,8 @@ def assemble_answer(response: Any, source: Format) -> Mapping[str, Any]:
 
 
 def read_facts(response: Mapping[str, Any], source: Format) -> dict[str, Any]:
-    """Return what a log keeps about a response: its id, why it stopped, whether it is stored, its service
-    tier, and the provider's diagnostics. Only what the provider gave."""
+    """Return what a log keeps about a response: its id, why it stopped, whether it is stored, its
+    service tier, and the provider's diagnostics. Only what the provider gave."""
     facts: dict[str, Any] = clean_value(source.read_facts(response))
     return facts
 
@@ -146,7 +148,8 @@ def _check_digest(request: Any) -> str:
 
 
 def request_digest(body: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a request's canonical JSON: keys in order, no blanks, blobs as base64."""
+    """Return the SHA-256 of a request's canonical JSON: keys in order, no blanks, blobs as
+    base64."""
     return hashlib.sha256(to_json(_sort_keys(body)).encode(errors="surrogatepass")).hexdigest()
 
 

@@ -218,8 +218,8 @@ class AnthropicFormat(BlockFormat):
     def find_system_places(self, turns: list[Turn], wanted: set[int]) -> set[int]:
         """Return the system turns that may stand between others.
 
-        Some models take them after the user's turn, or the result of a tool that the service ran, and
-        before the model's, or at the end; others answer "role 'system' is not supported on this
+        Some models take them after the user's turn, or the result of a tool that the service ran,
+        and before the model's, or at the end; others answer "role 'system' is not supported on this
         model" (aiquila#413).
         """
         legal = find_after_user(turns, wanted)
@@ -276,7 +276,8 @@ class AnthropicFormat(BlockFormat):
         yield Unit(role, content, parts, inside)
 
     def read_form(self, role: str, form: Form, path: str) -> list[Part]:
-        """Return the parts of a content. An answer that is nothing but a compaction says its summary."""
+        """Return the parts of a content. An answer that is nothing but a compaction says its
+        summary."""
         if role == "step" and isinstance(form, list) and len(form) == 1 and is_summary(form[0]):
             return [Text(form[0]["content"]), Other("compaction")]
         return super().read_form(role, form, path)
@@ -317,7 +318,8 @@ class AnthropicFormat(BlockFormat):
         return make_result(id, parts, is_error)
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
-        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        """Return True if an answer, or the first event of a stream, has the shape of this
+        format."""
         return answer.get("type") in ("message", "message_start")
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
@@ -628,8 +630,8 @@ def is_other_server(model: Any) -> bool:
 
 
 def find_after_user(turns: list[Turn], wanted: set[int]) -> set[int]:
-    """Return the system turns of `wanted` that come after the user's turn, or after an answer that ends
-    with the result of a tool of the service."""
+    """Return the system turns of `wanted` that come after the user's turn, or after an answer that
+    ends with the result of a tool of the service."""
     found: set[int] = set()
     is_after_user = False
     for index, turn in enumerate(turns):

@@ -195,7 +195,8 @@ class Format:
         raise NotImplementedError
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
-        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        """Return True if an answer, or the first event of a stream, has the shape of this
+        format."""
         raise NotImplementedError
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:

@@ -204,8 +204,8 @@ class BedrockFormat(BlockFormat):
     # --- reading ---
 
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield system blocks one by one, then the messages, each user message as its results and the
-        rest."""
+        """Yield system blocks one by one, then the messages, each user message as its results and
+        the rest."""
         system = body.get("system") or []
         yield from self.read_system_blocks(system, "system")
         for path, message in items(dict(body), "messages"):
@@ -264,7 +264,8 @@ class BedrockFormat(BlockFormat):
         return make_result(id, parts, status == "error")
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
-        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        """Return True if an answer, or the first event of a stream, has the shape of this
+        format."""
         output = answer.get("output")
         if isinstance(output, Mapping):
             return "message" in output

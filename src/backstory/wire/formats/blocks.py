@@ -209,8 +209,8 @@ def has_more_after_call(parts: list[Part]) -> bool:
 
 
 def find_turn_ends(messages: list[Body]) -> list[int]:
-    """Return the messages that get a breakpoint: the user's last one, and the one where the previous
-    request ended, so that its cache is found again."""
+    """Return the messages that get a breakpoint: the user's last one, and the one where the
+    previous request ended, so that its cache is found again."""
     indexes: list[int] = []
     for index, message in enumerate(messages):
         if message["role"] == "user":

@@ -348,7 +348,8 @@ class GeminiFormat(BlockFormat):
         return [found, *others]
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
-        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        """Return True if an answer, or the first event of a stream, has the shape of this
+        format."""
         return "candidates" in answer
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
