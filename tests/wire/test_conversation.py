@@ -8,7 +8,8 @@ import pytest
 import backstory
 from backstory import Event, Invalid, InvalidEvent
 from backstory.log.messages import Message
-from backstory.wire import FORMATS, dump, load
+from backstory.log.settings import Settings
+from backstory.wire import FORMATS, dump, load, load_answer
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.json_values import encode_body
 from tests.wire.logs import PIXEL
@@ -203,3 +204,43 @@ class TestReports:
         agent.erase([agent.user("a secret").seq], why="a test")
         with pytest.raises(Invalid, match="the user event was erased"):
             agent.conversation().to("openai", strict=True)
+
+
+@pytest.fixture
+def erased():
+    """A conversation whose first user message was erased."""
+    with backstory.open(":memory:") as store:
+        agent = store.start("main")
+        secret = agent.user("A secret.")
+        agent.append("assistant", "I see.")
+        agent.user("And now?")
+        agent.erase([secret.seq], why="a request")
+        yield agent.conversation()
+
+
+def test_other_settings_do_not_hide_what_was_erased(erased):
+    other = erased.with_settings(Settings(model="gpt-4o"))
+    assert other.repairs("openai") == erased.repairs("openai") != []
+    with pytest.raises(Invalid, match="erased"):
+        other.to("openai", strict=True)
+
+
+def test_a_slice_reports_only_what_was_erased_in_it(erased):
+    assert erased[:].repairs("openai") == erased.repairs("openai")
+    assert [repair.rule for repair in erased[:1].repairs("openai")] == ["erased"]
+    assert erased[1:].repairs("openai") == []
+    assert "erased" not in str(erased[:0].repairs("openai"))
+
+
+def test_every_request_is_for_the_model_of_the_settings():
+    content = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}]
+    content += [{"type": "text", "text": "42."}]
+    answer = {"type": "message", "model": "claude-x", "content": content}
+    events = [("user", "Hi.", None), *load_answer(answer, "anthropic"), ("user", "Yes.", None)]
+    messages = [Message(*event) for event in events]
+    found = Conversation(messages, Settings(model="claude-x"))
+    assert found.dump("anthropic").repairs == []
+    assert found.to("anthropic")["messages"][1]["content"] == content
+    assert json.loads(found.to_bytes("anthropic")) == found.to("anthropic")
+    other = found.to("anthropic", model="claude-y")
+    assert other["messages"][1]["content"] == content[1:]

@@ -57,8 +57,28 @@ class Conversation(Sequence[Message]):
     def __getitem__(self, index: int | slice) -> "Message | Conversation":
         """A message, or a conversation of some of them."""
         if isinstance(index, slice):
-            return Conversation(self._sources[index], self.settings, self._erased)
+            erased = self._list_erased(range(len(self))[index])
+            return Conversation(self._sources[index], self.settings, erased)
         return _message(self._sources[index])
+
+    def _list_erased(self, indexes: range) -> Iterable[Repair]:
+        """Return the repairs for erased events between the first and the last of some messages. Those at the
+        ends of the conversation belong to its first and its last message."""
+        if len(indexes) == len(self):
+            return self._erased
+        if not indexes:
+            return ()
+        first, last = min(indexes), max(indexes)
+        begin = self._sources[first].seq if first > 0 else None
+        end = self._sources[last].seq if last < len(self) - 1 else None
+        found: list[Repair] = []
+        for repair in self._erased:
+            position = repair.at or 0
+            is_before = begin is not None and position < begin
+            is_after = end is not None and position > end
+            if not is_before and not is_after:
+                found.append(repair)
+        return found
 
     def __iter__(self) -> Iterator[Message]:
         return map(_message, self._sources)
@@ -76,12 +96,13 @@ class Conversation(Sequence[Message]):
 
     def with_settings(self, settings: Settings) -> "Conversation":
         """The same messages with other settings."""
-        return Conversation(self._sources, settings)
+        return Conversation(self._sources, settings, self._erased)
 
     def dump(self, format: str, **options: Unpack[RequestOptions]) -> Dump:
         """Return the body of a request in a provider's format, and the repairs that it needed.
 
         Formats: openai, openai-responses, anthropic, gemini, bedrock. Options: see `RequestOptions`.
+        `model` is that of the settings, unless another one is given.
         """
         built = self._build(format, None, options)
         return Dump(get_format(format).convert_for_sdk(built.body), built.repairs)
@@ -97,7 +118,6 @@ class Conversation(Sequence[Message]):
 
     def dump_request(self, format: str, **options: Unpack[RequestOptions]) -> Dump:
         """Return the whole request, and the repairs that it needed."""
-        options["model"] = options.get("model") or self.settings.model
         built = self._build(format, self.settings, options)
         return Dump(get_format(format).convert_for_sdk(built.body), built.repairs)
 
@@ -109,6 +129,7 @@ class Conversation(Sequence[Message]):
         self, format: str, settings: Settings | None, options: RequestOptions
     ) -> BuiltRequest:
         """Build a request and log its repairs."""
+        options["model"] = options.get("model") or self.settings.model
         request = RequestBuilder(format, **options)
         for repair in self._erased:
             request.report(*repair)
@@ -124,7 +145,7 @@ class Conversation(Sequence[Message]):
 
     def origins(self, format: str, *, model: str | None = None) -> list[list[int]]:
         """Return the positions of the events of each message in the body."""
-        return self._build(format, None, {"model": model or self.settings.model}).origins
+        return self._build(format, None, {"model": model}).origins
 
     def tokens(self, model: str | None = None) -> "Tokens":
         """How many tokens a model reads, including tools: a number that knows whether it is exact. The model
