@@ -174,8 +174,9 @@ def test_a_result_of_a_call_in_the_store_goes_only_where_the_reference_goes():
     cut = [events[0], events[2]]
     for model, stored, log in [("m", False, events), ("n", True, events), ("m", True, cut)]:
         body, repairs = dump(log, "openai-responses", model=model, stored=stored)
-        assert body["input"] == [ASKED]
-        assert "drop" in [repair.rule for repair in repairs]
+        text = f"<tool_result>\n{events[-1][1]}\n</tool_result>"
+        assert body["input"] == [ASKED, {"role": "user", "content": text}]
+        assert "is only in the service's store" in repairs[-1].why
     twice = dump([*events, events[-1]], "openai-responses", model="m", stored=True)
     assert [repair.why for repair in twice.repairs] == ["a second result for the call '1'"]
 

@@ -85,12 +85,18 @@ def bind_results(turns: list[Turn | Result], request: "RequestBuilder") -> list[
 def keep_without_call(
     result: Result, turns: list[Turn], calls: "OpenCalls", request: "RequestBuilder"
 ) -> None:
-    """Keep a result whose call is in the service's store, in its own form; drop any other."""
-    if not calls.is_in_store(result):
+    """Keep a result whose call is in a service's store: in its own form for that service, as marked user text
+    for any other. Drop a result without a call."""
+    if calls.is_in_store(result):
+        form = result.native.form if result.native else None
+        turns.append(MessageTurn(result.position, "user", result.text, result.native, form))
+    elif calls.was_in_store(result) and not is_blank(result.text):
+        why = "the call of this result is only in the service's store: it is marked user text"
+        request.report("native", result.position, why)
+        text = f"<tool_result>\n{result.text}\n</tool_result>"
+        turns.append(MessageTurn(result.position, "user", text, result.native))
+    else:
         request.report("drop", result.position, calls.explain_drop(result.id))
-        return
-    form = result.native.form if result.native else None
-    turns.append(MessageTurn(result.position, "user", result.text, result.native, form))
 
 
 class OpenCalls:
@@ -140,6 +146,13 @@ class OpenCalls:
         if is_found:
             self._known.add(result.id)
         return is_found
+
+    def was_in_store(self, result: Result) -> bool:
+        """Return True if a service had the call of a result in its store when the result was recorded."""
+        if result.native is None or result.id in self._known:
+            return False
+        is_referred = Accepted.REFERRED in result.native.accepted
+        return is_referred or isinstance(result.native.after, dict)
 
     def explain_drop(self, id: str | None) -> str:
         """Return why a result has no call."""
