@@ -104,21 +104,20 @@ def _clean(value: Any, levels: int, instead: str | None) -> Any:
         if instead is None:
             raise _NestedTooDeeply
         return instead
-    match value:
-        case str():
-            return _clean_text(value)
-        case None | bool() | int():
-            return value
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {
-                _clean_text(str(key)): _clean(item, levels - 1, instead)
-                for key, item in value.items()
-            }
-        case list() | tuple():
-            return [_clean(item, levels - 1, instead) for item in value]
-    return str(value)
+    if isinstance(value, str):
+        return _clean_text(value)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_clean(item, levels - 1, instead) for item in value]
+    if not isinstance(value, dict):
+        return str(value)
+    cleaned: dict[str, Any] = {}
+    for key, item in value.items():
+        cleaned[_clean_text(str(key))] = _clean(item, levels - 1, instead)
+    return cleaned
 
 
 def _clean_text(text: str) -> str:
@@ -163,20 +162,26 @@ def replace_lone_surrogates(value: Any, mark: str) -> Any:
 
 
 def _replace_lone_surrogates(value: Any, mark: str) -> Any:
-    match value:
-        case str():
-            if value.isascii() or is_unicode(value):
-                return value
-            return _LONE_SURROGATE.sub(mark, value)
-        case dict():
-            keys = [_replace_lone_surrogates(key, mark) for key in value]
-            items = [_replace_lone_surrogates(item, mark) for item in value.values()]
-            is_same = all(map(is_, keys, value)) and all(map(is_, items, value.values()))
-            return value if is_same else dict(zip(keys, items, strict=True))
-        case list():
-            items = [_replace_lone_surrogates(item, mark) for item in value]
-            return value if all(map(is_, items, value)) else items
-    return value
+    if isinstance(value, str):
+        if value.isascii() or is_unicode(value):
+            return value
+        return _LONE_SURROGATE.sub(mark, value)
+    if isinstance(value, list):
+        return _replace_in_list(value, mark)
+    if not isinstance(value, dict):
+        return value
+    keys = _replace_in_list(list(value), mark)
+    before = list(value.values())
+    items = _replace_in_list(before, mark)
+    is_same = items is before and all(map(is_, keys, value))
+    return value if is_same else dict(zip(keys, items, strict=True))
+
+
+def _replace_in_list(values: list[Any], mark: str) -> list[Any]:
+    """Return `values` without lone surrogates, or the same list if there are none."""
+    replaced = [_replace_lone_surrogates(value, mark) for value in values]
+    is_same = all(map(is_, replaced, values))
+    return values if is_same else replaced
 
 
 def refuse_constant(name: str) -> NoReturn:

@@ -32,26 +32,31 @@ Loaded = tuple[str, str | None, dict[str, Any] | None]
 
 def load_body(format: Format, body: Mapping[str, Any], model: str | None) -> list[Loaded]:
     """Return the events of a body, in order."""
-    units = read_units(format.read_body, {**body, "model": model})
+    source = {**body, "model": model}
+    units = read_units(format.read_body, source)
     units = CallIds().add_ids(units)
     units = mark_places(units, format)
     units = mark_accepted(units, format, model)
-    return list(EventWriter(format, model).write(units))
+    writer = EventWriter(format, model)
+    return list(writer.write(units))
 
 
 def load_response(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
     """Return the events of a provider's answer. The first has its model and usage."""
     answer = format.read_response(response)
-    units = CallIds().add_ids(read_units(format.read_answer, format.pack_form(answer.form)))
-    facts: dict[str, Any] = {}
-    if answer.model or model:
-        facts["model"] = answer.model or model
-    if answer.usage is not None:
-        facts["usage"] = answer.usage
+    form = format.pack_form(answer.form)
+    units = read_units(format.read_answer, form)
+    units = CallIds().add_ids(units)
     # Keep the name that was asked for, such as "claude-x-latest": the answer often gives another one.
-    events = list(EventWriter(format, model or answer.model).write(units))
+    writer = EventWriter(format, model or answer.model)
+    events = list(writer.write(units))
     kind, text, data = events[0]
-    events[0] = kind, text, {**(data or {}), **facts} or None
+    data = dict(data or {})
+    if answer.model or model:
+        data["model"] = answer.model or model
+    if answer.usage is not None:
+        data["usage"] = answer.usage
+    events[0] = kind, text, data or None
     return events
 
 
@@ -121,7 +126,9 @@ class CallIds:
         if not isinstance(part, Call):
             return part
         self._count += 1
-        id = f"call_{self._count}" if is_blank(part.id or "") else str(part.id)
+        id = part.id or ""
+        if is_blank(id):
+            id = f"call_{self._count}"
         self._open.append((part.name, id))
         return part._replace(id=id)
 
@@ -130,11 +137,15 @@ class CallIds:
         assert isinstance(part, Result)
         has_id = not is_blank(part.id or "")
         for index, (name, id) in enumerate(self._open):
-            is_answer = part.id == id if has_id else part.name in (None, name)
+            is_answer = part.name is None or part.name == name
+            if has_id:
+                is_answer = part.id == id
             if is_answer:
                 del self._open[index]
                 return part._replace(id=id)
-        return part if has_id else part._replace(id=part.name or "unknown")
+        if has_id:
+            return part
+        return part._replace(id=part.name or "unknown")
 
 
 # --- what only this request shows ---
@@ -163,41 +174,53 @@ def is_inside(unit: Unit) -> bool:
 
 
 def mark_accepted(units: list[Unit], format: Format, model: str | None) -> list[Unit]:
-    """Mark the units that show that their service accepts what others were seen to refuse: ids of calls that
-    come again, base64 without padding, and an answer at the end, which the model continues. Not every model
-    does so: without a model, the body may be a transcript and no request at all."""
+    """Mark the units that show that their service accepts what others were seen to refuse: ids of
+    calls that come again, base64 without padding, and an answer at the end, which the model
+    continues. Not every model does so: without a model, the body may be a transcript and no request
+    at all."""
     may_continue = format.alternates_roles and model is not None
     marked: list[Unit] = []
     known: set[str | None] = set()
     for index, unit in enumerate(units):
-        calls = find_calls(unit)
-        ids = {call.id for call in calls if format.call_ids is not None}
-        is_last = index == len(units) - 1
-        if known & ids:
+        ids = {call.id for call in find_calls(unit)}
+        if format.call_ids is not None and known & ids:
             unit = add_mark(unit, Accepted.SAME_IDS)
-        if may_continue and is_last and unit.role == "step" and not calls:
-            unit = add_mark(unit, Accepted.LAST_WORD)
-        if any(pad_part(part) is not part for part in unit.parts):
-            unit = add_mark(unit, Accepted.UNPADDED)
         known |= ids
+        is_last_answer = index == len(units) - 1 and unit.role == "step"
+        if may_continue and is_last_answer and not ids:
+            unit = add_mark(unit, Accepted.LAST_WORD)
+        if has_unpadded(unit):
+            unit = add_mark(unit, Accepted.UNPADDED)
         marked.append(unit)
     return marked
 
 
+def has_unpadded(unit: Unit) -> bool:
+    """Return True if base64 in a unit has no padding."""
+    return any(pad_part(part) is not part for part in unit.parts)
+
+
 def find_shuffled(units: list[Unit]) -> set[int]:
-    """Return the indexes of results that are not in the order of their calls, which only their own form can
-    keep."""
+    """Return the indexes of results that are not in the order of their calls, which only their own
+    form can keep."""
     shuffled: set[int] = set()
     calls: list[str | None] = []
-    results: list[tuple[int, str | None]] = []
-    for index, unit in enumerate((*units, None)):
-        if unit is not None and unit.role == "result":
-            results.extend((index, part.id) for part in unit.parts if isinstance(part, Result))
+    indexes: list[int] = []
+    ids: list[str | None] = []
+    for index, unit in enumerate(units):
+        if unit.role == "result":
+            for part in unit.parts:
+                if isinstance(part, Result):
+                    indexes.append(index)
+                    ids.append(part.id)
             continue
-        if [id for _, id in results] != calls[: len(results)]:
-            shuffled.update(index for index, _ in results)
-        calls = [call.id for call in find_calls(unit)] if unit is not None else []
-        results = []
+        if ids != calls[: len(ids)]:
+            shuffled.update(indexes)
+        calls = [call.id for call in find_calls(unit)]
+        indexes = []
+        ids = []
+    if ids != calls[: len(ids)]:
+        shuffled.update(indexes)
     return shuffled
 
 
@@ -226,9 +249,12 @@ class EventWriter:
 
     def _is_apart(self, before: Unit | None, unit: Unit) -> bool:
         """Return True if an answer directly after another must not be read as its continuation."""
-        if before is None or before.role != "step" or find_calls(before):
+        if before is None or before.role != "step":
             return False
-        return not self.format.alternates_roles or bool(answer_text(unit.parts))
+        if find_calls(before):
+            return False
+        has_text = bool(answer_text(unit.parts))
+        return has_text or not self.format.alternates_roles
 
     def _write_message(self, unit: Unit) -> Loaded:
         text = text_of(unit.parts)
@@ -290,11 +316,17 @@ class EventWriter:
 
     def _is_plain_answer(self, unit: Unit, text: str, calls: list[Call]) -> bool:
         """Return True if the events alone are written as the same form."""
-        if is_marked(unit, text) or not all(self._is_legal(call) for call in calls):
+        if is_marked(unit, text):
             return False
-        bare = [Call(call.id or "", call.name, call.arguments) for call in calls]
-        answer = AnswerTurn(None, [text] if text else [], bare, [], [], [])
-        return bool(self.format.write_answer(answer) == unit.wire)
+        bare: list[Call] = []
+        for call in calls:
+            if not self._is_legal(call):
+                return False
+            bare.append(Call(call.id or "", call.name, call.arguments))
+        texts = [text] if text else []
+        answer = AnswerTurn(None, texts, bare, [], [], [])
+        written = self.format.write_answer(answer)
+        return bool(written == unit.wire)
 
     def _is_legal(self, call: Call) -> bool:
         """Return True if we could have written a call. A server that accepted another id or name accepts it

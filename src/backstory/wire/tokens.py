@@ -111,14 +111,18 @@ def count_tokens(
     name = model or DEFAULT_MODEL
     rules = find_rules(name)
     count = load_vocabulary(rules.vocabulary or NEWEST_VOCABULARY)
-    is_exact = model is not None and count is not None and is_measured(name)
+    is_counted = count is not None
+    is_exact = is_counted and model is not None and is_measured(name)
     counter = TokenCounter(rules, count or estimate_text, is_exact=is_exact)
-    parts = list(counter.count_rows(list(read_rows(messages, ignore_repair))))
+    found = list(read_rows(messages, ignore_repair))
+    parts = list(counter.count_rows(found))
     if parts:
-        parts.append(TokenCount(None, "request", "frame", rules.opening, is_exact))
+        frame = TokenCount(None, "request", "frame", rules.opening, is_exact)
+        parts.append(frame)
     if parts and tools:
-        parts.append(TokenCount(None, "request", "tools", counter.count_tools(tools), False))
-    how = describe_count(parts, model, rules, is_counted=count is not None, is_exact=is_exact)
+        tokens = counter.count_tools(tools)
+        parts.append(TokenCount(None, "request", "tools", tokens, False))
+    how = describe_count(parts, model, rules, is_counted=is_counted, is_exact=is_exact)
     return Tokens(parts, how)
 
 
@@ -137,8 +141,10 @@ def estimate_tokens(message: Readable, model: str | None = None) -> int:
 def estimate_request(model: str | None, tools: Sequence[Mapping[str, Any]] = ()) -> int:
     """Estimate the tokens of a request beside its messages: of its frame and of `tools`."""
     counter = get_estimator(model or DEFAULT_MODEL)
-    frame = counter.rules.opening
-    return frame + counter.count_tools(tools) if tools else frame
+    tokens = counter.rules.opening
+    if tools:
+        tokens += counter.count_tools(tools)
+    return tokens
 
 
 def describe_count(
@@ -222,55 +228,73 @@ class TokenCounter:
 
     def _count_call(self, data: Mapping[str, Any], names: dict[str, str]) -> int:
         call = read_call(data)
-        names[str(call.id)] = str(call.name)
+        name = str(call.name)
+        names[str(call.id)] = name
         # OpenAI counts arguments as compact JSON, whichever way they were spelled.
         arguments = write_json(read_arguments(call.arguments).value)
-        return self.rules.call + self._count_text(str(call.name)) + self._count_text(arguments)
+        tokens = self.rules.call
+        tokens += self._count_text(name)
+        tokens += self._count_text(arguments)
+        return tokens
 
     def _count_result(self, text: str, data: Mapping[str, Any], names: dict[str, str]) -> int:
         result = read_result(text, data)
-        output = result.output if isinstance(result.output, str) else ""
-        name = names.get(str(result.id)) or data.get("name") or ""
-        return self.rules.result + self._count_text(str(name)) + self._count_text(output)
+        name = names.get(str(result.id)) or data.get("name")
+        tokens = self.rules.result
+        if name:
+            tokens += self._count_text(str(name))
+        if isinstance(result.output, str):
+            tokens += self._count_text(result.output)
+        return tokens
 
     def _count_message(
         self, position: int | None, kind: str, text: str, parts: list[Part] | None
     ) -> TokenCount:
-        frame = self.rules.message
+        tokens = self.rules.message
         if kind == "assistant":
-            frame += self.rules.answer
+            tokens += self.rules.answer
         if kind == "system" and self.rules.system is not None:
-            frame = self.rules.system
+            tokens = self.rules.system
+        tokens += self._count_text(text)
         is_plain = parts is None or parts == [Text(text)]
-        is_exact = self.is_exact and "<|" not in text and is_plain
-        return TokenCount(position, kind, "text", frame + self._count_text(text), is_exact)
+        is_exact = self.is_exact and is_plain and "<|" not in text
+        return TokenCount(position, kind, "text", tokens, is_exact)
 
     def _count_text(self, text: str) -> int:
-        size = self.count(text)
-        return size if self.rules.ratio == 1 else round(size * self.rules.ratio)
+        tokens = self.count(text)
+        if self.rules.ratio == 1:
+            return tokens
+        return round(tokens * self.rules.ratio)
 
     def _count_part(self, part: Part, *, is_current: bool) -> tuple[str, float] | None:
         """Return what a part is, and its tokens; None if the event itself has it, or it costs nothing."""
         if isinstance(part, Media):
-            is_known = part.data or part.text is not None
-            what = part.kind if is_known else f"{part.kind} by address"
-            return what, self._price_media(part)
-        if isinstance(part, Reasoning):
-            return ("reasoning", self._price_reasoning(part)) if is_current else None
-        if isinstance(part, Other) and part.media:
-            return f"{part.media} by address", self._price_media(Media(part.media, None))
-        if isinstance(part, Other) and part.told:
+            price = self._price_media(part)
+            if part.data or part.text is not None:
+                return part.kind, price
+            return f"{part.kind} by address", price
+        if isinstance(part, Reasoning) and is_current:
+            return "reasoning", self._price_reasoning(part)
+        if not isinstance(part, Other):
+            return None
+        if part.media:
+            media = Media(part.media, None)
+            return f"{part.media} by address", self._price_media(media)
+        if part.told:
             return "server tool", self._count_text(part.told)
         return None
 
     def _price_media(self, media: Media) -> float:
         data = media.data or ""
         if media.kind == "image":
-            return self.rules.image(measure_image(data) or USUAL_IMAGE, media.detail or "")
+            size = measure_image(data) or USUAL_IMAGE
+            return self.rules.image(size, media.detail or "")
         if media.kind == "audio":
-            return self.rules.audio * (measure_seconds(data, AUDIO_RATE) or USUAL_SECONDS)
+            seconds = measure_seconds(data, AUDIO_RATE) or USUAL_SECONDS
+            return self.rules.audio * seconds
         if media.kind == "video":
-            return self.rules.video * (measure_seconds(data, VIDEO_RATE) or USUAL_SECONDS)
+            seconds = measure_seconds(data, VIDEO_RATE) or USUAL_SECONDS
+            return self.rules.video * seconds
         if media.text is not None:
             return self._count_text(media.text)
         return self._price_document(data)
@@ -279,15 +303,20 @@ class TokenCounter:
         """Price a PDF by its pages, a text by its words, another file by its length."""
         document = measure_pdf(data) if data else USUAL_DOCUMENT
         if document is not None:
-            return document.pages * self.rules.page + document.letters * self.rules.letter
+            pages = document.pages * self.rules.page
+            letters = document.letters * self.rules.letter
+            return pages + letters
         text = read_text_file(data)
-        return self._count_text(text) if text else len(data) / OFFICE_CHARACTERS
+        if text:
+            return self._count_text(text)
+        return len(data) / OFFICE_CHARACTERS
 
     def _price_reasoning(self, reasoning: Reasoning) -> float:
-        if self.rules.seal is not None and reasoning.seal:
-            unread, characters = self.rules.seal
-            return max(0, len(reasoning.seal) - unread) / characters
-        return self._count_text(reasoning.text)
+        if self.rules.seal is None or not reasoning.seal:
+            return self._count_text(reasoning.text)
+        unread, characters = self.rules.seal
+        size = len(reasoning.seal) - unread
+        return max(0, size) / characters
 
 
 # --- rules of models ---
