@@ -44,9 +44,11 @@ class Pdf(NamedTuple):
 
 def decode_start(data: str, most: int) -> bytes:
     """Return the first bytes of base64 in either alphabet, or none if it is not base64."""
-    text = data[: most * 4 // 3 // 4 * 4].translate(_TO_STANDARD)
+    characters = most * 4 // 3 // 4 * 4
+    text = data[:characters].translate(_TO_STANDARD)
+    padding = "=" * (-len(text) % 4)
     try:
-        return base64.b64decode(text + "=" * (-len(text) % 4))
+        return base64.b64decode(text + padding)
     except (binascii.Error, ValueError):
         return b""
 
@@ -79,34 +81,42 @@ def _read_jpeg_size(head: bytes) -> Size | None:
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]
-        if 0xC0 <= marker <= 0xCF and marker not in _NO_SIZE_MARKERS:
-            height, width = struct.unpack(">HH", head[at + 5 : at + 9])
+        is_frame = 0xC0 <= marker <= 0xCF
+        if is_frame and marker not in _NO_SIZE_MARKERS:
+            numbers = head[at + 5 : at + 9]
+            height, width = struct.unpack(">HH", numbers)
             return Size(width, height)
-        at += 2 + struct.unpack(">H", head[at + 2 : at + 4])[0]
+        length = int.from_bytes(head[at + 2 : at + 4], "big")
+        at += 2 + length
     return None
 
 
 def _read_webp_size(head: bytes) -> Size | None:
-    match head[12:16]:
-        case b"VP8X":
-            width, height = (int.from_bytes(head[at : at + 3], "little") for at in (24, 27))
-            return Size(width + 1, height + 1)
-        case b"VP8L":
-            bits = int.from_bytes(head[21:25], "little")
-            return Size((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1)
-        case b"VP8 ":
-            width, height = struct.unpack("<HH", head[26:30])
-            return Size(width & 0x3FFF, height & 0x3FFF)
+    chunk = head[12:16]
+    if chunk == b"VP8X":
+        width = int.from_bytes(head[24:27], "little")
+        height = int.from_bytes(head[27:30], "little")
+        return Size(width + 1, height + 1)
+    if chunk == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        width = bits & 0x3FFF
+        height = bits >> 14 & 0x3FFF
+        return Size(width + 1, height + 1)
+    if chunk == b"VP8 ":
+        width, height = struct.unpack("<HH", head[26:30])
+        return Size(width & 0x3FFF, height & 0x3FFF)
     return None
 
 
 def measure_seconds(data: str, bits_per_second: int) -> float:
-    """Return the length of a recording. A WAV file has its rate in its header; others are taken to have
-    the rate `bits_per_second`."""
+    """Return the length of a recording. A WAV file has its rate in its header; others are taken to
+    have the rate `bits_per_second`."""
     head = decode_start(data, 64)
     size = len(data) * 3 // 4
-    if head.startswith(b"RIFF") and head[8:12] == b"WAVE" and len(head) >= 32:
-        return size / (struct.unpack("<I", head[28:32])[0] or 1)
+    is_wav = head.startswith(b"RIFF") and head[8:12] == b"WAVE"
+    if is_wav and len(head) >= 32:
+        bytes_per_second = int.from_bytes(head[28:32], "little")
+        return size / (bytes_per_second or 1)
     return size * 8 / bits_per_second
 
 
@@ -115,9 +125,13 @@ def measure_pdf(data: str) -> Pdf | None:
     file = decode_start(data, DOCUMENT)
     if not file.startswith(b"%PDF"):
         return None
-    inside = [file, *map(_decompress, _find_streams(file))]
-    pages = sum(len(_PAGE.findall(text)) for text in inside)
-    letters = sum(_count_letters(text) for text in inside[1:] if b"BT" in text)
+    pages = len(_PAGE.findall(file))
+    letters = 0
+    for stream in _find_streams(file):
+        text = _decompress(stream)
+        pages += len(_PAGE.findall(text))
+        if b"BT" in text:
+            letters += _count_letters(text)
     return Pdf(max(1, pages), letters)
 
 
@@ -144,11 +158,14 @@ def _decompress(stream: bytes) -> bytes:
 
 
 def _count_letters(page: bytes) -> int:
-    """Count the letters of a page: texts stand in parentheses, a byte for each letter, or in hexadecimal,
-    two bytes for each."""
-    return sum(map(len, _LITERAL.findall(page))) + sum(
-        len(text) // 4 for text in _HEXADECIMAL.findall(page)
-    )
+    """Count the letters of a page: texts stand in parentheses, a byte for each letter, or in
+    hexadecimal, two bytes for each."""
+    letters = 0
+    for text in _LITERAL.findall(page):
+        letters += len(text)
+    for text in _HEXADECIMAL.findall(page):
+        letters += len(text) // 4
+    return letters
 
 
 def read_text_file(data: str) -> str:

@@ -1,8 +1,8 @@
 """JSON in and out, the values that JSON can carry, and the arguments of calls.
 
-orjson is several times faster than the standard library. It refuses integers beyond 64 bits and deep
-nesting, which the standard library then does. It writes some floats differently, so an environment uses
-one or the other for everything else.
+orjson is several times faster than the standard library. It refuses integers beyond 64 bits and
+deep nesting, which the standard library then does. It writes some floats differently, so an
+environment uses one or the other for everything else.
 """
 
 import base64
@@ -36,7 +36,8 @@ __all__ = [
 ]
 
 DEEPEST = 100  # levels of nesting, as in a store; encoders give up at about 250
-# Levels that stay free in a value that is cut off, so that it still fits in a form when it is loaded again.
+# Levels that stay free in a value that is cut off, so that it still fits in a form when it is
+# loaded again.
 ROOM = 10
 TOO_DEEP = "(nested too deeply)"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -87,7 +88,8 @@ def _encode_blobs(value: Any) -> Any:
 
 
 def clean_value(value: Any) -> Any:
-    """Return `value` without what JSON cannot carry: lone surrogates, NaN, objects, deep nesting."""
+    """Return `value` without what JSON cannot carry: lone surrogates, NaN, objects, deep
+    nesting."""
     try:
         return _clean(value, DEEPEST, None)
     except _NestedTooDeeply:
@@ -151,7 +153,8 @@ def is_exact(value: Any, levels: int = DEEPEST) -> bool:
 
 
 def replace_lone_surrogates(value: Any, mark: str) -> Any:
-    """Return `value` with `mark` for each half of a surrogate pair, or the same object if it has none.
+    """Return `value` with `mark` for each half of a surrogate pair, or the same object if it has
+    none.
 
     A value that is nested too deeply stays as it is: the store reports it.
     """

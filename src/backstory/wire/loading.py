@@ -1,7 +1,7 @@
 """Converts a provider's body or answer to events, for all formats.
 
-A format splits a body into units. Each unit becomes events with the same meaning. If these would not be
-written as the same form again, the form is kept with them as native content.
+A format splits a body into units. Each unit becomes events with the same meaning. If these would
+not be written as the same form again, the form is kept with them as native content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,7 +47,8 @@ def load_response(format: Format, response: Mapping[str, Any], model: str | None
     form = format.pack_form(answer.form)
     units = read_units(format.read_answer, form)
     units = CallIds().add_ids(units)
-    # Keep the name that was asked for, such as "claude-x-latest": the answer often gives another one.
+    # Keep the name that was asked for, such as "claude-x-latest": the answer often gives another
+    # one.
     writer = EventWriter(format, model or answer.model)
     events = list(writer.write(units))
     kind, text, data = events[0]
@@ -64,9 +65,9 @@ def load_response(format: Format, response: Mapping[str, Any], model: str | None
 
 
 def read_units(read: Callable[[Any], Iterable[Unit]], source: Any) -> list[Unit]:
-    """Read the units of `source`, with a question mark for each half of a surrogate pair, and a mark at each
-    unit that had one. No store holds such a half, and services refuse it: "no low surrogate in string"
-    (Anthropic)."""
+    """Read the units of `source`, with a question mark for each half of a surrogate pair, and a
+    mark at each unit that had one. No store holds such a half, and services refuse it: "no low
+    surrogate in string" (Anthropic)."""
     cleaned = replace_lone_surrogates(source, "?")
     units = list(read(cleaned))
     if cleaned is source:
@@ -89,8 +90,8 @@ def find_calls(unit: Unit) -> list[Call]:
 
 
 class CallIds:
-    """Gives ids to calls that have none, and to their results. A result belongs to the oldest open call of
-    that name in its answer."""
+    """Gives ids to calls that have none, and to their results. A result belongs to the oldest open
+    call of that name in its answer."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -133,7 +134,8 @@ class CallIds:
         return part._replace(id=id)
 
     def _add_result_id(self, part: Part) -> Part:
-        """Return a result with the id of its call. A result without a call gets its name as its id."""
+        """Return a result with the id of its call. A result without a call gets its name as its
+        id."""
         assert isinstance(part, Result)
         has_id = not is_blank(part.id or "")
         for index, (name, id) in enumerate(self._open):
@@ -260,7 +262,8 @@ class EventWriter:
         text = text_of(unit.parts)
         data = None
         if unit.wire is None:
-            # Text without a form of its own (Responses' `instructions`): mark what is replaced in it.
+            # Text without a form of its own (Responses' `instructions`): mark what is replaced in
+            # it.
             if unit.took or NUL in text:
                 data = {"native": {"provider": self.format.name, "took": [str(Accepted.REPLACED)]}}
         elif not self._is_plain_message(unit, text):
@@ -268,8 +271,9 @@ class EventWriter:
         return unit.role, replace_nul(text), data
 
     def _is_plain_message(self, unit: Unit, text: str) -> bool:
-        """Return True if the event alone is written as the same form: it has text, and stands where that kind
-        of event goes. System text has two places in some formats; if it was not on top, it stays there."""
+        """Return True if the event alone is written as the same form: it has text, and stands where
+        that kind of event goes. System text has two places in some formats; if it was not on top,
+        it stays there."""
         has_two_places = self.format.system_on_top and (
             self.format.system_in_place or is_inside(unit)
         )
@@ -329,8 +333,8 @@ class EventWriter:
         return bool(written == unit.wire)
 
     def _is_legal(self, call: Call) -> bool:
-        """Return True if we could have written a call. A server that accepted another id or name accepts it
-        again."""
+        """Return True if we could have written a call. A server that accepted another id or name
+        accepts it again."""
         ids = self.format.call_ids
         if ids is not None and ids.fullmatch(call.id or "") is None:
             return False

@@ -1,7 +1,7 @@
 """Images, documents, sounds and films: media types, data URLs, base64, and our own form of them.
 
-Pure: nothing is fetched. Media given by a URL stay a URL. Our own form of a message with attachments, from
-which every format is translated, is a list of blocks:
+Pure: nothing is fetched. Media given by a URL stay a URL. Our own form of a message with
+attachments, from which every format is translated, is a list of blocks:
 
     [{"type": "text", "text": "…"}, {"type": "image", "media_type": "image/png", "data": "…base64…"},
      {"type": "document", "media_type": "text/markdown", "text": "…", "name": "notes.md"},
@@ -78,7 +78,11 @@ def read_own_form(form: Any, path: str) -> list[Part]:
     """Return the parts of our own form. Raises Invalid if `form` is not one."""
     if not isinstance(form, list):
         raise Invalid(f"{path}: expected an array of blocks")
-    return [_read_own_block(block, f"{path}[{index}]") for index, block in enumerate(form)]
+    parts: list[Part] = []
+    for index, block in enumerate(form):
+        part = _read_own_block(block, f"{path}[{index}]")
+        parts.append(part)
+    return parts
 
 
 def _read_own_block(block: Any, path: str) -> Part:
@@ -111,8 +115,8 @@ def media(type_: str | None, **fields: str | None) -> Media:
 
 
 def usual_type(type_: str) -> str:
-    """Return the registered name of a media type. Browsers and tools write "image/jpg", which services
-    refuse (hermes-agent#55432), and "image/PNG"."""
+    """Return the registered name of a media type. Browsers and tools write "image/jpg", which
+    services refuse (hermes-agent#55432), and "image/PNG"."""
     plain = type_.lower()
     if plain in IMAGES:
         return plain
@@ -127,10 +131,12 @@ def type_of_suffix(suffix: str) -> str | None:
 def from_url(url: str, kind: str, **fields: str | None) -> Media:
     """Return the media at a URL. The data of a data URL become the data of the media."""
     head, comma, data = url.partition(",")
-    if comma and head.startswith("data:") and head.endswith(";base64"):
-        type_ = head[len("data:") : -len(";base64")].partition(";")[0]
-        return Media(kind, usual_type(type_), data, **fields)
-    return Media(kind, None, None, url, **fields)
+    is_data = head.startswith("data:") and head.endswith(";base64")
+    if not comma or not is_data:
+        return Media(kind, None, None, url, **fields)
+    types = head.removeprefix("data:").removesuffix(";base64")
+    type_ = types.partition(";")[0]
+    return Media(kind, usual_type(type_), data, **fields)
 
 
 def data_url(found: Media) -> str:
@@ -150,8 +156,10 @@ def type_of(found: Media) -> str | None:
     """Return the media type. If it is not given, guess it from the suffix of the URL."""
     if found.type or found.url is None:
         return found.type
-    path = found.url.partition("?")[0].partition("#")[0]
-    return _BY_SUFFIX.get(path.rpartition(".")[2].lower())
+    path = found.url.partition("?")[0]
+    path = path.partition("#")[0]
+    suffix = path.rpartition(".")[2]
+    return type_of_suffix(suffix)
 
 
 def file_name(found: Media) -> str:
@@ -160,11 +168,13 @@ def file_name(found: Media) -> str:
 
 
 def standard(found: Media) -> str:
-    """Return the data in the standard alphabet of base64, without line breaks. Google's services write
-    and read the URL-safe alphabet too."""
+    """Return the data in the standard alphabet of base64, without line breaks. Google's services
+    write and read the URL-safe alphabet too."""
     if found.data is None:
-        return encode_base64((found.text or "").encode())
-    return _to_standard("".join(found.data.split()))
+        text = found.text or ""
+        return encode_base64(text.encode())
+    data = "".join(found.data.split())
+    return _to_standard(data)
 
 
 def _to_standard(data: str) -> str:
@@ -191,7 +201,8 @@ def words_of(found: Media) -> str | None:
 
 
 def as_words(found: Media) -> str | None:
-    """Return a text document as marked text, for formats without documents, and None for other media."""
+    """Return a text document as marked text, for formats without documents, and None for other
+    media."""
     words = words_of(found)
     if words is None:
         return None
@@ -204,12 +215,16 @@ def is_base64(data: str) -> bool:
 
     Deleting the legal characters is several times quicker than decoding, and images are large.
     """
-    chunks = (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
-    rest = b"".join(chunk.encode(errors="replace").translate(None, _LEGAL) for chunk in chunks)
+    rest = b""
+    for start in range(0, len(data), _CHUNK):
+        chunk = data[start : start + _CHUNK]
+        rest += chunk.encode(errors="replace").translate(None, _LEGAL)
     padding = rest.translate(None, b" \t\r\n")
-    size = len(data) - len(rest) + len(padding)
-    if padding not in (b"", b"=", b"==") or not data.rstrip().endswith(padding.decode()[-1:]):
+    if padding not in (b"", b"=", b"=="):
         return False
+    if padding and not data.rstrip().endswith("="):
+        return False
+    size = len(data) - len(rest) + len(padding)
     return size > 0 and size % 4 == 0
 
 
@@ -238,10 +253,16 @@ def pad_part(part: Part) -> Part:
 
 
 def describe_lost_media(parts: Iterable[Part]) -> str:
-    """Return the text to send in place of media that a format does not support, or "" without any."""
-    kinds = dict.fromkeys(_kind(part) for part in parts)
-    names = [AN[kind] for kind in kinds if kind]
-    return f"({' and '.join(names)} that cannot be shown here)" if names else ""
+    """Return the text to send in place of media that a format does not support, or "" without
+    any."""
+    names: list[str] = []
+    for part in parts:
+        kind = _kind(part)
+        if kind and AN[kind] not in names:
+            names.append(AN[kind])
+    if not names:
+        return ""
+    return f"({' and '.join(names)} that cannot be shown here)"
 
 
 def _kind(part: Part) -> str:
@@ -255,7 +276,9 @@ def is_sound(found: Media) -> bool:
     """Return True if the media are complete: valid base64, or an address."""
     if found.data is not None:
         return is_base64(found.data)
-    return found.url is None or _ADDRESS.match(found.url) is not None
+    if found.url is None:
+        return True
+    return _ADDRESS.match(found.url) is not None
 
 
 def decode_base64(data: str | None) -> bytes | None:
@@ -272,6 +295,7 @@ def encode_base64(data: bytes) -> str:
 
 
 def plain_name(name: str | None) -> str:
-    """Return a document's name as Bedrock takes it: letters, digits, hyphens, brackets, single spaces."""
+    """Return a document's name as Bedrock takes it: letters, digits, hyphens, brackets, single
+    spaces."""
     stem = re.sub(r"\.[A-Za-z0-9]{1,5}$", "", name or "")
     return re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem).strip()[:100] or "document"

@@ -1,8 +1,9 @@
 """Counts the tokens of a conversation: one way of counting for everyone who asks.
 
-A count is the sum of parts, one for each event and kind of content in it. It is exact where that was
-measured: plain text, for the models of OpenAI in EXACT, with the extra `tokens` installed (splintr-rs, which
-carries the vocabularies with it and works offline). Everything else is an estimate, and says of what.
+A count is the sum of parts, one for each event and kind of content in it. It is exact where that
+was measured: plain text, for the models of OpenAI in EXACT, with the extra `tokens` installed
+(splintr-rs, which carries the vocabularies with it and works offline). Everything else is an
+estimate, and says of what.
 """
 
 import re
@@ -48,8 +49,9 @@ USUAL_DOCUMENT = Pdf(pages=1, letters=2000)
 # Characters of base64 for a token of an office document, which is a ZIP file.
 OFFICE_CHARACTERS = 25
 
-# Models whose recorded usages were met by the count of plain text, every time. Not gpt-4: Responses charges
-# it one token less than Chat Completions does, and a count does not know where it will be sent.
+# Models whose recorded usages were met by the count of plain text, every time. Not gpt-4: Responses
+# charges it one token less than Chat Completions does, and a count does not know where it will be
+# sent.
 EXACT = re.compile(
     r"(gpt-3\.5-turbo|gpt-35-turbo|gpt-4o(-mini)?|gpt-4\.1(-mini|-nano)?|gpt-4\.5-preview"
     r"|gpt-5(-mini|-nano)?|gpt-5\.[2456](-mini|-nano|-sol|-luna)?|o3-mini)"
@@ -62,8 +64,8 @@ class TokenCount(NamedTuple):
 
     position: int | None  # or the index of a message without one; None: the request as such
     kind: str  # the kind of the event; "request" for what belongs to none
-    # text, call, result, reasoning, server tool, tools, frame; image, audio, video, document, or one of
-    # these "by address"
+    # text, call, result, reasoning, server tool, tools, frame; image, audio, video, document, or
+    # one of these "by address"
     what: str
     tokens: int
     exact: bool
@@ -127,9 +129,9 @@ def count_tokens(
 
 
 def estimate_tokens(message: Readable, model: str | None = None) -> int:
-    """Estimate the tokens of one event: its text and arguments by their length, media by the rules of
-    `model`. Marks, notes and moves cost nothing. Reasoning costs nothing either: a model reads only that of
-    the current turn, and an event alone does not show whether it belongs to it."""
+    """Estimate the tokens of one event: its text and arguments by their length, media by the rules
+    of `model`. Marks, notes and moves cost nothing. Reasoning costs nothing either: a model reads
+    only that of the current turn, and an event alone does not show whether it belongs to it."""
     counter = get_estimator(model or DEFAULT_MODEL)
     tokens = 0
     for row in read_rows([message], ignore_repair):
@@ -267,7 +269,8 @@ class TokenCounter:
         return round(tokens * self.rules.ratio)
 
     def _count_part(self, part: Part, *, is_current: bool) -> tuple[str, float] | None:
-        """Return what a part is, and its tokens; None if the event itself has it, or it costs nothing."""
+        """Return what a part is, and its tokens; None if the event itself has it, or it costs
+        nothing."""
         if isinstance(part, Media):
             price = self._price_media(part)
             if part.data or part.text is not None:
@@ -391,8 +394,8 @@ def load_vocabulary(name: str) -> CountText | None:
 
 
 def remember_counts(count: CountText) -> CountText:
-    """Return a function that counts each text once, so that a context that grew by a message is not counted
-    again. The texts themselves are not kept, and of the counts only the latest."""
+    """Return a function that counts each text once, so that a context that grew by a message is not
+    counted again. The texts themselves are not kept, and of the counts only the latest."""
     counts: dict[bytes, int] = {}
 
     def count_once(text: str) -> int:

@@ -1,8 +1,8 @@
 """OpenAI Chat Completions: `{"messages": [...]}`, and the servers that speak this language.
 
-One message for an answer, with all its calls; one tool message for each result. Roles are free, so the
-form of a unit is its message. Many servers have words of their own (`reasoning_content`, `prefix`): a
-message goes back to its server as it was.
+One message for an answer, with all its calls; one tool message for each result. Roles are free, so
+the form of a unit is its message. Many servers have words of their own (`reasoning_content`,
+`prefix`): a message goes back to its server as it was.
 """
 
 import math
@@ -93,8 +93,8 @@ MESSAGE_KEYS = frozenset(
     {"role", "content", "tool_calls", "function_call", "refusal", "name", "tool_call_id"}
 )
 CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
-# Fields of an answer that a service wants back. The second has Gemini's signatures ("Thought signatures"
-# in Google's guide); behind LiteLLM, the third does.
+# Fields of an answer that a service wants back. The second has Gemini's signatures ("Thought
+# signatures" in Google's guide); behind LiteLLM, the third does.
 WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
 # Fields with which an answer is complete without any content.
 SAYING_KEYS = frozenset({"tool_calls", "function_call", "refusal", "audio"})
@@ -102,8 +102,8 @@ FILLED = "arguments that are null or blank become {}"
 
 
 def price_tiles(base: int, tile: int) -> ImagePrice:
-    """Return the price of images in tiles of 512 by 512: within 2048 by 2048, the shorter side 768 at
-    most."""
+    """Return the price of images in tiles of 512 by 512: within 2048 by 2048, the shorter side 768
+    at most."""
 
     def price(size: Size, detail: str) -> int:
         if detail == "low":
@@ -115,7 +115,8 @@ def price_tiles(base: int, tile: int) -> ImagePrice:
 
 
 def price_patches(factor: float) -> ImagePrice:
-    """Return the price of images for smaller models: in patches of 32 by 32, 1,536 of them at most."""
+    """Return the price of images for smaller models: in patches of 32 by 32, 1,536 of them at
+    most."""
 
     def price(size: Size, _detail: str) -> float:
         return factor * min(1536, math.prod(math.ceil(side / 32) for side in size))
@@ -131,8 +132,8 @@ TILED_TOKENS = TokenRules(
     image=price_tiles(85, 170),
     page=20,
 )
-# The newer framing: one token less around the answer, a channel named on each of the model's texts, and
-# reasoning of the current turn that is read again.
+# The newer framing: one token less around the answer, a channel named on each of the model's texts,
+# and reasoning of the current turn that is read again.
 CHANNEL_TOKENS = TokenRules(
     "gpt-5",
     NEWEST_VOCABULARY,
@@ -230,7 +231,8 @@ class OpenAIFormat(Format):
         return {"type": "text", "text": text}
 
     def write_media(self, found: Media, in_result: bool) -> dict[str, Any] | str | None:
-        """Write an image, a PDF or a sound; a text document as text. A tool message has only text."""
+        """Write an image, a PDF or a sound; a text document as text. A tool message has only
+        text."""
         text = as_words(found)
         if text is not None or in_result:
             return text
@@ -247,14 +249,16 @@ class OpenAIFormat(Format):
         return None
 
     def write_call(self, call: Call) -> dict[str, Any]:
-        """Write a tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
+        """Write a tool call. "arguments as object: 400 Input should be a valid string"
+        (deer-flow#4445)."""
         arguments = write_json(call.arguments) if call.text is None else call.text
         function = {"name": call.name, "arguments": arguments}
         return {"id": call.id, "type": "function", "function": function}
 
     def write_answer(self, turn: AnswerTurn) -> dict[str, Any]:
-        """Write the assistant's message. Without text the content is null, which is legal only beside calls
-        (llama_index PR#17921); an empty list of calls is refused (openai-node PR#1341), so there is none."""
+        """Write the assistant's message. Without text the content is null, which is legal only
+        beside calls (llama_index PR#17921); an empty list of calls is refused (openai-node
+        PR#1341), so there is none."""
         content = BETWEEN.join(turn.texts) or None
         message: dict[str, Any] = {"role": "assistant", "content": content}
         if turn.speaker is not None:
@@ -278,7 +282,8 @@ class OpenAIFormat(Format):
     # --- from a body or an answer to parts ---
 
     def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield each message. Zhipu's servers take results that do not say which call they answer."""
+        """Yield each message. Zhipu's servers take results that do not say which call they
+        answer."""
         has_calls = False
         for path, message in items(dict(body), "messages"):
             role = _read_role(message, path)
@@ -316,7 +321,8 @@ class OpenAIFormat(Format):
         return "choices" in answer
 
     def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """Return the message of the first choice as the next request takes it, the model and the usage."""
+        """Return the message of the first choice as the next request takes it, the model and the
+        usage."""
         choices = field(dict(response), "choices", list, "response")
         first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
         message = field(first, "message", dict, "response.choices[0]")
@@ -343,7 +349,8 @@ class OpenAIFormat(Format):
     # --- what goes back to the provider that gave it ---
 
     def join_forms(self, forms: list[Form]) -> Form | None:
-        """Join the messages of one answer: text from one of them, calls and other fields from all."""
+        """Join the messages of one answer: text from one of them, calls and other fields from
+        all."""
         if len(forms) == 1:
             return forms[0]
         whole: dict[str, Any] = {}
@@ -352,7 +359,8 @@ class OpenAIFormat(Format):
             if not _can_join(whole, form):
                 return None
             content = form.get("content")
-            # "empty array. Expected an array with minimum length 1": it is not the content of the whole.
+            # "empty array. Expected an array with minimum length 1": it is not the content of the
+            # whole.
             if content == [] or _has_text(whole):
                 content = whole.get("content")
             calls.extend(form.get("tool_calls") or ())
@@ -407,7 +415,8 @@ def _read_role(message: dict[str, Any], path: str) -> str:
 
 
 def _can_join(whole: dict[str, Any], form: Form) -> bool:
-    """Return True if `form` can be joined with the messages before it: only one of them has text."""
+    """Return True if `form` can be joined with the messages before it: only one of them has
+    text."""
     if not isinstance(form, dict):
         return False
     calls = form.get("tool_calls")
@@ -645,7 +654,8 @@ def read_sound(sound: Any) -> Part:
 
 
 def _read_sound_data(data: str) -> Media:
-    """Read the data of a sound. Alibaba's servers take a URL here, too ("Qwen-Omni" in its guide)."""
+    """Read the data of a sound. Alibaba's servers take a URL here, too ("Qwen-Omni" in its
+    guide)."""
     found = from_url(data, "audio")
     if found.data or web_url(found):
         return found
@@ -693,7 +703,8 @@ def _clean_answer(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_wanted_back(key: str, value: Any) -> bool:
-    """Return True for a field that the next request needs. Servers refuse others of their own fields."""
+    """Return True for a field that the next request needs. Servers refuse others of their own
+    fields."""
     if key != "annotations":
         return key in MESSAGE_KEYS or key in WANTED_BACK or _is_thinking(key)
     # OpenRouter has read a file, and reads it anew without its annotations ("PDF Inputs").
@@ -704,7 +715,8 @@ def _is_wanted_back(key: str, value: Any) -> bool:
 
 
 def _is_empty(key: str, value: Any) -> bool:
-    """Return True for a field without a value. Servers fill in such fields, and refuse them in requests."""
+    """Return True for a field without a value. Servers fill in such fields, and refuse them in
+    requests."""
     if key == "content":
         return value is None
     if key == "function_call":
@@ -715,8 +727,8 @@ def _is_empty(key: str, value: Any) -> bool:
 
 
 def _add_arguments(call: Any) -> Any:
-    """Add arguments to a call without any. Some servers leave them out of their answers, or empty, and
-    refuse them so: "Failed to parse tool call arguments as JSON"."""
+    """Add arguments to a call without any. Some servers leave them out of their answers, or empty,
+    and refuse them so: "Failed to parse tool call arguments as JSON"."""
     match call:
         case {"function": {"name": str()} as function} if function.get("arguments") in (None, ""):
             return call | {"function": function | {"arguments": "{}"}}
@@ -728,8 +740,9 @@ def _fill_call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def fill_arguments(function: Any) -> Any:
-    """Return a call with "{}" for arguments that are null, "Input should be a valid string", or blank,
-    "Failed to parse tool call arguments as JSON". Arguments that a server left out stay so."""
+    """Return a call with "{}" for arguments that are null, "Input should be a valid string", or
+    blank, "Failed to parse tool call arguments as JSON". Arguments that a server left out stay
+    so."""
     if not isinstance(function, dict) or "arguments" not in function:
         return function
     arguments = function["arguments"]
@@ -811,8 +824,8 @@ class ChatStream(StreamAssembler):
                 call[key] = value
 
     def _find_call(self, part: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the call that a part belongs to. Most servers number the calls; some send each call complete,
-        without a number."""
+        """Return the call that a part belongs to. Most servers number the calls; some send each
+        call complete, without a number."""
         index = part.get("index")
         if index is None:
             index = len(self._calls)
@@ -857,8 +870,8 @@ def _read_content_pieces(kind: str, content: Any) -> list[StreamPiece]:
 
 
 def _join_contents(content: Any, more: Any) -> Any:
-    """Return a content and more of it. Mistral's models stream text, and parts where they think; each
-    continues where the last one ended."""
+    """Return a content and more of it. Mistral's models stream text, and parts where they think;
+    each continues where the last one ended."""
     if isinstance(content, str | None) and isinstance(more, str):
         return (content or "") + more
     if isinstance(more, Mapping) and not content:  # an answer that the server has parsed
@@ -881,7 +894,8 @@ def _list_parts(content: Any) -> list[Any]:
 
 
 def _is_continued(last: Any, part: Any) -> bool:
-    """Return True if `part` continues `last`: it is of the same kind, and not under another seal."""
+    """Return True if `part` continues `last`: it is of the same kind, and not under another
+    seal."""
     if not isinstance(last, Mapping) or not isinstance(part, Mapping):
         return False
     type_ = part.get("type")

@@ -1,9 +1,9 @@
 """OpenAI Responses: `{"input": [...], "instructions"?}`, a flat list of items.
 
-A result is paired with its call by call_id; reasoning belongs to the item after it. The `type` of an item
-says what it is; only messages may come without one. A form is a list of items. Besides functions there are
-tools of OpenAI's own that the caller runs (a shell, patches, a computer). Their calls and outputs are calls
-and results like others, in forms of their own.
+A result is paired with its call by call_id; reasoning belongs to the item after it. The `type` of
+an item says what it is; only messages may come without one. A form is a list of items. Besides
+functions there are tools of OpenAI's own that the caller runs (a shell, patches, a computer). Their
+calls and outputs are calls and results like others, in forms of their own.
 """
 
 import re
@@ -159,8 +159,8 @@ class ResponsesFormat(Format):
             "user",
         }
     )
-    # A computer's output is a screenshot, which we cannot write. A function's output was accepted for a
-    # search for tools.
+    # A computer's output is a screenshot, which we cannot write. A function's output was accepted
+    # for a search for tools.
     call_kinds = frozenset(
         {"", "tool_search_call", CUSTOM, "shell_call", "local_shell_call", "apply_patch_call"}
     )
@@ -217,7 +217,8 @@ class ResponsesFormat(Format):
         return [{"role": "assistant", "content": BETWEEN.join(turn.texts)}, *calls]
 
     def write_result(self, call: Call, result: Result) -> list[Item]:
-        """Write the output of a call. A function's has no flag for an error: the text has to say it."""
+        """Write the output of a call. A function's has no flag for an error: the text has to say
+        it."""
         content: Any = result.text
         if result.content is not None:
             content = self.write_content(result.content, in_result=True)
@@ -267,8 +268,9 @@ class ResponsesFormat(Format):
             is_first = False
 
     def read_answer(self, form: Form) -> Iterator[Unit]:
-        """Yield the units of an answer. It is one step, unless the service ran a tool itself, such as a shell
-        in a container ("Hosted shell" in OpenAI's guide): its output and the rest of the answer follow."""
+        """Yield the units of an answer. It is one step, unless the service ran a tool itself, such
+        as a shell in a container ("Hosted shell" in OpenAI's guide): its output and the rest of the
+        answer follow."""
         run = ItemRun()
         is_empty = True
         for path, item in objects(form, "response"):
@@ -320,8 +322,9 @@ class ResponsesFormat(Format):
         )
 
     def is_compaction(self, response: Mapping[str, Any]) -> bool:
-        """Return True for an object `response.compaction`, which has the messages that were kept and one
-        compaction item, and for a response with such an item ("Compaction" in OpenAI's guide)."""
+        """Return True for an object `response.compaction`, which has the messages that were kept
+        and one compaction item, and for a response with such an item ("Compaction" in OpenAI's
+        guide)."""
         for item in response.get("output") or ():
             if isinstance(item, Mapping) and item.get("type") == "compaction":
                 return True
@@ -334,17 +337,17 @@ class ResponsesFormat(Format):
     # --- what goes back to the provider that gave it ---
 
     def join_forms(self, forms: list[Form]) -> Form | None:
-        """Join the items of one answer. Reasoning at the end of an event's items is without its required
-        following item, too, if another event's reasoning follows it."""
+        """Join the items of one answer. Reasoning at the end of an event's items is without its
+        required following item, too, if another event's reasoning follows it."""
         for form, following in pairwise(forms):
             if _is_reasoning_at(form, -1) and _is_reasoning_at(following, 0):
                 return None
         return concatenate_forms(forms)
 
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
-        """Return the rule for an output that is an empty array, and for reasoning with nothing after it: "Item
-        'rs_…' of type 'reasoning' was provided without its required following item" (vercel/ai#7099).
-        Anything of the same answer may follow it."""
+        """Return the rule for an output that is an empty array, and for reasoning with nothing
+        after it: "Item 'rs_…' of type 'reasoning' was provided without its required following item"
+        (vercel/ai#7099). Anything of the same answer may follow it."""
         if role == "result":
             return "" if parts else "an output is not an empty array"
         if role == "step" and parts and isinstance(parts[-1], Reasoning):
@@ -404,7 +407,8 @@ class ItemRun:
             self._has_call = True
 
     def ends_before(self, item: Item) -> bool:
-        """Return True for reasoning or a message after a message without a call: the model was asked again."""
+        """Return True for reasoning or a message after a message without a call: the model was
+        asked again."""
         if not self._has_message or self._has_call:
             return False
         return "role" in item or item.get("type") == "reasoning"
@@ -445,8 +449,8 @@ def _read_units(body: Mapping[str, Any]) -> Iterator[Unit]:
 
 
 def _mark_referred(units: Iterable[Unit]) -> Iterator[Unit]:
-    """Mark the units with references to items in the service's store, and the results directly after them
-    that answer calls in the store."""
+    """Mark the units with references to items in the service's store, and the results directly
+    after them that answer calls in the store."""
     called: set[str | None] = set()
     is_referring = False
     for unit in units:
@@ -507,8 +511,8 @@ def read_item(item: Item, path: str) -> list[Part]:
 
 
 def is_service_call(item: Item) -> bool:
-    """Return True if the service ran the call itself. What xAI does on X comes as calls of custom tools, too:
-    their ids show it (vercel/ai, packages/xai)."""
+    """Return True if the service ran the call itself. What xAI does on X comes as calls of custom
+    tools, too: their ids show it (vercel/ai, packages/xai)."""
     if item.get("type") in SERVICE_CALLS:
         return True
     return item.get("type") == CUSTOM and str(item.get("call_id")).startswith("xs_call_")
@@ -559,8 +563,8 @@ def _list_extras(item: Item) -> tuple[str, ...]:
 
 
 def _read_reasoning(item: Item) -> Reasoning:
-    """Read a reasoning item. OpenAI wants a summary: "missing required field summary" (Agora#141). Other
-    servers have the text of the reasoning in the item instead."""
+    """Read a reasoning item. OpenAI wants a summary: "missing required field summary" (Agora#141).
+    Other servers have the text of the reasoning in the item instead."""
     summary = _join_reasoning(item.get("summary"))
     text = summary or _join_reasoning(item.get("content"))
     is_complete = isinstance(item.get("summary", item.get("content")), list)
@@ -580,7 +584,8 @@ def _join_reasoning(parts: Any) -> str:
 
 
 def _is_output(item: Item) -> bool:
-    """Return True if the caller gave the item back for a call. Some outputs the service makes itself."""
+    """Return True if the caller gave the item back for a call. Some outputs the service makes
+    itself."""
     if item.get("type") not in OUTPUTS or _is_service_search(item):
         return False
     return item["type"] == FUNCTION_OUTPUT or isinstance(_find_call_id(item), str)
@@ -736,8 +741,9 @@ def _is_reasoning_at(form: Form, index: int) -> bool:
 
 
 def _unbind_reasoning(form: list[Item]) -> tuple[list[Item], list[str]]:
-    """Change reasoning with an id before a message without one, which was refused: the service looks for the
-    message that it knows. Sealed reasoning goes without its id; other reasoning cannot go."""
+    """Change reasoning with an id before a message without one, which was refused: the service
+    looks for the message that it knows. Sealed reasoning goes without its id; other reasoning
+    cannot go."""
     kept: list[Item] = []
     lost: list[str] = []
     for item, following in zip(form, [*form[1:], {}], strict=True):
@@ -751,15 +757,15 @@ def _unbind_reasoning(form: list[Item]) -> tuple[list[Item], list[str]]:
 
 
 def _is_named_reasoning(item: Item) -> bool:
-    """Return True for reasoning that is known by its id. Other servers put its text into the item, where it
-    counts."""
+    """Return True for reasoning that is known by its id. Other servers put its text into the item,
+    where it counts."""
     return item.get("type") == "reasoning" and "id" in item and not item.get("content")
 
 
 def _remove_ids(form: list[Item]) -> tuple[list[Item], list[str]]:
-    """Remove the ids of items: "Item with id 'rs_…' not found. Items are not persisted when `store` is set to
-    false" (vercel/ai#7543). Items that are nothing without the store are left out; calls that the service ran
-    itself were accepted with their ids."""
+    """Remove the ids of items: "Item with id 'rs_…' not found. Items are not persisted when `store`
+    is set to false" (vercel/ai#7543). Items that are nothing without the store are left out; calls
+    that the service ran itself were accepted with their ids."""
     kept = [item for item in form if _is_whole(item)]
     bare = [_remove_id(item) if _is_free(item) else item for item in kept]
     if len(kept) == len(form):
@@ -799,8 +805,9 @@ def _fill_item(item: Item) -> Item:
 
 
 def _put_messages_first(form: list[Item]) -> list[Item]:
-    """Put messages between two calls before the calls. DeepSeek refused them: "No tool output found for tool
-    call call-a". Beside reasoning, or items that are known by their ids, the order counts."""
+    """Put messages between two calls before the calls. DeepSeek refused them: "No tool output found
+    for tool call call-a". Beside reasoning, or items that are known by their ids, the order
+    counts."""
     calls: list[int] = []
     for index, item in enumerate(form):
         if item.get("type") == "reasoning" or "id" in item:
@@ -856,8 +863,8 @@ class ResponsesStream(StreamAssembler):
         return []
 
     def finish(self) -> Body:
-        """Return the whole answer. Its items are those that were done. The last event has them once more,
-        with reasoning sealed anew; a recorded request sent back the first."""
+        """Return the whole answer. Its items are those that were done. The last event has them once
+        more, with reasoning sealed anew; a recorded request sent back the first."""
         self._done.sort(key=lambda one: one[0])
         done = [item for _, item in self._done]
         output = self._response.get("output") or []
