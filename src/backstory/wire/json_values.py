@@ -106,20 +106,24 @@ def _clean(value: Any, levels: int, instead: str | None) -> Any:
         if instead is None:
             raise _NestedTooDeeply
         return instead
-    if isinstance(value, str):
-        return _clean_text(value)
-    if value is None or isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        cleaned: dict[str, Any] = {}
+        for key, item in value.items():
+            cleaned[_clean_text(str(key))] = _clean(item, levels - 1, instead)
+        return cleaned
     if isinstance(value, list | tuple):
         return [_clean(item, levels - 1, instead) for item in value]
-    if not isinstance(value, dict):
-        return str(value)
-    cleaned: dict[str, Any] = {}
-    for key, item in value.items():
-        cleaned[_clean_text(str(key))] = _clean(item, levels - 1, instead)
-    return cleaned
+    return _clean_scalar(value)
+
+
+def _clean_scalar(value: Any) -> Any:
+    if isinstance(value, str):
+        return _clean_text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, int):
+        return value
+    return str(value)
 
 
 def _clean_text(text: str) -> str:

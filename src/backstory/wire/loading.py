@@ -180,21 +180,26 @@ def mark_accepted(units: list[Unit], format: Format, model: str | None) -> list[
     calls that come again, base64 without padding, and an answer at the end, which the model
     continues. Not every model does so: without a model, the body may be a transcript and no request
     at all."""
-    may_continue = format.alternates_roles and model is not None
     marked: list[Unit] = []
     known: set[str | None] = set()
+    last = len(units) - 1
     for index, unit in enumerate(units):
         ids = {call.id for call in find_calls(unit)}
         if format.call_ids is not None and known & ids:
             unit = add_mark(unit, Accepted.SAME_IDS)
         known |= ids
-        is_last_answer = index == len(units) - 1 and unit.role == "step"
-        if may_continue and is_last_answer and not ids:
+        is_last_word = index == last and unit.role == "step" and not ids
+        if is_last_word and can_continue(format, model):
             unit = add_mark(unit, Accepted.LAST_WORD)
         if has_unpadded(unit):
             unit = add_mark(unit, Accepted.UNPADDED)
         marked.append(unit)
     return marked
+
+
+def can_continue(format: Format, model: str | None) -> bool:
+    """Return True if a request whose last message is an answer means that the model continues it."""
+    return format.alternates_roles and model is not None
 
 
 def has_unpadded(unit: Unit) -> bool:

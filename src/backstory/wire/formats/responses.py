@@ -491,8 +491,8 @@ def _list_items(form: Form) -> list[Any]:
 def read_item(item: Item, path: str) -> list[Part]:
     """Return the parts of an item."""
     type_: Any = item.get("type")
-    if is_service_call(item):
-        return [describe_run(type_, type_.removesuffix("_call"), {**item, "status": None})]
+    if is_service_call(item) or _is_service_search(item):
+        return [_read_service_item(item, type_)]
     if "role" in item and type_ in (None, "message"):
         parts = _read_content(item.get("content"), f"{path}.content")
         return [*parts, *map(Other, _list_extras(item))]
@@ -500,14 +500,19 @@ def read_item(item: Item, path: str) -> list[Part]:
         return [_read_reasoning(item)]
     if type_ in (None, "item_reference"):
         return [REFERENCE]
-    if _is_service_search(item):
-        found = item.get("arguments") or item.get("tools")
-        return [describe_run(type_, type_.removesuffix("_call"), found)]
     if type_ in CALLS:
         return [_read_call(item, type_, path)]
     if _is_output(item):
         return [_read_result(item, path)]
     return [COMPACTION if type_ == "compaction" else Other(type_)]
+
+
+def _read_service_item(item: Item, type_: str) -> Other:
+    """Describe what the service ran itself, for other providers."""
+    name = type_.removesuffix("_call")
+    if _is_service_search(item):
+        return describe_run(type_, name, item.get("arguments") or item.get("tools"))
+    return describe_run(type_, name, {**item, "status": None})
 
 
 def is_service_call(item: Item) -> bool:
