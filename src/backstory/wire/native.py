@@ -128,18 +128,25 @@ def choose_result_form(
         why = "its native content no longer says what the result says: left out"
         request.report("native", result.position, why)
         return result
-    parts = list(read.content or ())
-    if goes_result_back(call, result, read, native, request):
-        form = repair_form(native.form, result.position, request)
-        is_unnamed = Accepted.UNNAMED in native.accepted and request.is_home_of(native)
-        if (read.id or "") != call.id and not is_unnamed:
-            form = request.format.rename_result(form, call.id or "")
-        return result._replace(form=form)
+    if not goes_result_back(call, result, read, native, request):
+        return translate_result(call, result, list(read.content or ()), request)
+    form = repair_form(native.form, result.position, request)
+    is_unnamed = Accepted.UNNAMED in native.accepted and request.is_home_of(native)
+    if (read.id or "") != call.id and not is_unnamed:
+        form = request.format.rename_result(form, call.id or "")
+    return result._replace(form=form)
+
+
+def translate_result(
+    call: Call, result: Result, parts: list[Part], request: "RequestBuilder"
+) -> Result:
+    """Return a result with the parts of its form that the format can carry."""
     # A failed result is only text, in every format that allows more in a result.
     text_only = bool(result.is_error or call.kind)
     content = translate_parts(parts, result.position, request, in_result=True, text_only=text_only)
     text = result.text
-    if not content and is_blank(text) and not all(isinstance(part, Text) for part in parts):
+    has_more = any(not isinstance(part, Text) for part in parts)
+    if not content and is_blank(text) and has_more:
         text = describe_lost_media(parts) or NOT_SHOWN
     if any(isinstance(part, Media) for part in content):
         return result._replace(content=tuple(content), text=text)
@@ -283,20 +290,17 @@ def matches_log(answer: AnswerTurn, parts: list[Part], taken: set[str], format: 
     calls = [part for part in parts if isinstance(part, Call)]
     if len(calls) != len(answer.calls):
         return False
-    if not calls:
-        return True
-    ids: set[str] = set()
+    ids: list[str] = []
     for read, logged in zip(calls, answer.calls, strict=True):
         if read.name != logged.name or read.arguments != logged.arguments:
             return False
-        if not read.id:
-            continue
-        if read.id != logged.id:
-            return False
-        if format.call_ids is not None and (read.id in ids or read.id in taken):
-            return False
-        ids.add(read.id)
-    return True
+        if read.id:
+            ids.append(read.id)
+            if read.id != logged.id:
+                return False
+    if format.call_ids is None:
+        return True
+    return len(set(ids)) == len(ids) and taken.isdisjoint(ids)
 
 
 def has_text_of(answer: AnswerTurn, parts: list[Part]) -> bool:
@@ -413,13 +417,17 @@ def take_arguments(calls: list[Call], parts: list[Part]) -> list[Call]:
     changed: list[Call] = []
     for call in calls:
         found = written.get((call.name, call.id)) or written.get((call.name, None))
-        if found:
-            read = found.pop(0)
-            is_same = read.is_sound and read.arguments == call.arguments
-            if is_same and not call.text and read.text and read.text.strip():
-                call = call._replace(text=read.text)
-        changed.append(call)
+        changed.append(take_text(call, found.pop(0)) if found else call)
     return changed
+
+
+def take_text(call: Call, read: Call) -> Call:
+    """Return a call with the text of its arguments in a form, if the form has the same arguments."""
+    if call.text or is_blank(read.text or ""):
+        return call
+    if not read.is_sound or read.arguments != call.arguments:
+        return call
+    return call._replace(text=read.text)
 
 
 def take_speaker(answer: AnswerTurn, speaker: str, request: "RequestBuilder") -> AnswerTurn:
@@ -533,30 +541,38 @@ def translate_parts(
     lost: list[str] = []
     broken: list[str] = []
     for part in parts:
-        if isinstance(part, Speaker):
-            continue
-        carried = None
-        if isinstance(part, Text):
-            if not is_blank(part.text):
+        if isinstance(part, Text | Speaker):
+            if isinstance(part, Text) and not is_blank(part.text):
                 kept.append(part)
             continue
+        carried = None
         if isinstance(part, Media):
             carried = carry_media(part, request.format, in_result=in_result, text_only=text_only)
-        if carried is not None:
+        if isinstance(part, Media) and carried is not None:
             kept.append(carried)
-            if not text_only and isinstance(part, Media):
-                lost += name_lost_details(part, request.format)
+            lost += [] if text_only else name_lost_details(part, request.format)
             continue
         (lost if is_usable(part) else broken).append(name_part(part))
-        words = describe_lost_media([part])
-        if request.placeholders and words:
-            kept.append(Text(words))
-    reasons = ((lost, f"{request.format.name} has no such thing here"), (broken, "it is broken"))
-    for names, reason in reasons:
-        if names:
-            what = ", ".join(dict.fromkeys(names))
-            request.report("native", position, f"{what} left out: {reason}")
+        if request.placeholders:
+            kept += make_placeholder(part)
+    report_left_out(lost, f"{request.format.name} has no such thing here", position, request)
+    report_left_out(broken, "it is broken", position, request)
     return kept
+
+
+def make_placeholder(part: Part) -> list[Part]:
+    """Return a text that stands in place of media; none for a part that is not media."""
+    words = describe_lost_media([part])
+    return [Text(words)] if words else []
+
+
+def report_left_out(
+    names: list[str], reason: str, position: int | None, request: "RequestBuilder"
+) -> None:
+    """Report parts that are left out, if there are any."""
+    if names:
+        what = ", ".join(dict.fromkeys(names))
+        request.report("native", position, f"{what} left out: {reason}")
 
 
 def carry_media(
