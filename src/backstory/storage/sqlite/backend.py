@@ -230,9 +230,9 @@ class SqliteBackend(SqliteReader):
         deadline = time.monotonic()
         if not self._text_remains:  # others are waited for once
             deadline += min(self._timeout, EMPTYING_TIMEOUT)
-        self._text_remains = True
         while not self._try_to_empty_log():
             if time.monotonic() >= deadline:
+                self._text_remains = True
                 raise TextRemains(
                     f"{self.url!r}: the text was removed, but it stays in the write-ahead log "
                     "while others are still reading",
