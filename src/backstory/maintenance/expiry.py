@@ -21,12 +21,21 @@ from backstory.storage.erase import (
     erase_one,
     record_erasure,
 )
-from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Reader
+from backstory.storage.protocol import (
+    AgentQuery,
+    AgentRecord,
+    Backend,
+    EventFilter,
+    Piece,
+    Reader,
+)
 from backstory.storage.write import append_events
 
 EXPIRED = "expired"  # the reason given for dead events
 CLOCK = "backstory.clock"  # the name of the notes in agents whose last time is in the future
 MOST_BUSY = 3  # sessions in a row that may be in use
+FEW = 10  # sessions in the future that say nothing about the present clock
+PAGE = 10_000  # events whose times are read at once
 NAMED_POSITIONS = EventFilter(kinds=frozenset({"mark", "note"}), note_names=(LABEL,))
 
 
@@ -45,19 +54,24 @@ def expire_sessions(
     to it, which has the true time, and it expires like the others from then on."""
     author = check_author(by)
     now_us = backend.read_clock()
+    sessions = _group_by_session(backend.list_agents(), prefix)
     idle = []
-    for session, agents in _group_by_session(backend.list_agents(), prefix).items():
-        if _is_idle(agents, before_us, now_us):
-            idle.append(session)
-        elif not dry_run:
-            _correct_times(backend, agents, now_us)
+    others = []
+    for id, agents in sessions.items():
+        if _seem_idle(agents, before_us, now_us):
+            idle.append(id)
+        else:
+            others.append(agents)
+    if not dry_run:
+        _correct_times(backend, others, now_us)
 
     def expire(session: str) -> Removed:
         if dry_run:
-            return _plan_expiry(backend, session).report()
+            plan = _plan_expiry(backend, session)
+            return plan.report() if _are_idle(backend, plan, before_us, now_us) else NOTHING
         with backend.begin(sessions=[session]) as transaction:
             plan = _plan_expiry(transaction, session)
-            if not _is_idle(plan.list_deleted(), before_us, now_us):
+            if not _are_idle(transaction, plan, before_us, now_us):
                 return NOTHING
             plan.carry_out(transaction, "expire", author)
             return plan.report()
@@ -82,17 +96,50 @@ def _group_by_session(
     return sessions
 
 
-def _is_idle(agents: Iterable[AgentRecord], before_us: int, now_us: int) -> bool:
-    """Return True if the newest event of some agents is older than a time. None of them was written
-    in the future, whatever the clock said then."""
+def _seem_idle(agents: Iterable[AgentRecord], before_us: int, now_us: int) -> bool:
+    """Return True if the last times of some agents are before a time. None of them was written in
+    the future, whatever the clock said then."""
     return all(min(agent.updated_us, now_us) < before_us for agent in agents)
 
 
-def _correct_times(backend: Backend, agents: Iterable[AgentRecord], now_us: int) -> None:
-    """Write a note to each agent whose last time is in the future."""
-    note = check_draft("note", CLOCK)
+def _are_idle(reader: Reader, plan: RemovalPlan, before_us: int, now_us: int) -> bool:
+    """Return True if no event of the agents that a plan deletes is from after a time. The last one
+    may be dated earlier than others: the clock may have been late."""
+    agents = plan.list_deleted()
+    if not _seem_idle(agents, before_us, now_us):
+        return False
+    latest_us = now_us + LONGEST_LEAD_US
     for agent in agents:
-        if agent.updated_us > now_us + LONGEST_LEAD_US:
+        for time_us in _read_times(reader, agent):
+            if before_us <= time_us <= latest_us:
+                return False
+    return True
+
+
+def _read_times(reader: Reader, agent: AgentRecord) -> Iterator[int]:
+    """Yield the times of an agent's creation and of its own events."""
+    yield agent.created_us
+    for low in range(agent.fork_seq + 1, agent.head + 1, PAGE):
+        piece = Piece(agent.pk, low, min(low + PAGE - 1, agent.head))
+        for row in reader.read_outline(agent, [piece]):
+            yield row.created_us
+
+
+def _correct_times(
+    backend: Backend, sessions: Sequence[Sequence[AgentRecord]], now_us: int
+) -> None:
+    """Write a note to each agent whose last time is in the future, unless most sessions have such
+    an agent: then it is the present clock that is wrong."""
+    wrong = []
+    for agents in sessions:
+        ahead = [agent for agent in agents if agent.updated_us > now_us + LONGEST_LEAD_US]
+        if ahead:
+            wrong.append(ahead)
+    if len(wrong) > FEW and len(wrong) > len(sessions) / 2:
+        return
+    note = check_draft("note", CLOCK)
+    for agents in wrong:
+        for agent in agents:
             with suppress(AgentNotFound, Busy):  # the next expiry corrects it
                 append_events(backend, agent, [note])
 
@@ -117,6 +164,8 @@ def _remove_from_sessions(sessions: Iterable[str], remove: Callable[[str], Remov
             continue
         except TextRemains as error:
             remains = error
+            continue
+        except AgentNotFound:  # it was deleted meanwhile
             continue
         busy_in_a_row = 0
         agents.extend(removed.agents)
@@ -171,18 +220,22 @@ def _find_dead(reader: Reader, session: str, before_us: int) -> list[tuple[Agent
     with their owners."""
     agents = list_session(reader, session)
     needed = _find_needed(reader, agents)
+    latest_us = reader.read_clock() + LONGEST_LEAD_US
     found = []
     for agent in agents:
         own_needed = needed.get(agent.pk, set())
-        dead = []  # not yet known to be old
+        ahead: list[tuple[AgentRecord, StoredRow]] = []  # dead, and dated in the future
         for row in read_own_rows(reader, agent, agent.fork_seq, agent.head):
-            if row.seq not in own_needed and _has_text(row):
-                dead.append((agent, row))
-            # All rows before an old one are old, even if the clock was wrong when they were
-            # written.
-            if row.created_us < before_us:
-                found += dead
-                dead = []
+            is_old = row.created_us < before_us
+            if is_old:  # so are rows before it, if their own times cannot be believed
+                found += ahead
+                ahead = []
+            if row.seq in own_needed or not _has_text(row):
+                continue
+            if is_old:
+                found.append((agent, row))
+            elif row.created_us > latest_us:
+                ahead.append((agent, row))
     return found
 
 
