@@ -244,8 +244,8 @@ class SqliteBackend(SqliteReader):
 
     def _try_to_empty_log(self) -> bool:
         try:
-            deadline = time.monotonic() + EMPTYING_WAIT
-            with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
+            with self._fork_gate, self._translator, self._pool.borrow() as db:
+                db.deadline = time.monotonic() + EMPTYING_WAIT
                 return empty_log(db)
         except StorageError as error:
             # Not tried again: a sync that succeeds after one that failed proves nothing.

@@ -143,11 +143,10 @@ class SqliteTransaction(SqliteReader):
             :created_us / {MINUTE}, :deleted_us)"""
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
-        self._check_origin(new)
         bindings = {
             **new._asdict(),
-            "no": self._give_number(),
             "created_us": self._choose_birth_time(new, now_us),
+            "no": self._give_number(),
         }
         try:
             self._run(self.INSERT_AGENT, bindings)
@@ -160,29 +159,24 @@ class SqliteTransaction(SqliteReader):
         last = self.append(record, drafts, None, now_us)[-1]
         return record._replace(head=last.seq, updated_us=last.created_us)
 
-    IS_ORIGIN_ALIVE = """
-        SELECT 1 FROM agents o JOIN agents s ON s.no = o.session
-        WHERE o.no = ? AND o.deleted IS NULL AND s.id = ?"""
-
-    def _check_origin(self, new: NewAgent) -> None:
-        """Raise AgentNotFound if the agent that `new` is forked or spawned from was deleted."""
-        if new.origin_pk is None:
-            return
-        if not self._run(self.IS_ORIGIN_ALIVE, (new.origin_pk, new.session)):
-            raise build_parent_error(new)
-
-    READ_TIME = f"SELECT created_at FROM events WHERE id = {write_event_id('?', '?')}"
+    READ_ORIGIN = f"""
+        SELECT (SELECT created_at FROM events
+                WHERE id = {write_event_id(":parent_pk", ":fork_seq")}),
+            :origin_pk IS NULL OR EXISTS (
+                SELECT 1 FROM agents o JOIN agents s ON s.no = o.session
+                WHERE o.no = :origin_pk AND o.deleted IS NULL AND s.id = :session)"""
 
     def _choose_birth_time(self, new: NewAgent, now_us: int | None) -> int:
         """Return the time of a new agent's creation. A fork is not older than the event that it is
-        forked from. Raises AgentNotFound if there is no such event."""
+        forked from. Raises AgentNotFound if that event or the origin of the agent is gone."""
+        [(forked_us, has_origin)] = self._run(self.READ_ORIGIN, new._asdict())
+        if not has_origin or (new.fork_seq > 0 and forked_us is None):
+            raise build_parent_error(new)
         clock_us = self.read_clock()
         wanted_us = clock_us if now_us is None else now_us
-        if new.fork_seq == 0:
+        if forked_us is None:
             return wanted_us
-        for (forked_us,) in self._run(self.READ_TIME, (new.parent_pk, new.fork_seq)):
-            return next_time(forked_us, wanted_us, clock_us)
-        raise build_parent_error(new)
+        return next_time(forked_us, wanted_us, clock_us)
 
     UPDATE_NAME = "UPDATE agents SET name = ? WHERE no = ?"
     UPDATE_ABOUT = "UPDATE agents SET about = ? WHERE no = ?"
