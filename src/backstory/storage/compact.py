@@ -12,6 +12,7 @@ from backstory.errors import KeyTaken, NotFound
 from backstory.log.checks import check_drafts, check_key
 from backstory.log.compaction import build_compaction
 from backstory.log.data_keys import SUMMARY
+from backstory.log.digests import is_erased
 from backstory.log.events import Event
 from backstory.storage.lineage import LineageReader
 from backstory.storage.positions import check_expected
@@ -128,6 +129,13 @@ def find_compaction(reader: Reader, agent: AgentRecord, key: str | None) -> list
     if key is None:
         return []
     repeated = find_batch(reader, agent, reader.read_lineage(agent), check_key(key))
-    if repeated and SUMMARY not in (repeated[0].data or {}):
+    if repeated and not begins_compaction(repeated[0]):
         raise KeyTaken.of_event(key, repeated[0].seq)
     return repeated
+
+
+def begins_compaction(event: Event) -> bool:
+    """Return True if an event is the clear of a compaction. Of an erased clear, nobody can know."""
+    if event.kind != "clear":
+        return False
+    return is_erased(event.data_json) or SUMMARY in (event.data or {})
