@@ -29,6 +29,7 @@ from backstory.storage.positions import LineageStep, WalkStep, build_lineage, bu
 from backstory.storage.protocol import (
     EVERY_AGENT,
     EVERY_EVENT,
+    WHOLE_STORE,
     AgentChange,
     AgentQuery,
     AgentRecord,
@@ -41,6 +42,7 @@ from backstory.storage.protocol import (
     Piece,
     Pieces,
     RemovalRecord,
+    SearchScope,
     SourceRecord,
     Walk,
     WordQuery,
@@ -263,12 +265,22 @@ class MemoryReader:
     def _select_rows(
         self, agent: AgentRecord | None, pieces: Pieces
     ) -> list[tuple[str, StoredRow]]:
-        """Return the rows in `pieces`, or all rows if `agent` is None, with their owners' ids."""
+        """Return the rows in `pieces` of an agent's lineage, or all rows if `agent` is None, with
+        their owners' ids. Raises AgentNotFound."""
         if agent is None:
-            owners = self.tables.agents.items()
-            pieces = [Piece(pk, 1, owner.head) for pk, owner in owners]
-        else:
-            self._find_agent(agent)
+            return self.read_all_rows()
+        self._find_agent(agent)
+        return self.read_pieces(pieces)
+
+    def read_all_rows(self) -> list[tuple[str, StoredRow]]:
+        """Return the rows of all agents, deleted ones included, with their owners' ids."""
+        rows = []
+        for owner in self.tables.agents.values():
+            rows += [(owner.row.id, row) for row in owner.rows]
+        return rows
+
+    def read_pieces(self, pieces: Pieces) -> list[tuple[str, StoredRow]]:
+        """Return the rows in `pieces`, whoever owns them, with their owners' ids."""
         selected = []
         for piece in pieces:
             owner = self.tables.agents.get(piece.owner)
@@ -531,17 +543,19 @@ class MemoryBackend(MemoryReader):
         with self.begin(sessions=[new.session]) as transaction:
             return transaction.create_agent(new, drafts, now_us)
 
-    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+    def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
         return 0  # there is no index: a search reads every event
 
-    def index_events(
-        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> int:
+    def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
         return 0
 
     def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+        if query.scope == WHOLE_STORE:
+            rows = self.read_all_rows()
+        else:
+            rows = self.read_pieces(query.scope.pieces)
         found = []
-        for id, row in self._select_rows(query.agent, query.pieces):
+        for id, row in rows:
             score = score_row(query.words, row, query.kinds)
             if score is not None:
                 found.append(FoundEvent(id, row.seq, score))
@@ -552,7 +566,7 @@ class MemoryBackend(MemoryReader):
         return []
 
     def measure_size(self) -> int:
-        return sum(row.size for _, row in self._select_rows(None, ()))
+        return sum(row.size for _, row in self.read_all_rows())
 
     def copy_to(self, path: str) -> bool:
         return False

@@ -219,13 +219,22 @@ class RemovalRecord(NamedTuple):
         return to_datetime(self.removed_us)
 
 
+class SearchScope(NamedTuple):
+    """The part of a store that is searched: all of it, or pieces that agents of one session own."""
+
+    session: str | None = None  # None: the whole store
+    pieces: tuple[Piece, ...] = ()  # of agents of the session, deleted ones included
+
+
+WHOLE_STORE = SearchScope()
+
+
 class WordQuery(NamedTuple):
     """A search in the index."""
 
     words: Query
     kinds: tuple[str, ...] = ()  # none: all kinds
-    agent: AgentRecord | None = None  # None: everywhere
-    pieces: tuple[Piece, ...] = ()  # of the agent's session
+    scope: SearchScope = WHOLE_STORE
 
 
 class FoundEvent(NamedTuple):
@@ -398,14 +407,12 @@ class Backend(Writer, Protocol):
         one of `agents` was deleted. After a block that removed text, no file of the store contains
         that text, as far as the database can promise that."""
 
-    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
-        """Return how many events cannot be searched yet: of the owners of `pieces` of an agent's
-        lineage, or, if `agent` is None, of all agents. Creates the index if there is none."""
+    def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
+        """Return how many events cannot be searched yet: of all agents, or of the owners of the
+        pieces of `scope`. Creates the index if there is none."""
 
-    def index_events(
-        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> int:
-        """Make up to `limit` more events searchable, in one transaction. Return how many were
+    def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
+        """Make up to `limit` of these events searchable, in one transaction. Return how many were
         indexed. Creates the index if there is none."""
 
     def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:

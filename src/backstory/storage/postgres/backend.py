@@ -35,12 +35,13 @@ from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.postgres.writer import PostgresWriter
 from backstory.storage.protocol import (
     EVERY_AGENT,
+    WHOLE_STORE,
     AgentQuery,
     AgentRecord,
     Drafts,
     FoundEvent,
     NewAgent,
-    Pieces,
+    SearchScope,
     WordQuery,
 )
 from backstory.storage.sql import RowShape
@@ -235,9 +236,9 @@ class PostgresBackend(PostgresReader):
 
     # --- the search index ---
 
-    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+    def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
         has_index = self._create_index()
-        [(count,)] = self._run(*index.build_count(agent, pieces, has_index=has_index))
+        [(count,)] = self._run(*index.build_count(scope, has_index=has_index))
         return int(count)
 
     def _create_index(self) -> bool:
@@ -255,15 +256,13 @@ class PostgresBackend(PostgresReader):
                 citus.distribute_index(db)
         return True
 
-    def index_events(
-        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> int:
+    def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
         self._create_index()
         self._check_writable()
         with self._translator, self._borrow() as db:
             is_distributed = self._cluster.check(db)
             with db.transaction():
-                count = index.index_page(db, limit, agent, pieces, is_distributed=is_distributed)
+                count = index.index_page(db, limit, scope, is_distributed=is_distributed)
             self._rows_since_analyze += count
             if self._rows_since_analyze >= index.WORTH_ANALYZING:
                 db.execute(index.ANALYZE)

@@ -26,11 +26,12 @@ from backstory.storage.agent_errors import check_exists
 from backstory.storage.locks import DEFAULT_TIMEOUT, ForkGate, ForkSafeLock
 from backstory.storage.pool import ConnectionPool
 from backstory.storage.protocol import (
+    WHOLE_STORE,
     AgentRecord,
     Drafts,
     FoundEvent,
     NewAgent,
-    Pieces,
+    SearchScope,
     WordQuery,
 )
 from backstory.storage.signals import get_commit_signal
@@ -257,18 +258,16 @@ class SqliteBackend(SqliteReader):
 
     # --- the search index ---
 
-    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+    def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
         index = SearchIndex(self._run)
         if not self.read_only and not index.exists():
             with self.begin() as transaction:
                 transaction.index.create()
-        return index.count_unindexed(agent, pieces)
+        return index.count_unindexed(scope)
 
-    def index_events(
-        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> int:
+    def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
         with self.begin() as transaction:
-            count = transaction.index.add_events(limit, agent, pieces)
+            count = transaction.index.add_events(limit, scope)
         self._unmerged += count
         has_caught_up = count < limit
         if has_caught_up and self._unmerged >= WORTH_MERGING:
