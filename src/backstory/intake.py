@@ -312,7 +312,8 @@ class IntakeCommit:
         if batch.repeated:
             self._check_not_erased(agent, find_parts(pieces, batch.repeated))
         drafts = list(self._drop_known(agent, pieces, batch.drafts))
-        digest = read_digest(self._transaction, agent, pieces, agent.head)
+        owner_pk = find_owner(pieces, agent.head)
+        digest = read_digest(self._transaction, agent, owner_pk, agent.head)
         end = LogEnd(agent.head, agent.updated_us, digest)
         self.records[agent.id] = self._write_drafts(agent, end, drafts)
         self.written += len(drafts)

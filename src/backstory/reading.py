@@ -25,6 +25,7 @@ from backstory.log.times import to_datetime
 from backstory.storage.agent_trees import AgentTree, list_session
 from backstory.storage.follow import Follower, follow_agent
 from backstory.storage.lineage import LineageReader, read_digest
+from backstory.storage.positions import find_owner
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
 from backstory.storage.targets import MARKS, At, resolve_position
 
@@ -312,7 +313,8 @@ class AgentReader:
         """Return the digest that names the history up to a position (default: the head) exactly,
         in hex."""
         pieces, [position] = self._lineage.locate(at)
-        return read_digest(self._backend, self._record, pieces, position).hex()
+        owner_pk = find_owner(pieces, position)
+        return read_digest(self._backend, self._record, owner_pk, position).hex()
 
     def follow(self, after: At = None, *, timeout: float | None = None) -> Follower[Event]:
         """Return an iterator over the events after `after` (default: the head), as anyone commits
