@@ -99,8 +99,9 @@ def test_histories_that_have_diverged_are_refused_and_nothing_is_written(url):
         before = exported(other)
         with pytest.raises(
             backstory.Conflict, match="has another event at 2, so the two histories"
-        ):
+        ) as raised:
             other.import_from(lines(exported(one)))
+        assert raised.value.head == 2
         assert exported(other) == before
 
 

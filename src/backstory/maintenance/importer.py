@@ -283,7 +283,7 @@ class ExportChecker:
                 f"nothing was imported: agent {agent.name!r} ({agent.id}) has another "
                 f"event at {row.seq}, so the two histories have diverged",
                 remedy="import into another store",
-                head=agent.head,
+                head=self._stored[agent.id].head,
             )
 
 
@@ -388,13 +388,13 @@ class ItemWriter:
         """Return an agent by its id, even if it is deleted. Raises Conflict if it is gone."""
         found = find_agent_by_id(self._transaction, id, include_deleted=True)
         if found is None:
-            raise _build_change_error(id, 0)
+            raise _build_change_error(id, None)
         return found
 
 
-def _build_change_error(agent_id: str, head: int) -> Conflict:
+def _build_change_error(agent: str, head: int | None) -> Conflict:
     return Conflict(
-        f"agent {agent_id!r} was changed while it was imported, so the import is not complete",
+        f"agent {agent!r} was changed while it was imported, so the import is not complete",
         remedy="import again",
         head=head,
     )
