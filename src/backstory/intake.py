@@ -21,7 +21,8 @@ from backstory.log.checks import (
     check_text,
     to_plain_str,
 )
-from backstory.log.digests import LogEnd, build_rows, is_erased
+from backstory.log.digests import LogEnd, build_rows
+from backstory.log.erasure import is_erased
 from backstory.log.events import Draft, Event, parse_object, to_json
 from backstory.reading import AgentHandle, get_record, replace_record
 from backstory.storage.agent_trees import list_session

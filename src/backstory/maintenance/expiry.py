@@ -7,7 +7,7 @@ from typing import Any
 
 from backstory.errors import AgentNotFound, Busy, TextRemains
 from backstory.log.checks import check_author, check_draft
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.events import StoredRow
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.moves import LABEL, read_labels
@@ -249,7 +249,7 @@ def _has_text(row: StoredRow) -> bool:
 
 
 def _find_needed(reader: Reader, agents: Sequence[AgentRecord]) -> dict[Any, set[int]]:
-    """Return the positions, by their owners' keys, of all contexts that an agent has or can go
+    """Return the positions, by their owners' pks, of all contexts that an agent has or can go
     to."""
     needed: dict[Any, set[int]] = {}
     walked: set[tuple[Any, int]] = set()
@@ -269,7 +269,7 @@ def _find_needed(reader: Reader, agents: Sequence[AgentRecord]) -> dict[Any, set
 
 
 def _find_reachable(reader: Reader, agent: AgentRecord) -> Iterator[tuple[Any, int]]:
-    """Yield the positions of an agent's lineage whose contexts are needed, with their owners' keys:
+    """Yield the positions of an agent's lineage whose contexts are needed, with their owners' pks:
     its head, its fork position, and those of its marks and labels, dead or alive."""
     lineage = reader.read_lineage(agent)
     positions = {agent.head, agent.fork_seq}

@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 
 from backstory.errors import Conflict, Invalid, InvalidEvent, KeyTaken, NameTaken
 from backstory.log.checks import check_name
-from backstory.log.digests import WIDTH, is_erased
-from backstory.log.erasure import replace_erased_digests
+from backstory.log.digests import WIDTH
+from backstory.log.erasure import is_erased, replace_erased_digests
 from backstory.log.events import StoredRow
 from backstory.log.problems import is_id
 from backstory.maintenance.checker import AgentChecker

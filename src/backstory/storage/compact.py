@@ -12,7 +12,7 @@ from backstory.errors import KeyTaken, NotFound
 from backstory.log.checks import check_drafts, check_key
 from backstory.log.compaction import build_compaction
 from backstory.log.data_keys import SUMMARY
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.events import Event
 from backstory.storage.lineage import LineageReader
 from backstory.storage.positions import check_expected

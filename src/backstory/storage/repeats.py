@@ -10,7 +10,7 @@ from typing import Literal
 from backstory.errors import Invalid, KeyTaken
 from backstory.log.checks import check_key
 from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.events import Draft, Event, RepeatedEvent, parse_object
 from backstory.log.json_text import is_same_json
 from backstory.storage.positions import clip, contains, find_parts

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Conflict, KeyTaken
 from backstory.log.checks import check_draft, check_key, check_once
-from backstory.log.compaction import ANSWER_KINDS
 from backstory.log.data_keys import TARGET
 from backstory.log.events import Draft, Event, parse_object
-from backstory.log.kinds import ALWAYS_SHOWN
+from backstory.log.kinds import ALWAYS_SHOWN, ANSWER_KINDS
 from backstory.log.replay import NO_STACKS, Fold, Verdict, log_inert
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import (

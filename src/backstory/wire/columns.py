@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.events import Event
 
 

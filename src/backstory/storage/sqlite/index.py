@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.terms import Query, extract_text, split_words
 from backstory.storage.protocol import (
     CANDIDATES,
