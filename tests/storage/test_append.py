@@ -37,7 +37,7 @@ def borrow_connection(store):
 def executed(monkeypatch):
     """The statements that psycopg ran, as names."""
     names = {
-        PostgresTransaction.APPEND_ONE: "append one",
+        PostgresTransaction.APPEND_IN_TURN: "append one",
         PostgresTransaction.APPEND_MANY: "append many",
     }
     seen = []

@@ -4,7 +4,8 @@ A backend stores rows and answers reads. It knows positions, bases and kinds, an
 the base of an event is decided by `log.replay` before the event is written.
 
 A `Reader` reads. A `Transaction` is a reader that may write, under the locks that `Backend.begin`
-took. A `Backend` is a reader that opens transactions.
+took. A `Backend` is a reader that opens transactions. Its `append` and `create_agent` are complete
+transactions.
 
 Every read of a database backend goes through one method, `_run`, so tests can count, pause and fail
 statements there. So do the writes of a transaction, with these exceptions: batches of rows
@@ -314,26 +315,7 @@ class Reader(Protocol):
         """Return what was removed from the store, oldest first."""
 
 
-class Writer(Reader, Protocol):
-    """Reads, and two writes. On a Backend, each write is a transaction of its own."""
-
-    def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
-    ) -> list[Event]:
-        """Write events after the head, durably, all or none, and return them. There is at least one
-        draft; the bases are decided; and no draft has a time of its own, which only imported rows
-        have (`add_rows`). An event's time is that of `read_clock`, or the previous event's time if
-        that is later (`times.next_time`). Raises Conflict if the head is not `expected`. Raises
-        KeyTaken if the agent itself already has an event with one of the keys: the unique index of
-        events by agent and key refuses it."""
-
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
-        """Write an agent and its first events, or nothing. A fork is never older than the event
-        that it forks from. Raises NameTaken, KeyTaken, and AgentNotFound if its parent or its
-        origin is gone."""
-
-
-class Transaction(Writer, Protocol):
+class Transaction(Reader, Protocol):
     """Reads and writes under the locks that `Backend.begin` took."""
 
     def append(
@@ -343,8 +325,18 @@ class Transaction(Writer, Protocol):
         expected: int | None = None,
         now_us: int | None = None,
     ) -> list[Event]:
-        """As `Writer.append`. With `now_us`, that is the time instead of the clock's: appends to
-        several agents share it."""
+        """Write events after the head, durably, all or none, and return them. There is at least one
+        draft; the bases are decided; and no draft has a time of its own, which only imported rows
+        have (`add_rows`). An event's time is `now_us`, which appends to several agents share, or
+        that of `read_clock`; or the previous event's time if that is later (`times.next_time`).
+        Raises Conflict if the head is not `expected`. Raises KeyTaken if the agent itself already
+        has an event with one of the keys: the unique index of events by agent and key refuses
+        it."""
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
+        """Write an agent and its first events, or nothing. A fork is never older than the event
+        that it forks from. Raises NameTaken, KeyTaken, and AgentNotFound if its parent or its
+        origin is gone."""
 
     def update_agent(self, agent: AgentRecord, change: AgentChange) -> None:
         """Change an agent's name or details. Raises NameTaken."""
@@ -393,7 +385,7 @@ class StoreWatch(Protocol):
         """Stop watching. Ends a wait."""
 
 
-class Backend(Writer, Protocol):
+class Backend(Reader, Protocol):
     """A store of agents and events. Any thread may call any method."""
 
     url: str
@@ -406,6 +398,14 @@ class Backend(Writer, Protocol):
         or nothing. Locks `sessions`, all their agents, then `agents`, and raises AgentNotFound if
         one of `agents` was deleted. After a block that removed text, no file of the store contains
         that text, as far as the database can promise that."""
+
+    def append(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
+    ) -> list[Event]:
+        """Write events in a transaction of their own: see `Transaction.append`."""
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
+        """Write an agent in a transaction of its own: see `Transaction.create_agent`."""
 
     def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
         """Return how many events cannot be searched yet: of all agents, or of the owners of the

@@ -86,7 +86,7 @@ class PostgresTransaction(PostgresWriter):
         expected: int | None = None,
         now_us: int | None = None,
     ) -> list[Event]:
-        return self.append_batches(agent, drafts, expected, now_us)
+        return self.append_in_batches(agent, drafts, expected, now_us)
 
     INSERT_EVENTS = """
         COPY backstory.events (
