@@ -30,7 +30,7 @@ from backstory.storage.protocol import AgentChange, Backend, Drafts, NewAgent
 from backstory.storage.repeats import Once
 from backstory.storage.targets import At, Move
 from backstory.storage.write import (
-    append_batch,
+    append_answer,
     append_events,
     append_move,
 )
@@ -145,12 +145,13 @@ class Agent(AgentReader):
         first event has the key, the second "KEY (part 2)", and so on."""
         from backstory.wire.answers import answer_batch
 
-        at = self.head if expected is None else expected  # so that a repeat is recognized
+        # The position from which the request was built.
+        at = self.head if expected is None else expected
         batch = answer_batch(response, format, model=model, request=request, at=at)
         if key is None:
             return self.extend(batch, expected=expected)
         drafts = check_drafts(batch)
-        return append_batch(self._backend, self._record, drafts, key, expected, once)
+        return append_answer(self._backend, self._record, drafts, key, expected, once)
 
     def tool_call(
         self,

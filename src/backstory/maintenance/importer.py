@@ -226,8 +226,8 @@ class ExportChecker:
                 raise Invalid(f"its parent {agent.parent} does not come before it")
             forked_at = self._find_fork_point(agent.parent, agent.fork_seq)
         checker = AgentChecker(agent, parent, forked_at)
-        for problem in checker.problems:
-            raise Invalid(problem)
+        if checker.problems:
+            raise Invalid(checker.problems[0])
         return checker
 
     def _find_fork_point(self, parent: str, position: int) -> StoredRow | None:

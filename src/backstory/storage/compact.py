@@ -14,11 +14,12 @@ from backstory.log.compaction import build_compaction
 from backstory.log.data_keys import SUMMARY
 from backstory.log.erasure import is_erased
 from backstory.log.events import Event
+from backstory.storage.agent_errors import check_head
 from backstory.storage.lineage import LineageReader
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import AgentRecord, Backend, Drafts, Reader, Transaction
 from backstory.storage.repeats import find_batch, number_drafts
-from backstory.storage.write import check_head, decide_bases
+from backstory.storage.write import decide_bases
 
 ATTEMPTS_WITHOUT_LOCK = 2  # while others write to the agent
 

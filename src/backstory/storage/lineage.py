@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Corrupt, Remedy
 from backstory.log.digests import START
-from backstory.log.events import Event, OutlineRow
+from backstory.log.events import LAST_POSITION, Event, OutlineRow
 from backstory.log.kinds import KINDS
 from backstory.log.replay import Context, select_shown
 from backstory.storage.agent_errors import check_exists
 from backstory.storage.agent_trees import find_row
 from backstory.storage.positions import (
-    LAST_POSITION,
     check_position,
     check_positions,
     clip,

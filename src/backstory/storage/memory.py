@@ -16,13 +16,18 @@ from itertools import count
 from typing import Any
 from weakref import WeakSet
 
-from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
+from backstory.errors import KeyTaken, NameTaken, StorageError
 from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
 from backstory.log.terms import score_row
 from backstory.log.times import next_time
-from backstory.storage.agent_errors import build_deletion_error, build_key_error, build_parent_error
+from backstory.storage.agent_errors import (
+    build_deletion_error,
+    build_key_error,
+    build_parent_error,
+    check_head,
+)
 from backstory.storage.ids import name_deleted_agent, new_salts
 from backstory.storage.locks import ForkSafeLock
 from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
@@ -385,8 +390,7 @@ class MemoryTransaction(MemoryReader):
     ) -> list[StoredRow]:
         """Return the rows that `drafts` become after the head. Raises Conflict or KeyTaken."""
         owner = self._find_agent(agent)
-        if expected is not None and expected != owner.head:
-            raise Conflict.at(agent.name, expected, owner.head)
+        check_head(agent, owner.head, expected)
         new_keys = {draft.key for draft in drafts if draft.key is not None}
         if new_keys:
             own_keys = {row.key for row in owner.rows}

@@ -12,7 +12,8 @@ from backstory.log.checks import check_draft, check_key, check_once
 from backstory.log.data_keys import TARGET
 from backstory.log.events import Draft, Event, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN, ANSWER_KINDS
-from backstory.log.replay import NO_STACKS, Fold, Verdict, log_inert
+from backstory.log.replay import NO_STACKS, PLAIN, Fold, Verdict, log_inert
+from backstory.storage.agent_errors import check_head
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import (
     AgentRecord,
@@ -64,7 +65,7 @@ def append_events(
         check_head(agent, backend.read_head(agent), expected)
         return []
     try:
-        return append_new(backend, agent, drafts, expected, once)
+        return append_or_find(backend, agent, drafts, expected, once)
     except Conflict:
         repeated = find_repeated(backend, agent, drafts, expected)
         if repeated is None:
@@ -72,11 +73,11 @@ def append_events(
         return repeated
 
 
-def append_new(
+def append_or_find(
     backend: Backend, agent: AgentRecord, drafts: Drafts, expected: int | None, once: Once
 ) -> list[Event]:
-    """Append the drafts whose keys do not exist yet, without a lock if that is possible. Raises
-    Conflict."""
+    """Append the drafts whose keys do not exist yet, without a lock if that is possible, and find
+    the events of the others. Raises Conflict."""
     if not must_read_first(agent, drafts, expected, once):
         try:
             return append_directly(backend, agent, drafts, expected)
@@ -111,7 +112,7 @@ def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[lis
         return found
 
 
-def append_batch(
+def append_answer(
     backend: Backend,
     agent: AgentRecord,
     drafts: Drafts,
@@ -156,10 +157,11 @@ def append_move(
     with backend.begin(agents=[agent]) as transaction:
         if key is not None:
             lineage = transaction.read_lineage(agent)
-            for event in find_batch(transaction, agent, lineage, check_key(key)):
-                if not move.is_written_as(event):
-                    raise KeyTaken.of_event(key, event.seq)
-                return event
+            repeated = find_batch(transaction, agent, lineage, check_key(key))
+            if repeated:
+                if not move.is_written_as(repeated[0]):
+                    raise KeyTaken.of_event(key, repeated[0].seq)
+                return repeated[0]
         walk = transaction.walk(agent)
         check_head(agent, walk.head, expected)
         target = find_target(transaction, agent, walk, move)
@@ -233,12 +235,6 @@ def append_in_transaction(
     return merge_in_order(drafts, existing, written)
 
 
-def check_head(agent: AgentRecord, head: int, expected: int | None) -> None:
-    """Raise Conflict if the head is not the expected one."""
-    if expected is not None and expected != head:
-        raise Conflict.at(agent.name, expected, head)
-
-
 def merge_in_order(
     drafts: Drafts, existing: Mapping[str, Event], written: Sequence[Event]
 ) -> list[Event]:
@@ -279,7 +275,7 @@ def judge_drafts(drafts: Drafts, head: int, stacks: MarkStacks = NO_STACKS) -> l
     mark stacks at the head and at the targets of moves."""
     kinds = {draft.kind for draft in drafts}
     if kinds <= ALWAYS_SHOWN:  # nearly all appends: each event continues the one before
-        return [Verdict(None, True)] * len(drafts)
+        return [PLAIN] * len(drafts)
     fold = Fold(after=head, stacks=stacks)
     verdicts = []
     for seq, draft in enumerate(drafts, head + 1):

@@ -26,7 +26,7 @@ from backstory.log.events import Event
 from backstory.storage.address import without_password
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.locks import DEFAULT_TIMEOUT
-from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout
+from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout, build_closed_error
 from backstory.storage.postgres import citus, index, migrations, schema, server
 from backstory.storage.postgres.rows import PostgresReader, run_statement
 from backstory.storage.postgres.server import Params, PostgresConnection
@@ -285,7 +285,7 @@ class PostgresBackend(PostgresReader):
 
     def watch(self) -> PostgresWatch:
         if self._closed:
-            raise server.build_closed_error(self.url)
+            raise build_closed_error(self.url)
         notify = None if self._check_cluster() else self._notify
         watch = PostgresWatch(self._connect_once, self._timeout, notify, self._translator)
         self._watches.add(watch)

@@ -7,6 +7,7 @@ what programs of the older version are writing.
 import math
 
 from backstory.errors import CannotOpen, NewerVersion, ReadOnly
+from backstory.log.times import MINUTE_US
 from backstory.storage.postgres import citus, schema
 from backstory.storage.postgres.server import Connection, PostgresConnection
 
@@ -128,7 +129,7 @@ COPY_ROWS = f"""
     INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq,
             spawned, created_at, head, updated_at, touched)
         SELECT backstory.place_of(session), no, id, session, name, parent, fork_seq, born_seq,
-            spawned, created_at, head, updated_at, updated_at / {schema.MINUTE_US}
+            spawned, created_at, head, updated_at, updated_at / {MINUTE_US}
         FROM backstory.agents_1;
     INSERT INTO backstory.directory
         SELECT backstory.place_of(id), id, session FROM backstory.agents_1

@@ -21,11 +21,11 @@ import psycopg
 from backstory.errors import Conflict
 from backstory.log.digests import digest_tail
 from backstory.log.events import Draft, Event
+from backstory.log.times import MINUTE_US
 from backstory.storage.agent_errors import build_key_error, build_parent_error
 from backstory.storage.ids import find_place, new_salts
 from backstory.storage.postgres import citus, server
 from backstory.storage.postgres.rows import PostgresReader, identify, run_statement
-from backstory.storage.postgres.schema import MINUTE_US
 from backstory.storage.postgres.server import (
     Params,
     PostgresConnection,

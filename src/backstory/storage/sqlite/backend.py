@@ -24,7 +24,7 @@ from backstory.errors import (
 from backstory.log.events import Event
 from backstory.storage.agent_errors import check_exists
 from backstory.storage.locks import DEFAULT_TIMEOUT, ForkGate, ForkSafeLock
-from backstory.storage.pool import ConnectionPool
+from backstory.storage.pool import ConnectionPool, build_closed_error
 from backstory.storage.protocol import (
     WHOLE_STORE,
     AgentRecord,
@@ -42,7 +42,6 @@ from backstory.storage.sqlite.file import (
     OpenMode,
     SqliteConnection,
     StoreFile,
-    build_closed_error,
     is_current,
     make_translator,
     open_connection,
