@@ -108,7 +108,7 @@ def test_a_client_that_vanishes_within_a_move_does_not_keep_the_agent_locked(emp
         with backstory.open(proxy.url, timeout=2) as vanishing, backstory.open(url) as store:
             agent = vanishing.start("main")
             other = store.agent("main")
-            record = agent._record
+            record = agent._row
             with suppress(backstory.StorageError):
                 with vanishing._backend.begin(agents=[record]):
                     proxy.go_silent()  # the server does not learn that the client is gone

@@ -13,6 +13,7 @@ from backstory.log.kinds import KINDS
 from backstory.log.replay import Context, select_shown
 from backstory.storage.agent_errors import check_exists
 from backstory.storage.agent_trees import find_row
+from backstory.storage.inert_events import report_inert
 from backstory.storage.positions import (
     check_position,
     check_positions,
@@ -23,7 +24,6 @@ from backstory.storage.positions import (
 )
 from backstory.storage.protocol import AgentRecord, EventFilter, Piece, Pieces, Reader
 from backstory.storage.targets import At, resolve_position
-from backstory.storage.write import report_inert
 
 # Positions read beyond the number of events asked for, because others are among them.
 TAIL_SLACK = 16

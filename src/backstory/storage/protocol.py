@@ -3,15 +3,10 @@
 A backend stores rows and answers reads. It knows positions, bases and kinds, and decides nothing:
 the base of an event is decided by `log.replay` before the event is written.
 
-A `Reader` reads. A `Transaction` is a reader that may write, under the locks that `Backend.begin`
-took. A `Backend` is a reader that opens transactions. Its `append` and `create_agent` are complete
-transactions.
-
-Every read of a database backend goes through one method, `_run`, so tests can count, pause and fail
-statements there. So do the writes of a transaction, with these exceptions: batches of rows
-(SQLite's `_run_many`, by which it also appends, and PostgreSQL's COPY and `executemany`), BEGIN and
-COMMIT, the writing of the search index on PostgreSQL, and Citus. Opening, migrating, checking and
-watching a store do not use `_run`, either.
+Begin with these five. A `Piece` is a range of positions that one agent owns, and a `Walk` has the
+pieces that are live. A `Reader` reads. A `Transaction` is a reader that may write, under the locks
+that `Backend.begin` took. A `Backend` is a reader that opens transactions. Its `append` and
+`create_agent` are complete transactions.
 
 Locks are taken in this order, and nowhere else:
 

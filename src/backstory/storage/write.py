@@ -14,6 +14,7 @@ from backstory.log.events import Draft, Event, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN, ANSWER_KINDS
 from backstory.log.replay import NO_STACKS, PLAIN, Fold, Verdict, log_inert
 from backstory.storage.agent_errors import check_head
+from backstory.storage.inert_events import report_inert
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import (
     AgentRecord,
@@ -316,15 +317,3 @@ def report_problems(agent: AgentRecord, head: int, verdicts: Sequence[Verdict]) 
     for seq, verdict in enumerate(verdicts, head + 1):
         if verdict.problem:
             report_inert(agent, seq, verdict.problem)
-
-
-def report_inert(agent: AgentRecord, seq: int, problem: str) -> None:
-    """Log an inert event once in this process, however often it is read."""
-    # An agent with a key has the same id in every store, but not the same birth.
-    event = (agent.id, agent.created_us, seq)
-    if event not in _reported:
-        _reported.add(event)
-        log_inert(f"{agent.name!r} ({agent.id})", seq, problem)
-
-
-_reported: set[tuple[str, int, int]] = set()

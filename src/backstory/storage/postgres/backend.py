@@ -2,6 +2,10 @@
 
 It handles connections and transactions, and what happens to them when the server is lost. The reads
 are in `rows`, the writes in `transaction`, the tables in `schema`.
+
+All reads, and all writes of a transaction except batches of rows (COPY and `executemany`), BEGIN
+and COMMIT, the search index and Citus, go through `_run`, so tests can count, pause and fail
+statements there. Opening, migrating, checking and watching a store do not.
 """
 
 import math

@@ -1,6 +1,10 @@
 """The SQLite backend: one file, through apsw. Connections, transactions and commits.
 
 The reads are in `rows`, the writes in `transaction`.
+
+All reads, and all writes of a transaction except batches of rows (`_run_many`, by which it also
+appends), BEGIN and COMMIT, go through `_run`, so tests can count, pause and fail statements there.
+Opening, migrating, checking and watching a store do not.
 """
 
 import os
