@@ -217,10 +217,28 @@ def test_an_expiry_leaves_believable_times_alone(store, agent, set_clock):
     assert agent.head == head
 
 
-def test_an_expiry_of_everything_takes_sessions_that_are_dated_in_the_future(store, set_clock):
+def test_an_expiry_of_everything_corrects_times_in_the_future_and_then_takes_them(store, set_clock):
     set_clock(NOW)
     write_by_intake(store)
-    assert len(expire_before(store, NOW + 2 * MINUTE).agents) == 1
+    assert expire_before(store, NOW + MINUTE).agents == ()
+    assert len(expire_before(store, NOW + MINUTE).agents) == 1
+
+
+def test_a_late_clock_lets_no_session_expire_that_was_written_since(store, set_clock):
+    set_clock(NOW)
+    store.ensure("new").user("written today")
+    set_clock(NOW - 40 * DAY)
+    assert expire_before(store, NOW - 30 * DAY).agents == ()
+
+
+def test_dead_events_of_a_late_clock_are_as_new_as_those_before_them(store, agent, set_clock):
+    set_clock(NOW)
+    agent.user("a")
+    set_clock(NOW - 40 * DAY)
+    agent.user("b")
+    agent.clear()
+    set_clock(NOW)
+    assert expire_before(store, NOW - 30 * DAY, dead=True).erased == 0
 
 
 def test_dead_events_of_a_wrong_time_expire_by_that_of_the_next(store, agent, set_clock):

@@ -2,7 +2,6 @@
 needs any more. One session after another is locked."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from backstory.errors import AgentNotFound, Busy, TextRemains
@@ -58,7 +57,7 @@ def expire_sessions(
     idle = []
     others = []
     for id, agents in sessions.items():
-        if _seem_idle(agents, before_us, now_us):
+        if _seem_idle(agents, before_us):
             idle.append(id)
         else:
             others.append(agents)
@@ -96,22 +95,24 @@ def _group_by_session(
     return sessions
 
 
-def _seem_idle(agents: Iterable[AgentRecord], before_us: int, now_us: int) -> bool:
-    """Return True if the last times of some agents are before a time. None of them was written in
-    the future, whatever the clock said then."""
-    return all(min(agent.updated_us, now_us) < before_us for agent in agents)
+def _seem_idle(agents: Iterable[AgentRecord], before_us: int) -> bool:
+    """Return True if the last times of some agents are before a time."""
+    return all(agent.updated_us < before_us for agent in agents)
 
 
 def _are_idle(reader: Reader, plan: RemovalPlan, before_us: int, now_us: int) -> bool:
     """Return True if no event of the agents that a plan deletes is from after a time. The last one
-    may be dated earlier than others: the clock may have been late."""
+    may be dated earlier than others: the clock may have been late. Times in the future do not
+    count, unless the time that was asked for is in the future, too: then the present clock may be
+    late."""
     agents = plan.list_deleted()
-    if not _seem_idle(agents, before_us, now_us):
+    if not _seem_idle(agents, before_us):
         return False
     latest_us = now_us + LONGEST_LEAD_US
     for agent in agents:
         for time_us in _read_times(reader, agent):
-            if before_us <= time_us <= latest_us:
+            is_believable = time_us <= latest_us or before_us > latest_us
+            if time_us >= before_us and is_believable:
                 return False
     return True
 
@@ -140,8 +141,12 @@ def _correct_times(
     note = check_draft("note", CLOCK)
     for agents in wrong:
         for agent in agents:
-            with suppress(AgentNotFound, Busy):  # the next expiry corrects it
+            try:
                 append_events(backend, agent, [note])
+            except AgentNotFound:
+                continue
+            except Busy:  # the next expiry corrects the rest: each one may cost the timeout
+                return
 
 
 def _remove_from_sessions(sessions: Iterable[str], remove: Callable[[str], Removed]) -> Removed:
@@ -225,8 +230,11 @@ def _find_dead(reader: Reader, session: str, before_us: int) -> list[tuple[Agent
     for agent in agents:
         own_needed = needed.get(agent.pk, set())
         ahead: list[tuple[AgentRecord, StoredRow]] = []  # dead, and dated in the future
+        newest_us = 0  # a row that is dated before the one above it was written by a late clock
         for row in read_own_rows(reader, agent, agent.fork_seq, agent.head):
-            is_old = row.created_us < before_us
+            if row.created_us <= latest_us:
+                newest_us = max(newest_us, row.created_us)
+            is_old = max(newest_us, row.created_us) < before_us
             if is_old:  # so are rows before it, if their own times cannot be believed
                 found += ahead
                 ahead = []

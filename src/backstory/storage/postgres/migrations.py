@@ -5,6 +5,7 @@ what programs of the older version are writing.
 """
 
 import math
+import time
 
 from backstory.errors import CannotOpen, NewerVersion, ReadOnly
 from backstory.log.times import MINUTE_US
@@ -46,10 +47,12 @@ def migrate(db: PostgresConnection, url: str, *, read_only: bool = False) -> Non
             f"the store at {url!r} was distributed by an older backstory (store format {version})",
             remedy="export it with that version, and import it into a new database",
         )
-    db.deadline = math.inf  # migrating a large store takes its time
+    if version is not None:
+        db.deadline = math.inf  # migrating a large store takes its time
     with db.transaction():
         db.execute(schema.LOCK_STORE)
         change_tables(db, url)
+    db.deadline = time.monotonic() + db.timeout
 
 
 def change_tables(db: Connection, url: str) -> None:
