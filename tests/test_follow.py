@@ -348,7 +348,7 @@ def test_an_append_that_waits_since_before_the_follower_was_there_is_waited_for(
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         agent = store.start("main")
         late = threading.Thread(target=agent.user, args=("late",))
-        with store._backend.begin(agents=[agent._record]):
+        with store._backend.begin(agents=[agent._row]):
             late.start()
             wait_until(lambda: db.execute(WAITING_APPENDS).fetchall() == [(1,)])
             follower = agent.follow(timeout=PATIENCE)

@@ -30,7 +30,7 @@ from backstory.storage.protocol import AgentChange, Backend, Drafts, NewAgent
 from backstory.storage.repeats import Once
 from backstory.storage.targets import At, Move
 from backstory.storage.write import (
-    append_batch,
+    append_answer,
     append_events,
     append_move,
 )
@@ -63,7 +63,7 @@ class Agent(AgentReader):
         no longer in the context. An existing event is a RepeatedEvent, whose `is_live` says whether
         it is in the context."""
         draft = check_draft(kind, content, data, key)
-        [event] = append_events(self._backend, self._record, [draft], expected, once)
+        [event] = append_events(self._backend, self._row, [draft], expected, once)
         return event
 
     def extend(
@@ -75,7 +75,7 @@ class Agent(AgentReader):
     ) -> list[Event]:
         """Write events, given as (kind, content, data, key) or as events of another log, all or
         none. Content, data and key may be left out; keys work as in `append`, each for itself."""
-        return append_events(self._backend, self._record, check_drafts(events), expected, once)
+        return append_events(self._backend, self._row, check_drafts(events), expected, once)
 
     def system(
         self,
@@ -146,15 +146,16 @@ class Agent(AgentReader):
         context in its answer, that is written as a compaction, which `undo()` takes back."""
         from backstory.wire.answers import build_answer
 
-        at = self.head if expected is None else expected  # so that a repeat is recognized
+        # The position from which the request was built.
+        at = self.head if expected is None else expected
         answer = build_answer(response, format, model=model, request=request, at=at)
         if answer.kept is not None:
             compaction = RecordedCompaction(answer.events, answer.kept, key)
-            return compact_context(self._backend, self._record, compaction, expected)
+            return compact_context(self._backend, self._row, compaction, expected)
         if key is None:
             return self.extend(answer.events, expected=expected)
         drafts = check_drafts(answer.events)
-        return append_batch(self._backend, self._record, drafts, key, expected, once)
+        return append_answer(self._backend, self._row, drafts, key, expected, once)
 
     def tool_call(
         self,
@@ -312,7 +313,7 @@ class Agent(AgentReader):
 
     def _move(self, move: Move, key: str | None, expected: int | None, by: str | None) -> Event:
         author = describe_author(by)
-        return append_move(self._backend, self._record, move, author, key, expected)
+        return append_move(self._backend, self._row, move, author, key, expected)
 
     def compact(
         self,
@@ -329,7 +330,7 @@ class Agent(AgentReader):
         the lineage has a compaction with this `key`, its events are returned. Keys of the events
         are numbered as in `record`."""
         request = CompactionRequest(summary, keep, describe_author(by), key)
-        return compact_context(self._backend, self._record, request, expected)
+        return compact_context(self._backend, self._row, request, expected)
 
     def erase(
         self, positions: Iterable[int], *, why: str, dry_run: bool = False, by: str | None = None
@@ -340,7 +341,7 @@ class Agent(AgentReader):
         left of them, each with the `owner_id` of its agent; with `dry_run`, change nothing, and
         return all events that would be erased. `store.removals()` lists what was erased, why, and
         `by` whom."""
-        return erase_events(self._backend, self._record, positions, why, dry_run=dry_run, by=by)
+        return erase_events(self._backend, self._row, positions, why, dry_run=dry_run, by=by)
 
     # --- details ---
 
@@ -348,21 +349,21 @@ class Agent(AgentReader):
         """Set details that are not part of the log, such as the title and tags; None removes one.
         They are never sent to a model."""
         change_about(None, about)  # refuse a wrong one before anything is locked
-        with self._backend.begin(agents=[self._record]) as transaction:
+        with self._backend.begin(agents=[self._row]) as transaction:
             current = find_agent_by_id(transaction, self.id)
             if current is None:
-                raise build_deletion_error(self._record)
+                raise build_deletion_error(self._row)
             text = change_about(current.about, about)
-            transaction.update_agent(self._record, AgentChange(about=text or ""))
-        self._record = self._record._replace(about=text)
+            transaction.update_agent(self._row, AgentChange(about=text or ""))
+        self._row = self._row._replace(about=text)
         return self.about
 
     def rename(self, name: str) -> None:
         """Give the agent another name."""
         checked = check_name(name)
-        with self._backend.begin(agents=[self._record]) as transaction:
-            transaction.update_agent(self._record, AgentChange(name=checked))
-        self._record = self._record._replace(name=checked)
+        with self._backend.begin(agents=[self._row]) as transaction:
+            transaction.update_agent(self._row, AgentChange(name=checked))
+        self._row = self._row._replace(name=checked)
 
     # --- branching ---
 
@@ -383,7 +384,7 @@ class Agent(AgentReader):
             session=self.session,
             name="" if name is None else check_name(name),
             parent_pk=find_owner(pieces, position),
-            origin_pk=self._record.pk,
+            origin_pk=self._row.pk,
             fork_seq=position,
             born_seq=position,
             spawned=bool(spawned),
@@ -397,8 +398,8 @@ class Agent(AgentReader):
             id="",
             session=self.session,
             name="" if name is None else check_name(name),
-            parent_pk=self._record.pk,
-            origin_pk=self._record.pk,
+            parent_pk=self._row.pk,
+            origin_pk=self._row.pk,
             born_seq=self.head,
             spawned=True,
             key=key,

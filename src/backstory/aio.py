@@ -33,7 +33,7 @@ from backstory.storage.follow import Follower, WaitResult
 from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.targets import At
 from backstory.store import Store
-from backstory.threads import in_own_thread, in_thread, open_in_thread, run_abandonable
+from backstory.threads import in_thread, open_in_thread, run_abandonable, run_in_own_thread
 
 if TYPE_CHECKING:
     from backstory.maintenance.export_format import Transfer
@@ -119,7 +119,7 @@ class AsyncFollower(Generic[R]):
         follower = await self._begin()
         result = WaitResult.WOKEN
         while result is WaitResult.WOKEN:  # by a step that was cancelled
-            result = await in_own_thread(follower.wait, follower.wake)
+            result = await run_in_own_thread(follower.wait, follower.wake)
         if result is WaitResult.ENDED:
             raise StopAsyncIteration
         return self._wrap(follower.take())
@@ -319,7 +319,7 @@ class AsyncHeadWatch:
 
     async def wait(self, timeout: float | None = None) -> list[AsyncHead]:
         """Wait until agents are written to: see `HeadWatch.wait`. Cancelling closes the watch."""
-        found = await in_own_thread(partial(self.sync.wait, timeout), self.sync.close)
+        found = await run_in_own_thread(partial(self.sync.wait, timeout), self.sync.close)
         return [AsyncHead(AsyncAgent(one.agent), one.head, one.is_new) for one in found]
 
 

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple, get_args
 
 from backstory.errors import Invalid, PositionNotFound
 from backstory.log.diff import Change, Comparison, compare
-from backstory.log.events import Event
+from backstory.log.events import LAST_POSITION, Event
 from backstory.log.explanation import Explanation, explain
 from backstory.log.kinds import MESSAGE_KINDS, TARGETED_KINDS
 from backstory.storage.lineage import LineageReader, subtract
-from backstory.storage.positions import LAST_POSITION, clip, find_owner, find_parts
+from backstory.storage.positions import clip, find_owner, find_parts
 from backstory.storage.protocol import EventFilter, Piece, Pieces
 from backstory.storage.targets import At, Move, find_target
 

@@ -17,7 +17,11 @@
         ├── CannotOpen      check the address, the permissions or the server
         ├── ReadOnly        get permission to write
         ├── Busy            try again: someone else has locked the database
-        └── ConnectionLost  a write may have happened: repeat it with expected=
+        ├── ConnectionLost  a write may have happened: repeat it with expected=
+        └── TextRemains     end the other program: a file still has text that was removed
+
+    UserWarning
+    └── PartMissing         a listing is incomplete: some servers do not answer
 
 `error.message` names what is wrong. `error.remedy` contains, as data, what to do about it, so that
 each interface can phrase it for its users: `str(error)` is both in the words of the library
@@ -130,9 +134,12 @@ class InvalidEvent(Invalid):
 
 
 class Conflict(Error):
-    """The head is not the expected one; `head` is where it is."""
+    """Someone else wrote first. `head` is the head of the agent; None if someone else is just
+    creating the agent, or has deleted it."""
 
-    def __init__(self, message: str, *, remedy: Remedy | str | None = None, head: int = 0) -> None:
+    def __init__(
+        self, message: str, *, remedy: Remedy | str | None = None, head: int | None = None
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.head = head
 

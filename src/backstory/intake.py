@@ -21,9 +21,11 @@ from backstory.log.checks import (
     check_text,
     to_plain_str,
 )
-from backstory.log.digests import LogEnd, build_rows, is_erased
+from backstory.log.digests import LogEnd, build_rows
+from backstory.log.erasure import is_erased
 from backstory.log.events import Draft, Event, parse_object, to_json
 from backstory.reading import AgentHandle, get_record, replace_record
+from backstory.storage.agent_errors import check_head
 from backstory.storage.agent_trees import list_session
 from backstory.storage.ids import derive_id, find_keyed_agent, name_from_key, new_salts
 from backstory.storage.lineage import read_digest
@@ -306,13 +308,13 @@ class IntakeCommit:
 
     def _add_events(self, batch: EventBatch) -> None:
         agent = self._get_record(batch.agent)
-        if batch.expected is not None and batch.expected != agent.head:
-            raise Conflict.at(agent.name, batch.expected, agent.head)
+        check_head(agent, agent.head, batch.expected)
         pieces = self._transaction.read_lineage(agent)
         if batch.repeated:
             self._check_not_erased(agent, find_parts(pieces, batch.repeated))
         drafts = list(self._drop_known(agent, pieces, batch.drafts))
-        digest = read_digest(self._transaction, agent, pieces, agent.head)
+        owner_pk = find_owner(pieces, agent.head)
+        digest = read_digest(self._transaction, agent, owner_pk, agent.head)
         end = LogEnd(agent.head, agent.updated_us, digest)
         self.records[agent.id] = self._write_drafts(agent, end, drafts)
         self.written += len(drafts)

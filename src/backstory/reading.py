@@ -25,6 +25,7 @@ from backstory.log.times import to_datetime
 from backstory.storage.agent_trees import AgentTree, list_session
 from backstory.storage.follow import Follower, follow_agent
 from backstory.storage.lineage import LineageReader, read_digest
+from backstory.storage.positions import find_owner
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
 from backstory.storage.targets import MARKS, At, resolve_position
 
@@ -81,11 +82,11 @@ class AgentReader:
 
     def __init__(self, backend: Backend, record: AgentRecord) -> None:
         self._backend = backend
-        self._record = record
+        self._row = record
 
     @property
     def _lineage(self) -> LineageReader:
-        return LineageReader(self._backend, self._record)
+        return LineageReader(self._backend, self._row)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} {self.id}>"
@@ -103,68 +104,68 @@ class AgentReader:
     @property
     def id(self) -> str:
         """The agent's id, a time-ordered UUID."""
-        return self._record.id
+        return self._row.id
 
     @property
     def name(self) -> str:
         """The agent's name, unique in its session."""
-        return self._record.name
+        return self._row.name
 
     @property
     def session(self) -> str:
         """The id of the session, which is the id of its root agent."""
-        return self._record.session
+        return self._row.session
 
     @property
     def parent(self) -> str | None:
         """The id of the agent that it was forked or spawned from; None for a root."""
-        return self._record.parent
+        return self._row.parent
 
     @property
     def fork_seq(self) -> int:
         """The last position that it inherits; 0 if it inherits nothing."""
-        return self._record.fork_seq
+        return self._row.fork_seq
 
     @property
     def born_seq(self) -> int:
         """The position in its parent where it began: the fork position, or the parent's head when
         it was spawned."""
-        return self._record.born_seq
+        return self._row.born_seq
 
     @property
     def spawned(self) -> bool:
         """True if it is a sub-agent."""
-        return self._record.spawned
+        return self._row.spawned
 
     @property
     def key(self) -> str | None:
         """The key that finds the agent: `store.agent(key=…)`."""
-        return self._record.key
+        return self._row.key
 
     @property
     def about(self) -> dict[str, Any]:
         """Its title, tags and other details, as they were when this handle was made."""
-        return parse_object(self._record.about) or {}
+        return parse_object(self._row.about) or {}
 
     @property
     def created_at(self) -> datetime:
         """The time when it was created."""
-        return to_datetime(self._record.created_us)
+        return to_datetime(self._row.created_us)
 
     @property
     def updated_at(self) -> datetime:
         """The time when it was last written to, as it was when this handle was made."""
-        return to_datetime(self._record.updated_us)
+        return to_datetime(self._row.updated_us)
 
     @property
     def listed_head(self) -> int:
         """The newest position as it was when this handle was made, such as by a listing."""
-        return self._record.head
+        return self._row.head
 
     @property
     def head(self) -> int:
         """The newest position, read from the store each time."""
-        return self._backend.read_head(self._record)
+        return self._backend.read_head(self._row)
 
     # --- contexts ---
 
@@ -287,7 +288,7 @@ class AgentReader:
         clears, and valid rewinds and jumps."""
         pieces = self._lineage.read_lineage()
         query = AgentQuery(id_prefix=self.id)
-        records = [self._record]
+        records = [self._row]
         if len(pieces) > 1:
             query = AgentQuery(session=self.session, include_deleted=True)
             records = self._backend.list_agents(query)
@@ -312,13 +313,14 @@ class AgentReader:
         """Return the digest that names the history up to a position (default: the head) exactly,
         in hex."""
         pieces, [position] = self._lineage.locate(at)
-        return read_digest(self._backend, self._record, pieces, position).hex()
+        owner_pk = find_owner(pieces, position)
+        return read_digest(self._backend, self._row, owner_pk, position).hex()
 
     def follow(self, after: At = None, *, timeout: float | None = None) -> Follower[Event]:
         """Return an iterator over the events after `after` (default: the head), as anyone commits
         them. It ends when it or the store is closed, or when nothing came for `timeout` seconds."""
-        position = resolve_position(self._backend, self._record, after)
-        return follow_agent(self._backend, self._record, position, timeout)
+        position = resolve_position(self._backend, self._row, after)
+        return follow_agent(self._backend, self._row, position, timeout)
 
     # --- comparing and explaining ---
 
@@ -355,7 +357,7 @@ class AgentReader:
         changes after `after`, the last one of the previous page."""
         from backstory.comparing import ContextSide, check_change, compare_contexts
 
-        other_record = self._record if other is None else get_record(self._backend, other)
+        other_record = self._row if other is None else get_record(self._backend, other)
         check_change(after)
         most = check_limit(limit, "changes")
         return compare_contexts(
@@ -423,7 +425,7 @@ def resolve_at(agent: AgentReader, at: At) -> int:
 def measure_context(agent: AgentReader) -> ContextSize:
     """Count the events and bytes of the agent's live positions, without reading their text."""
     lineage = agent._lineage
-    counts = agent._backend.count_events(agent._record, lineage.find_live(None).pieces)
+    counts = agent._backend.count_events(agent._row, lineage.find_live(None).pieces)
     events = sum(count.events for count in counts)
     size = sum(count.bytes for count in counts)
     return ContextSize(events, size)
@@ -440,9 +442,9 @@ def get_record(backend: Backend, agent: object) -> AgentRecord:
             f"agent {handle.name!r} belongs to another store",
             remedy="use each agent with the store that it came from",
         )
-    return handle._record
+    return handle._row
 
 
 def replace_record(agent: AgentReader, record: AgentRecord) -> None:
     """Set the row of a handle whose agent was created by an intake."""
-    agent._record = record
+    agent._row = record

@@ -422,7 +422,7 @@ class Store:
         any context are erased. Unless `dry_run` is False, only report what would be removed.
         Sessions that are in use for longer than the store's timeout are skipped, and reported.
         `removals()` lists what was removed, and `by` whom."""
-        from backstory.maintenance.removal import expire_dead, expire_sessions
+        from backstory.maintenance.expiry import expire_dead, expire_sessions
 
         moment = check_moment(before)
         key_prefix = check_prefix(prefix)

@@ -1,7 +1,7 @@
 """Runs blocking calls in threads, for callers in a loop of asyncio or trio.
 
 The three ways differ in what a cancellation does: `run_abandonable` leaves the thread alone,
-`in_thread` waits for it, and `in_own_thread` makes its call return.
+`in_thread` waits for it, and `run_in_own_thread` makes its call return.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ async def in_thread(call: Callable[[], R]) -> R:
     return job.get_result()
 
 
-async def in_own_thread(call: Callable[[], R], wake: Callable[[], None]) -> R:
+async def run_in_own_thread(call: Callable[[], R], wake: Callable[[], None]) -> R:
     """Run a call that may never return in a new thread, so that it does not occupy one of the pool.
     If it is cancelled, `wake` makes the call return, and its result is dropped."""
     loop = _find_loop()

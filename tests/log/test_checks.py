@@ -13,7 +13,6 @@ from backstory import Event, Invalid, InvalidEvent
 from backstory.log.checks import (
     DEEPEST,
     LARGEST_ABOUT,
-    LARGEST_LIMIT,
     change_about,
     check_draft,
     check_drafts,
@@ -30,7 +29,7 @@ from backstory.log.checks import (
     check_reason,
     read_title_and_tags,
 )
-from backstory.log.events import Draft
+from backstory.log.events import LAST_POSITION, Draft
 from backstory.log.kinds import KINDS
 from backstory.log.problems import find_event_problems
 
@@ -336,7 +335,7 @@ def test_time_must_be_an_aware_datetime():
 def test_limit_is_a_positive_integer_or_none():
     assert check_limit(None, "events") is None
     assert check_limit(3, "events") == 3
-    assert check_limit(10**30, "events") == LARGEST_LIMIT == 2**31 - 1  # a PostgreSQL integer
+    assert check_limit(10**30, "events") == LAST_POSITION == 2**31 - 1  # a PostgreSQL integer
     for odd in (0, -1, True, 1.0, "3"):
         with pytest.raises(Invalid, match="is not a number of events"):
             check_limit(odd, "events")

@@ -20,13 +20,13 @@ from backstory.log.digests import (
     digest_tail,
     digest_texts,
     empty_request_digests,
-    is_erased,
     link,
 )
 from backstory.log.erasure import (
     build_stand_in,
     erase_row,
     find_erasure_problem,
+    is_erased,
     replace_erased_digests,
 )
 from backstory.log.events import Draft, StoredRow, parse_object, to_json

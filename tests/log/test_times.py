@@ -10,7 +10,7 @@ from backstory.log.times import (
     EARLIEST_US,
     LATEST_US,
     LONGEST_LEAD_US,
-    do_times_drop,
+    has_time_drop,
     next_time,
     to_datetime,
     to_microseconds,
@@ -46,8 +46,8 @@ def test_time_of_an_event_follows_the_one_before_unless_that_was_wrong(previous,
 
 
 def test_times_that_drop_are_noticed():
-    assert do_times_drop([5, 5, 7, 6])
-    assert do_times_drop([6, 5])
-    assert not do_times_drop([5, 5, 7])
-    assert not do_times_drop([5])
-    assert not do_times_drop([])
+    assert has_time_drop([5, 5, 7, 6])
+    assert has_time_drop([6, 5])
+    assert not has_time_drop([5, 5, 7])
+    assert not has_time_drop([5])
+    assert not has_time_drop([])

@@ -11,7 +11,7 @@ import backstory
 from backstory.log.terms import parse_query, split_words
 from backstory.maintenance import search
 from backstory.reading import get_record
-from backstory.storage.protocol import CANDIDATES, WordQuery
+from backstory.storage.protocol import CANDIDATES, SearchScope, WordQuery
 from backstory.storage.sqlite import backend as sqlite_backend
 from tests.maintenance.raw import run_sql
 from tests.processes import wait_until
@@ -344,8 +344,8 @@ def test_a_search_within_one_agent_indexes_only_what_that_agent_sees(durable_url
         hits = store.search("needle", agent=child)
         assert sorted_positions(hits) == [("child", 1), ("child", 2)]
         record = get_record(store._backend, other)
-        pieces = store._backend.read_lineage(record)
-        assert store._backend.count_unindexed(record, pieces) == 1
+        scope = SearchScope(record.session, tuple(store._backend.read_lineage(record)))
+        assert store._backend.count_unindexed(scope) == 1
         assert store._backend.count_unindexed() == 1
         assert len(store.search("needle")) == 3
 
@@ -408,6 +408,22 @@ def test_an_agent_that_is_deleted_during_a_search_is_not_found(store, monkeypatc
 
     monkeypatch.setattr(store._backend, method, delete_afterwards)
     assert {hit.agent.id for hit in store.search("needle", live=live)} == {stays.id}
+
+
+def test_a_session_is_searched_although_its_newest_agent_is_deleted_meanwhile(store, monkeypatch):
+    root = store.start("root")
+    root.user("a needle")
+    newest = root.spawn("newest")  # inherits nothing, and owns nothing that is found
+    find_words, deleted = store._backend.find_words, []
+
+    def delete_first(*arguments):
+        if not deleted:
+            deleted.append(True)
+            store.delete(newest.id)
+        return find_words(*arguments)
+
+    monkeypatch.setattr(store._backend, "find_words", delete_first)
+    assert sorted_positions(store.search("needle", session=root.session)) == [("root", 1)]
 
 
 def test_a_damaged_log_can_still_be_searched(tmp_path):

@@ -16,7 +16,7 @@ from backstory.log.terms import parse_query
 from backstory.reading import get_record
 from backstory.storage.postgres import citus
 from backstory.storage.postgres import index as postgres_index
-from backstory.storage.protocol import WordQuery
+from backstory.storage.protocol import WHOLE_STORE, SearchScope, WordQuery
 from backstory.storage.sqlite.index import READ_TEXTS
 from backstory.storage.sqlite.transaction import SqliteTransaction
 from tests.maintenance.raw import is_sqlite, run_sql
@@ -124,10 +124,11 @@ def test_text_that_is_removed_while_it_is_indexed_stays_out(
     agent = store.start("main")
     agent.extend([("user", "secret plan"), ("user", "harmless")])
     store._backend.count_unindexed()
-    selection = ()
+    searched = WHOLE_STORE
     if scope == "agent":
         record = get_record(store._backend, agent)
-        selection = (record, store._backend.read_lineage(record))
+        pieces = store._backend.read_lineage(record)
+        searched = SearchScope(record.session, tuple(pieces))
 
     def remove():
         if removal == "erase":
@@ -137,7 +138,7 @@ def test_text_that_is_removed_while_it_is_indexed_stays_out(
 
     intruder = Intruder(durable_url, monkeypatch)
     intruder.do(remove)
-    store._backend.index_events(10, *selection)
+    store._backend.index_events(10, searched)
     intruder.finish()
 
     remaining = 1 if removal == "erase" else 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import backstory
 from backstory.agent import Agent
-from backstory.maintenance import backup
+from backstory.maintenance import backup, importer
 from backstory.maintenance.importer import BATCH
 from backstory.reading import get_record
 from tests.conftest import BACKENDS
@@ -99,8 +99,9 @@ def test_histories_that_have_diverged_are_refused_and_nothing_is_written(url):
         before = exported(other)
         with pytest.raises(
             backstory.Conflict, match="has another event at 2, so the two histories"
-        ):
+        ) as raised:
             other.import_from(lines(exported(one)))
+        assert raised.value.head == 2
         assert exported(other) == before
 
 
@@ -609,3 +610,22 @@ def test_a_backup_while_others_write_is_of_one_moment(durable_url, tmp_path):
                 assert copy.verify() == []
                 assert copy.agent("main").head % 2 == 0  # batches are complete
                 assert copy.agent("main").head >= 2_000
+
+
+def test_an_import_stops_if_its_agent_is_deleted_meanwhile(store, monkeypatch):
+    with backstory.open(":memory:") as source:
+        source.start("main").extend([("user", str(number)) for number in range(3 * BATCH)])
+        text = exported(source)
+    write = importer._write_batch
+
+    def write_and_delete(backend, batch):
+        write(backend, batch)
+        for agent in store.agents():
+            if agent.name == "main":
+                agent.fork("a fork of it")
+                store.delete(agent)
+
+    monkeypatch.setattr(importer, "_write_batch", write_and_delete)
+    with pytest.raises(backstory.Conflict, match="was changed while it was imported"):
+        store.import_from(lines(text))
+    assert [agent.name for agent in store.agents()] == ["a fork of it"]

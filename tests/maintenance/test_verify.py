@@ -294,6 +294,21 @@ def test_a_context_with_a_missing_event_is_corrupt(damage, read):
         read(damage.main)
 
 
+@pytest.mark.parametrize("position", [3, 7])
+def test_the_digest_at_a_missing_event_is_corrupt(damage, position):
+    fork = damage.main.fork("fork", at=7)
+    damage.run(f"DELETE FROM events WHERE {damage.event('main', position)}")
+    with pytest.raises(backstory.Corrupt, match=f"event {position} is missing from .* 'fork'"):
+        fork.digest(position)
+
+
+def test_a_store_with_a_missing_head_cannot_be_sealed(damage):
+    fork = damage.main.fork("fork", at=3)
+    damage.run(f"DELETE FROM events WHERE {damage.event('main', 3)}")
+    with pytest.raises(backstory.Corrupt, match=f"event 3 .* 'fork' \\({fork.id}\\)"):
+        damage.store.seal()
+
+
 def test_a_context_with_broken_and_unknown_events_has_all_others(damage, caplog):
     damage.run(f"UPDATE events SET kind = 'telepathy' WHERE {damage.event('main', 2)}")
     damage.run(f"UPDATE events SET data = '{{broken' WHERE {damage.event('main', 3)}")

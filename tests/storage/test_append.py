@@ -37,7 +37,7 @@ def borrow_connection(store):
 def executed(monkeypatch):
     """The statements that psycopg ran, as names."""
     names = {
-        PostgresTransaction.APPEND_ONE: "append one",
+        PostgresTransaction.APPEND_IN_TURN: "append one",
         PostgresTransaction.APPEND_MANY: "append many",
     }
     seen = []
@@ -150,7 +150,7 @@ def test_an_agent_is_locked_while_a_move_is_judged(direct):
     store, db = direct
     agent = store.start()
     with (
-        store._backend.begin(agents=[agent._record]),
+        store._backend.begin(agents=[agent._row]),
         pytest.raises(psycopg.errors.LockNotAvailable),
     ):
         db.execute("SELECT 1 FROM backstory.agents FOR NO KEY UPDATE NOWAIT")
@@ -227,7 +227,7 @@ def test_a_jump_comes_after_the_appends_under_way_and_before_those_that_come_lat
     store, db = direct
     agent = store.start()
     agent.extend([("user", "a"), ("user", "b")])
-    place, no = find_place(agent.session), agent._record.pk
+    place, no = find_place(agent.session), agent._row.pk
 
     def waits_for(query):
         return db.execute(WAITS_FOR, (query,)).fetchall()

@@ -337,7 +337,7 @@ def move_part(db, agent):
 @pytest.mark.parametrize("locked", ["agent", "session"])
 def test_a_part_of_a_store_is_moved_before_or_after_a_transaction_not_within(store, url, locked):
     agent = store.start("main")
-    record = agent._record
+    record = agent._row
     locks = {"agents": [record]} if locked == "agent" else {"sessions": [agent.session]}
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("SET lock_timeout = '100ms'")  # it would wait until the transaction ends

@@ -217,10 +217,28 @@ def test_an_expiry_leaves_believable_times_alone(store, agent, set_clock):
     assert agent.head == head
 
 
-def test_an_expiry_of_everything_takes_sessions_that_are_dated_in_the_future(store, set_clock):
+def test_an_expiry_of_everything_corrects_times_in_the_future_and_then_takes_them(store, set_clock):
     set_clock(NOW)
     write_by_intake(store)
-    assert len(expire_before(store, NOW + 2 * MINUTE).agents) == 1
+    assert expire_before(store, NOW + MINUTE).agents == ()
+    assert len(expire_before(store, NOW + MINUTE).agents) == 1
+
+
+def test_a_late_clock_lets_no_session_expire_that_was_written_since(store, set_clock):
+    set_clock(NOW)
+    store.ensure("new").user("written today")
+    set_clock(NOW - 40 * DAY)
+    assert expire_before(store, NOW - 30 * DAY).agents == ()
+
+
+def test_dead_events_of_a_late_clock_are_as_new_as_those_before_them(store, agent, set_clock):
+    set_clock(NOW)
+    agent.user("a")
+    set_clock(NOW - 40 * DAY)
+    agent.user("b")
+    agent.clear()
+    set_clock(NOW)
+    assert expire_before(store, NOW - 30 * DAY, dead=True).erased == 0
 
 
 def test_dead_events_of_a_wrong_time_expire_by_that_of_the_next(store, agent, set_clock):
@@ -233,6 +251,38 @@ def test_dead_events_of_a_wrong_time_expire_by_that_of_the_next(store, agent, se
     agent.clear()
     assert expire_before(store, NOW + DAY, dead=True).erased == 2
     assert [event.content for event in agent.events(kinds=["user"])] == ["", "", "c"]
+
+
+def write_by_a_late_clock(agent, set_clock):
+    """Write an event, and then one by a clock that is a month behind."""
+    set_clock(NOW + 30 * DAY)
+    agent.user("a")
+    agent.clear()
+    set_clock(NOW)
+    agent.user("b")
+    set_clock(NOW + 31 * DAY)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_clock_that_was_late_makes_no_session_expire(store, agent, set_clock, dry_run):
+    write_by_a_late_clock(agent, set_clock)
+    moment = to_datetime(NOW + 20 * DAY)
+    assert store.expire(moment, dry_run=dry_run).agents == ()
+    assert len(store.expire(to_datetime(NOW + 31 * DAY), dry_run=dry_run).agents) == 1
+
+
+def test_a_clock_that_was_late_makes_no_dead_event_expire(store, agent, set_clock):
+    write_by_a_late_clock(agent, set_clock)
+    assert expire_before(store, NOW + 20 * DAY, dead=True).erased == 0
+
+
+def test_an_expiry_by_a_late_clock_writes_nothing(store, set_clock):
+    """If most sessions are in the future, it is the present clock that is wrong."""
+    set_clock(NOW + 30 * DAY)
+    agents = [store.start(f"s{number}", system="x") for number in range(11)]
+    set_clock(NOW)
+    expire_before(store, NOW - DAY)
+    assert {agent.head for agent in agents} == {1}
 
 
 def test_verify_reports_events_of_a_wrong_clock(store, agent, set_clock):

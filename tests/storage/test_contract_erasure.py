@@ -421,7 +421,7 @@ def test_nothing_is_left_that_a_guess_of_the_erased_text_could_be_compared_with(
         fork = agent.fork("fork")
         [forked] = fork.record(answer, model="m", request=request)
         store.search("anything")
-        [row] = store._backend.read_rows(agent._record, 0, 1)
+        [row] = store._backend.read_rows(agent._row, 0, 1)
         digests = [one.hex() for one in digest_texts(row.content, row.data_json, None)]
         guesses = [*digests, row.salt.hex(), request_digest]
         before = read_everything(url, store)

@@ -435,3 +435,13 @@ def test_an_agent_that_was_created_while_generations_are_counted_is_found(store,
 
     monkeypatch.setattr(store._backend, "list_agents", list_agents)
     assert [store.ensure("user:1")] == created
+
+
+def test_an_event_that_came_back_into_the_context_is_not_written_again(agent):
+    first = agent.user("hello", key="k", once="context")
+    agent.jump(0)
+    agent.user("hello", key="k", once="context")
+    agent.undo()
+    repeated = agent.user("hello", key="k", once="context")
+    assert (repeated.seq, repeated.is_live) == (first.seq, True)
+    assert [message.content for message in agent.conversation()] == ["hello"]

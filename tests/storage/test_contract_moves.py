@@ -170,6 +170,14 @@ def test_a_repeated_compaction_is_found_although_there_is_nothing_to_compact(age
     assert agent.compact("a summary", key="k") == written
 
 
+def test_a_repeated_compaction_is_found_although_its_clear_was_erased(agent):
+    agent.user("one")
+    written = agent.compact("a summary", key="k")
+    agent.erase([written[0].seq], why="asked")
+    repeated = agent.compact("a summary", key="k")
+    assert [event.seq for event in repeated] == [event.seq for event in written]
+
+
 def test_erased_settings_are_erased_in_a_compaction_too(agent):
     agent.settings(params={"metadata": {"user": "secret"}})
     agent.settings(model="m-1")

@@ -155,6 +155,7 @@ def test_a_read_that_loses_its_connection_is_repeated(new_database):
 
 def test_a_statement_that_took_too_long_was_not_written(new_database):
     url = new_database()
+    backstory.open(url).close()  # on a cluster, creating the tables takes longer
     with backstory.open(
         databases.with_parameter(url, "options=-c%20statement_timeout%3D300")
     ) as store:

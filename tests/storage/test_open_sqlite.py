@@ -378,6 +378,17 @@ def test_an_expiry_beside_a_reader_removes_all_sessions(tmp_path, monkeypatch):
         assert os.path.getsize(f"{path}-wal") == 0
 
 
+def test_a_removal_during_another_one_waits_for_readers_too(tmp_path, monkeypatch):
+    with backstory.open(tmp_path / "history.db") as store:
+        first, second = store.start("first"), store.start("second")
+        attempts = iter([False, False, True, True])  # the first, two of the second, the first again
+        waiting = [lambda: store.delete(second)]
+        monkeypatch.setattr(sqlite_backend, "empty_log", lambda db: next(attempts))
+        monkeypatch.setattr(time, "sleep", lambda _: waiting.pop()() if waiting else None)
+        store.delete(first)
+        assert store.agents() == []
+
+
 def test_a_store_knows_that_another_file_is_at_its_path(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:

@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 import backstory
+from backstory.storage.postgres import migrations
 from backstory.storage.sqlite import backend as sqlite_backend
 from tests.silent_proxy import SilentProxy
 
@@ -102,13 +103,29 @@ def test_a_server_that_does_not_accept_anybody_cannot_be_opened(empty_database):
         assert isinstance(error, backstory.CannotOpen)
 
 
+def test_a_server_that_falls_silent_while_the_tables_are_created_cannot_be_opened(
+    empty_database, monkeypatch
+):
+    change_tables = migrations.change_tables
+    with SilentProxy(empty_database()) as proxy:
+
+        def fall_silent(db, url):
+            proxy.go_silent()
+            change_tables(db, url)
+
+        monkeypatch.setattr(migrations, "change_tables", fall_silent)
+        error = run_in_thread(lambda: backstory.open(proxy.url, timeout=SHORT))
+        assert isinstance(error, backstory.StorageError)
+        proxy.go_on()
+
+
 def test_a_client_that_vanishes_within_a_move_does_not_keep_the_agent_locked(empty_database):
     url = empty_database()
     with SilentProxy(url) as proxy:
         with backstory.open(proxy.url, timeout=2) as vanishing, backstory.open(url) as store:
             agent = vanishing.start("main")
             other = store.agent("main")
-            record = agent._record
+            record = agent._row
             with suppress(backstory.StorageError):
                 with vanishing._backend.begin(agents=[record]):
                     proxy.go_silent()  # the server does not learn that the client is gone

@@ -181,7 +181,7 @@ def explain(db, sql, params, options="VERBOSE"):
 
 @pytest.mark.parametrize("name", HOT)
 def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
-    agent = partitioned.agents()[-1]._record
+    agent = partitioned.agents()[-1]._row
     with partitioned._backend._pool.borrow() as db, db.transaction(force_rollback=True):
         rows = PlanRows(db)
         HOT[name](rows, agent)
@@ -208,8 +208,8 @@ def test_postgres_reads_the_live_rows_and_no_others(new_database):
             agent.rewind("x")
         agent.extend([("user", "live", None)] * 200)
         backend = store._backend
-        pieces = backend.walk(agent._record).pieces
-        params = postgres_rows.select_pieces(agent._record, pieces)
+        pieces = backend.walk(agent._row).pieces
+        params = postgres_rows.select_pieces(agent._row, pieces)
         sql = postgres_rows.PostgresReader.READ_EVENTS.format(where="true")
         with backend._pool.borrow() as db:
             db.execute("VACUUM ANALYZE backstory.events")

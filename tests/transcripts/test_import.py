@@ -517,7 +517,7 @@ def logged(store, agent):
     """The events of an agent with their bases, as the tests of the parsers have them."""
     from backstory.transcripts import LogEvent
 
-    rows = store._backend.read_rows(agent._record, 0, 100_000)
+    rows = store._backend.read_rows(agent._row, 0, 100_000)
     return [
         LogEvent(r.seq, r.kind, r.content, r.event.data, r.created_us, r.base, r.key) for r in rows
     ]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from backstory.errors import Invalid, InvalidEvent
 from backstory.log.data_keys import ERASED
 from backstory.log.events import (
+    LAST_POSITION,
     Draft,
     Event,
     parse_object,
@@ -28,7 +29,6 @@ LONGEST_KEY = 1_000  # characters
 LONGEST_NAME = 200  # characters of an agent's name
 LONGEST_REASON = 1_000  # characters
 LARGEST_ABOUT = 64 * 1024  # bytes of an agent's details
-LARGEST_LIMIT = 2**31 - 1  # no agent has more events
 DEEPEST = 100  # levels of nested data
 RESERVED = "backstory."  # the prefix of note names that only the library uses
 
@@ -342,7 +342,7 @@ def check_limit(limit: Any, what: str) -> int | None:
         return None
     if type(limit) is not int or limit < 1:
         raise Invalid(f"limit={limit!r:.60} is not a number of {what}", remedy="pass 1 or more")
-    return min(limit, LARGEST_LIMIT)
+    return min(limit, LAST_POSITION)
 
 
 def check_reason(why: Any) -> str:

@@ -10,15 +10,13 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Invalid, NotFound
 from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
-from backstory.log.digests import is_erased
-from backstory.log.erasure import build_stand_in
+from backstory.log.erasure import build_stand_in, is_erased
 from backstory.log.events import Event
-from backstory.log.kinds import MESSAGE_KINDS
+from backstory.log.kinds import ANSWER_KINDS, MESSAGE_KINDS
 from backstory.log.messages import read_call, read_result
 from backstory.log.settings import SETTINGS, list_usable_fields
 
 NO_AUTHOR: Mapping[str, str] = MappingProxyType({})
-ANSWER_KINDS = frozenset({"assistant", "tool_call"})
 
 NewEvent = tuple[str, str | None, dict[str, Any] | None]  # kind, content and data
 

@@ -28,9 +28,6 @@ SALT_WIDTH = 8  # bytes
 REQUEST_DIGEST = re.compile('"sha256":"[0-9a-f]{64}"')
 EMPTY_REQUEST_DIGEST = '"sha256":""'
 
-# No other data begins like this: a new event may not use the key.
-ERASED_BEGINNING = f'{{"{ERASED}":{{'
-
 
 class LogEnd(NamedTuple):
     """The end of a log: the newest position, its time and its digest."""
@@ -72,11 +69,6 @@ def digest_texts(
     if isinstance(erasure, dict):
         return bytes.fromhex(erasure["content"]), bytes.fromhex(erasure["data"])
     return digest_text(content, salt), digest_text(empty_request_digests(data_json), salt)
-
-
-def is_erased(data_json: str | None) -> bool:
-    """Return True if the data of an event say that it was erased."""
-    return data_json is not None and data_json.startswith(ERASED_BEGINNING)
 
 
 def build_tail(kind: str, base: int | None, key: str | None, texts: TextDigests) -> bytes:

@@ -17,11 +17,18 @@ from backstory.log.messages import Message, read_call, read_result
 
 ERASED_TEXT = "(erased)"  # the text that a model reads in place of an erased call or result
 
+# No other data begins like this: a new event may not use the key.
+ERASED_BEGINNING = f'{{"{ERASED}":{{'
 ERASURE_FIELDS = {"at", "why", "content", "data"}
 LINKS = (COPY, ANSWER)  # keys of data that name other events
 TARGET_LINKS = (TARGET, UNDO, REDO)
 TOOL_LINKS = ("id", "name")
 TEXT_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+def is_erased(data_json: str | None) -> bool:
+    """Return True if the data of an event say that it was erased."""
+    return data_json is not None and data_json.startswith(ERASED_BEGINNING)
 
 
 def erase_row(row: StoredRow, at: str, why: str) -> tuple[str | None, str]:

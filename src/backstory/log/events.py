@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from backstory.log.times import EPOCH, to_datetime, to_microseconds
 
+LAST_POSITION = 2**31 - 1  # no agent has more events
+
 
 class Event(NamedTuple):
     """One immutable record of what happened. `Event.of(…)` makes one by hand."""

@@ -45,6 +45,7 @@ KINDS = {
 MESSAGE_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_message)
 CONTROL_KINDS = frozenset(KINDS) - MESSAGE_KINDS
 TOOL_KINDS = frozenset(name for name, rule in KINDS.items() if rule.is_tool)
+ANSWER_KINDS = frozenset({"assistant", "tool_call"})  # what a model writes
 TEXT_KINDS = MESSAGE_KINDS - TOOL_KINDS
 NEVER_BLANK = frozenset(name for name, rule in KINDS.items() if rule.must_not_be_blank)
 NEEDS_CONTENT = frozenset(name for name, rule in KINDS.items() if rule.needs_content)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from backstory.errors import Invalid
 from backstory.log.checks import RESERVED
 from backstory.log.data_keys import COPY
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.events import StoredRow, parse_object
 from backstory.log.messages import read_call, read_result
 from backstory.log.moves import LABEL

@@ -9,8 +9,10 @@ MICROSECOND = timedelta(microseconds=1)
 EARLIEST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 LATEST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 
+MINUTE_US = 60_000_000
+
 # A time that is further ahead of the clock is that of a wrong clock.
-LONGEST_LEAD_US = 60_000_000
+LONGEST_LEAD_US = MINUTE_US
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -37,6 +39,6 @@ def next_time(previous_us: int, wanted_us: int, clock_us: int) -> int:
     return max(previous_us, wanted_us)
 
 
-def do_times_drop(times_us: Iterable[int]) -> bool:
+def has_time_drop(times_us: Iterable[int]) -> bool:
     """Return True if one of these times is before the one that precedes it."""
     return any(later < earlier for earlier, later in pairwise(times_us))

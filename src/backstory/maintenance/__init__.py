@@ -2,5 +2,6 @@
 them; `restore` takes the paths of two files.
 
 `search` finds events, `verify` checks rows and `seals` proves that none is missing, `stats` counts,
-`backup` copies and restores, `exporter` and `importer` transfer sessions, `removal` deletes.
+`backup` copies and restores, `exporter` and `importer` transfer sessions, `removal` deletes
+agents, and `expiry` old sessions.
 """

@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 
 from backstory.errors import Conflict, Invalid, InvalidEvent, KeyTaken, NameTaken
 from backstory.log.checks import check_name
-from backstory.log.digests import WIDTH, is_erased
-from backstory.log.erasure import replace_erased_digests
+from backstory.log.digests import WIDTH
+from backstory.log.erasure import is_erased, replace_erased_digests
 from backstory.log.events import StoredRow
 from backstory.log.problems import is_id
 from backstory.maintenance.checker import AgentChecker
@@ -73,11 +73,13 @@ def _build_refusal(number: int, problem: str) -> Invalid:
 
 
 class NewRow(NamedTuple):
-    """A new event, and the ids of its session and its agent."""
+    """A new event, the ids of its session and its agent, and whether the export has that agent as a
+    deleted one."""
 
     session: str
     agent_id: str
     row: StoredRow
+    is_deleted: bool
 
 
 Item = AgentRecord | NewRow | SourceRecord  # something new that an import writes
@@ -226,8 +228,8 @@ class ExportChecker:
                 raise Invalid(f"its parent {agent.parent} does not come before it")
             forked_at = self._find_fork_point(agent.parent, agent.fork_seq)
         checker = AgentChecker(agent, parent, forked_at)
-        for problem in checker.problems:
-            raise Invalid(problem)
+        if checker.problems:
+            raise Invalid(checker.problems[0])
         return checker
 
     def _find_fork_point(self, parent: str, position: int) -> StoredRow | None:
@@ -276,14 +278,15 @@ class ExportChecker:
         self._read["events"] += 1
         if stored is None:
             self._fork_points[agent.id].add(row)
-            self._items.add(NewRow(agent.session, agent.id, row))
+            is_deleted = agent.deleted_us is not None
+            self._items.add(NewRow(agent.session, agent.id, row, is_deleted))
             self.added["events"] += 1
         elif stored != row:
             raise Conflict(
                 f"nothing was imported: agent {agent.name!r} ({agent.id}) has another "
                 f"event at {row.seq}, so the two histories have diverged",
                 remedy="import into another store",
-                head=agent.head,
+                head=self._stored[agent.id].head,
             )
 
 
@@ -339,6 +342,7 @@ class ItemWriter:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._agent_id = ""  # of the rows that are not written yet
+        self._may_be_deleted = False  # their agent
         self._rows: list[StoredRow] = []
 
     def add(self, item: Item) -> None:
@@ -348,6 +352,7 @@ class ItemWriter:
                 if item.agent_id != self._agent_id:
                     self.write_rows()
                     self._agent_id = item.agent_id
+                    self._may_be_deleted = item.is_deleted
                 self._rows.append(item.row)
             case AgentRecord():
                 self.write_rows()
@@ -357,11 +362,12 @@ class ItemWriter:
 
     def write_rows(self) -> None:
         """Write the rows that are not written yet. Raises Conflict if they do not follow the head
-        of their agent."""
+        of their agent, or if it was deleted."""
         if not self._rows:
             return
         agent = self._find_agent(self._agent_id)
-        if agent.head != self._rows[0].seq - 1:
+        was_deleted = agent.deleted_us is not None and not self._may_be_deleted
+        if was_deleted or agent.head != self._rows[0].seq - 1:
             raise _build_change_error(agent.name, agent.head)
         self._transaction.add_rows(agent, self._rows)
         self._rows = []
@@ -388,13 +394,13 @@ class ItemWriter:
         """Return an agent by its id, even if it is deleted. Raises Conflict if it is gone."""
         found = find_agent_by_id(self._transaction, id, include_deleted=True)
         if found is None:
-            raise _build_change_error(id, 0)
+            raise _build_change_error(id, None)
         return found
 
 
-def _build_change_error(agent_id: str, head: int) -> Conflict:
+def _build_change_error(agent: str, head: int | None) -> Conflict:
     return Conflict(
-        f"agent {agent_id!r} was changed while it was imported, so the import is not complete",
+        f"agent {agent!r} was changed while it was imported, so the import is not complete",
         remedy="import again",
         head=head,
     )

@@ -7,9 +7,10 @@ there when it was made must still be there, unchanged.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from backstory.errors import Corrupt, Invalid, Remedy
-from backstory.log.digests import START, combine_digests
-from backstory.storage.agent_trees import AgentTree, find_row
+from backstory.errors import AgentNotFound, Corrupt, Invalid, Remedy
+from backstory.log.digests import combine_digests
+from backstory.storage.agent_trees import AgentTree
+from backstory.storage.lineage import read_digest
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend
 
 FORMAT = "backstory-seal"
@@ -25,14 +26,18 @@ class SealedHead(NamedTuple):
 
 
 def make_seal(backend: Backend) -> dict[str, Any]:
-    """Return the seal of a store as it is now."""
+    """Return the seal of a store as it is now. Raises Corrupt if the event at a head is missing."""
     tree = _list_agents(backend)
     digests: dict[str, bytes] = {}
     sealed = {}
     for agent in tree.agents.values():
         if agent.deleted_us is not None:
             continue
-        digest = _read_digest(backend, tree, agent, agent.head)
+        owner = tree.find_owner(agent, agent.head)
+        try:
+            digest = read_digest(backend, agent, owner.pk, agent.head)
+        except AgentNotFound:
+            continue  # it was deleted since the agents were listed
         digests[agent.id] = digest
         sealed[agent.id] = {"head": agent.head, "digest": digest.hex()}
     return {
@@ -62,7 +67,7 @@ def find_broken_seals(backend: Backend, seal: Mapping[str, Any]) -> Iterator[tup
                 f"the seal was made at position {head.seq}, and the newest one is {agent.head}"
             )
             yield id, agent.head, problem
-        elif _read_digest(backend, tree, agent, head.seq) != head.digest:
+        elif not _has_digest(backend, tree, agent, head):
             yield id, head.seq, "the history up to here is not the one that was sealed"
 
 
@@ -92,13 +97,10 @@ def _list_agents(backend: Backend) -> AgentTree:
     return AgentTree(backend.list_agents(AgentQuery(include_deleted=True)))
 
 
-def _read_digest(backend: Backend, tree: AgentTree, agent: AgentRecord, position: int) -> bytes:
-    """Return the digest at a position of an agent's lineage, or b"" if there is none."""
-    if position == 0:
-        return START
+def _has_digest(backend: Backend, tree: AgentTree, agent: AgentRecord, head: SealedHead) -> bool:
+    """Return True if an agent's lineage has the digest of a sealed head at its position."""
     try:
-        owner = tree.find_owner(agent, position)
-    except Corrupt:
-        return b""
-    row = find_row(backend, owner, position)
-    return b"" if row is None else row.digest
+        owner = tree.find_owner(agent, head.seq)
+        return read_digest(backend, agent, owner.pk, head.seq) == head.digest
+    except (AgentNotFound, Corrupt):
+        return False

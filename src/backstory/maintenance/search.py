@@ -21,11 +21,13 @@ from backstory.log.terms import Query
 from backstory.storage.agent_trees import AgentTree, list_session, read_own_rows
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.protocol import (
+    WHOLE_STORE,
     AgentQuery,
     AgentRecord,
     Backend,
     FoundEvent,
     Piece,
+    SearchScope,
     WordQuery,
 )
 
@@ -79,18 +81,20 @@ def search_store(
     new events are indexed in the background; `progress` waits in any case."""
     most = _check_page(limit, after)
     words = terms.parse_query(text)
-    query = WordQuery(words, _check_kinds(kinds))
+    checked_kinds = _check_kinds(kinds)
     viewers = EventViewers(backend, agent)
+    scope = WHOLE_STORE
     if agent is not None:
         pieces = viewers.read_context(agent) if live else backend.read_lineage(agent)
-        query = query._replace(agent=agent, pieces=tuple(pieces))
+        scope = SearchScope(agent.session, tuple(pieces))
     elif session is not None:
-        query = _limit_to_session(backend, query, session)
+        scope = _find_session_scope(backend, session)
     hits = Hits()
     if not backend.read_only:
         must_wait = wait or progress is not None
-        hits.missing = _update_index(backend, query, progress, must_wait)
-    run = SearchRun(backend, query, viewers, live)
+        hits.missing = _update_index(backend, scope, progress, must_wait)
+    query = WordQuery(words, checked_kinds, scope)
+    run = SearchRun(backend, query, viewers, live=live, is_scan=_needs_scan(backend))
     hits.extend(run.find_hits(most, after))
     if after is None and not query.kinds and not live:
         titled = _find_titled(backend, words, agent, session)
@@ -118,13 +122,14 @@ def _check_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return checked
 
 
-def _limit_to_session(backend: Backend, query: WordQuery, session: str) -> WordQuery:
+def _find_session_scope(backend: Backend, session: str) -> SearchScope:
+    """Return all that the agents of a session wrote, deleted ones included. Raises AgentNotFound if
+    all of them were deleted."""
     agents = list_session(backend, session)
-    living = [agent for agent in agents if agent.deleted_us is None]
-    if not living:
+    if all(agent.deleted_us is not None for agent in agents):
         remedy = Remedy("{} lists the agents", "agents")
         raise AgentNotFound(f"session {session} was deleted", remedy=remedy)
-    return query._replace(agent=living[-1], pieces=_list_own_pieces(agents))
+    return SearchScope(session, _list_own_pieces(agents))
 
 
 def _list_own_pieces(agents: Iterable[AgentRecord]) -> tuple[Piece, ...]:
@@ -175,19 +180,23 @@ class SearchRun:
     """One search: it asks for more matches until there are enough hits."""
 
     def __init__(
-        self, backend: Backend, query: WordQuery, viewers: "EventViewers", live: bool
+        self,
+        backend: Backend,
+        query: WordQuery,
+        viewers: "EventViewers",
+        *,
+        live: bool,
+        is_scan: bool,
     ) -> None:
         self._backend = backend
         self._query = query
         self._viewers = viewers
         self._live = live
-        self._is_scan = _needs_scan(backend)
+        self._is_scan = is_scan  # without the index
         self._hits: dict[tuple[str, int], Hit | None] = {}  # None: seen, and not a hit
 
     def find_hits(self, limit: int, after: Hit | None) -> list[Hit]:
         """Return the best hits, or those after the last hit of a page."""
-        if self._query.agent is not None and not self._query.pieces:
-            return []
         count = limit
         while True:
             found = self._find_words(count)
@@ -327,35 +336,33 @@ class EventViewers:
 
 # --- the index ---
 
-EVERYTHING = WordQuery(())
-
 _indexing: WeakKeyDictionary[Any, threading.Thread] = WeakKeyDictionary()
 _starting = threading.Lock()
 
 
 def _update_index(
-    backend: Backend, query: WordQuery, progress: Progress | None, must_wait: bool
+    backend: Backend, scope: SearchScope, progress: Progress | None, must_wait: bool
 ) -> int:
     """Index the events that are searched, or start that in the background. Return how many are
     missing."""
-    count = backend.count_unindexed(query.agent, query.pieces)
+    count = backend.count_unindexed(scope)
     if not must_wait and count > AT_ONCE:
         start_indexing(backend)
         return count
-    if _index_events(backend, query, count, progress):
+    if _index_events(backend, scope, count, progress):
         return 0
-    return backend.count_unindexed(query.agent, query.pieces)
+    return backend.count_unindexed(scope)
 
 
 def _index_events(
-    backend: Backend, query: WordQuery, count: int, progress: Progress | None = None
+    backend: Backend, scope: SearchScope, count: int, progress: Progress | None = None
 ) -> bool:
     """Index `count` more events, or a few more that were appended since, in small transactions.
     Return False if there were fewer: another process has indexed the rest, or the log is
     damaged."""
     done = indexed = 0
     while done < count or indexed == PAGE:
-        indexed = backend.index_events(PAGE, query.agent, query.pieces)
+        indexed = backend.index_events(PAGE, scope)
         if indexed == 0:
             return False
         done += indexed
@@ -379,7 +386,7 @@ def start_indexing(backend: Backend) -> None:
 
 def _index_all(backend: Backend) -> None:
     try:
-        _index_events(backend, EVERYTHING, backend.count_unindexed())
+        _index_events(backend, WHOLE_STORE, backend.count_unindexed())
     except Error as error:  # the store was closed, or is busy: nobody waits for this
         logger.info("the search index is behind: %s", error)
 
@@ -406,8 +413,8 @@ def _scan_events(backend: Backend, query: WordQuery, limit: int) -> list[FoundEv
     """Return the best matches, as the index would find them."""
     agents = backend.list_agents(AgentQuery(include_deleted=True))
     owners = {agent.pk: agent for agent in agents}
-    pieces = query.pieces
-    if query.agent is None:
+    pieces = query.scope.pieces
+    if query.scope == WHOLE_STORE:
         pieces = _list_own_pieces(agents)
     found = []
     for piece in pieces:

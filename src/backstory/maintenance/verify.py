@@ -11,11 +11,10 @@ from backstory.agent import Agent
 from backstory.errors import AgentNotFound, Corrupt, Error
 from backstory.log.data_keys import COPY, ERASED, REQUEST
 from backstory.log.digests import EMPTY_REQUEST_DIGEST
-from backstory.log.events import Event, StoredRow
+from backstory.log.events import LAST_POSITION, Event, StoredRow
 from backstory.maintenance.checker import LEAVE_TIME, RESTORE_STORE, AgentChecker, Severity
 from backstory.maintenance.seals import find_broken_seals
 from backstory.storage.agent_trees import find_row, read_own_rows, sort_parents_first
-from backstory.storage.positions import LAST_POSITION
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
 
 HAS_REQUEST_DIGEST = EventFilter(data_contains='"sha256"')

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.events import Event, to_json
 from backstory.log.messages import read_call, read_result
 from backstory.log.moves import read_command

@@ -1,6 +1,6 @@
 """Errors about agents and their positions, which all backends raise in the same words."""
 
-from backstory.errors import AgentNotFound, Corrupt, KeyTaken, PositionNotFound, Remedy
+from backstory.errors import AgentNotFound, Conflict, Corrupt, KeyTaken, PositionNotFound, Remedy
 from backstory.storage.protocol import AgentRecord, NewAgent, Reader
 
 
@@ -24,6 +24,12 @@ def build_deletion_error(agent: AgentRecord) -> AgentNotFound:
 def check_exists(reader: Reader, agent: AgentRecord) -> None:
     """Raise AgentNotFound if the agent was deleted."""
     reader.read_head(agent)
+
+
+def check_head(agent: AgentRecord, head: int, expected: int | None) -> None:
+    """Raise Conflict if the agent's head is not the expected one."""
+    if expected is not None and expected != head:
+        raise Conflict.at(agent.name, expected, head)
 
 
 def build_key_error(agent: AgentRecord) -> KeyTaken:

@@ -52,11 +52,13 @@ class AgentTree:
             owner, last = parent, owner.fork_seq
 
     def find_owner(self, agent: AgentRecord, position: int) -> AgentRecord:
-        """Return the agent that owns a position of `agent`'s lineage. Raises Corrupt."""
+        """Return the agent that owns a position of `agent`'s lineage. Position 0 belongs to the
+        first agent of a lineage. Raises Corrupt."""
+        owner = agent
         for owner, _ in self.list_owners(agent):
             if position > owner.fork_seq:
-                return owner
-        raise build_lineage_error(agent, position)
+                break
+        return owner
 
     def list_heirs(self, owner: AgentRecord, position: int) -> Iterator[AgentRecord]:
         """Yield the owner of an event, and all agents that inherit the event, nearest first."""

@@ -17,13 +17,15 @@ from backstory.log.compaction import (
     build_provider_compaction,
 )
 from backstory.log.data_keys import SUMMARY
+from backstory.log.erasure import is_erased
 from backstory.log.events import Event
 from backstory.log.replay import Context
+from backstory.storage.agent_errors import check_head
 from backstory.storage.lineage import LineageReader
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import AgentRecord, Backend, Drafts, Reader, Transaction
 from backstory.storage.repeats import find_batch, number_drafts
-from backstory.storage.write import check_head, decide_bases
+from backstory.storage.write import decide_bases
 
 ATTEMPTS_WITHOUT_LOCK = 2  # while others write to the agent
 
@@ -156,6 +158,13 @@ def find_compaction(reader: Reader, agent: AgentRecord, key: str | None) -> list
     if key is None:
         return []
     repeated = find_batch(reader, agent, reader.read_lineage(agent), check_key(key))
-    if repeated and SUMMARY not in (repeated[0].data or {}):
+    if repeated and not begins_compaction(repeated[0]):
         raise KeyTaken.of_event(key, repeated[0].seq)
     return repeated
+
+
+def begins_compaction(event: Event) -> bool:
+    """Return True if an event is the clear of a compaction. Of an erased clear, nobody can know."""
+    if event.kind != "clear":
+        return False
+    return is_erased(event.data_json) or SUMMARY in (event.data or {})

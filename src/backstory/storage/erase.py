@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from backstory.errors import Corrupt
 from backstory.log.checks import check_author, check_reason
 from backstory.log.data_keys import ANSWER, COPY, ITEM, NATIVE
-from backstory.log.digests import empty_request_digests, is_erased
-from backstory.log.erasure import erase_row
+from backstory.log.digests import empty_request_digests
+from backstory.log.erasure import erase_row, is_erased
 from backstory.log.events import ErasedEvent, StoredRow
+from backstory.log.kinds import ANSWER_KINDS
 from backstory.log.times import to_datetime
 from backstory.storage.agent_errors import build_lineage_error
 from backstory.storage.agent_trees import AgentTree, find_row, list_session, read_own_rows
@@ -175,7 +176,7 @@ class SessionLinks:
     and the rows that were written since when they are read again."""
 
     def __init__(self) -> None:
-        self._by_agent: dict[Any, OwnLinks] = {}  # by the agents' keys
+        self._by_agent: dict[Any, OwnLinks] = {}  # by the agents' pks
 
     def read(self, reader: Reader, agent: AgentRecord) -> OwnLinks:
         """Return the links of an agent, up to its head."""
@@ -272,7 +273,7 @@ class SessionTexts:
         """Yield the other events with a native form that may contain the text of an event."""
         kind = self.read_row(owned).kind
         answer = self.read_data(owned).get(ANSWER)
-        if kind not in ("assistant", "tool_call"):
+        if kind not in ANSWER_KINDS:
             return
         if not isinstance(answer, str):
             yield from self._find_form_before(owned)

@@ -4,27 +4,26 @@ A read of complete pieces raises Corrupt if an event is missing. A filtered read
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backstory.errors import Corrupt, Remedy
 from backstory.log.digests import START
-from backstory.log.events import Event, OutlineRow
+from backstory.log.events import LAST_POSITION, Event, OutlineRow
 from backstory.log.kinds import KINDS
 from backstory.log.replay import Context, select_shown
 from backstory.storage.agent_errors import check_exists
+from backstory.storage.agent_trees import find_row
+from backstory.storage.inert_events import report_inert
 from backstory.storage.positions import (
-    LAST_POSITION,
     check_position,
     check_positions,
     clip,
     count_positions,
-    find_owner,
     find_parts,
     take_last,
 )
 from backstory.storage.protocol import AgentRecord, EventFilter, Piece, Pieces, Reader
 from backstory.storage.targets import At, resolve_position
-from backstory.storage.write import report_inert
 
 # Positions read beyond the number of events asked for, because others are among them.
 TAIL_SLACK = 16
@@ -164,12 +163,18 @@ class LineageReader:
         )
 
 
-def read_digest(reader: Reader, agent: AgentRecord, pieces: Pieces, position: int) -> bytes:
-    """Return the digest at a position of an agent whose lineage is `pieces`."""
+def read_digest(reader: Reader, agent: AgentRecord, owner_pk: Any, position: int) -> bytes:
+    """Return the digest at a position of an agent's lineage. `owner_pk` is the `pk` of the agent
+    that owns the position. Raises Corrupt if the event is missing."""
     if position == 0:
         return START
-    owner = agent._replace(pk=find_owner(pieces, position))
-    [row] = reader.read_rows(owner, position - 1, 1)
+    row = find_row(reader, agent._replace(pk=owner_pk), position)
+    if row is None:
+        check_exists(reader, agent)
+        raise Corrupt(
+            f"event {position} is missing from the log of agent {agent.name!r} ({agent.id})",
+            remedy=Remedy("{} shows what else is wrong", "verify"),
+        )
     return row.digest
 
 

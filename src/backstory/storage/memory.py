@@ -16,19 +16,25 @@ from itertools import count
 from typing import Any
 from weakref import WeakSet
 
-from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
+from backstory.errors import KeyTaken, NameTaken, StorageError
 from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
 from backstory.log.terms import score_row
 from backstory.log.times import next_time
-from backstory.storage.agent_errors import build_deletion_error, build_key_error, build_parent_error
+from backstory.storage.agent_errors import (
+    build_deletion_error,
+    build_key_error,
+    build_parent_error,
+    check_head,
+)
 from backstory.storage.ids import name_deleted_agent, new_salts
 from backstory.storage.locks import ForkSafeLock
 from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
 from backstory.storage.protocol import (
     EVERY_AGENT,
     EVERY_EVENT,
+    WHOLE_STORE,
     AgentChange,
     AgentQuery,
     AgentRecord,
@@ -41,6 +47,7 @@ from backstory.storage.protocol import (
     Piece,
     Pieces,
     RemovalRecord,
+    SearchScope,
     SourceRecord,
     Walk,
     WordQuery,
@@ -263,12 +270,22 @@ class MemoryReader:
     def _select_rows(
         self, agent: AgentRecord | None, pieces: Pieces
     ) -> list[tuple[str, StoredRow]]:
-        """Return the rows in `pieces`, or all rows if `agent` is None, with their owners' ids."""
+        """Return the rows in `pieces` of an agent's lineage, or all rows if `agent` is None, with
+        their owners' ids. Raises AgentNotFound."""
         if agent is None:
-            owners = self.tables.agents.items()
-            pieces = [Piece(pk, 1, owner.head) for pk, owner in owners]
-        else:
-            self._find_agent(agent)
+            return self.read_all_rows()
+        self._find_agent(agent)
+        return self.read_pieces(pieces)
+
+    def read_all_rows(self) -> list[tuple[str, StoredRow]]:
+        """Return the rows of all agents, deleted ones included, with their owners' ids."""
+        rows = []
+        for owner in self.tables.agents.values():
+            rows += [(owner.row.id, row) for row in owner.rows]
+        return rows
+
+    def read_pieces(self, pieces: Pieces) -> list[tuple[str, StoredRow]]:
+        """Return the rows in `pieces`, whoever owns them, with their owners' ids."""
         selected = []
         for piece in pieces:
             owner = self.tables.agents.get(piece.owner)
@@ -373,8 +390,7 @@ class MemoryTransaction(MemoryReader):
     ) -> list[StoredRow]:
         """Return the rows that `drafts` become after the head. Raises Conflict or KeyTaken."""
         owner = self._find_agent(agent)
-        if expected is not None and expected != owner.head:
-            raise Conflict.at(agent.name, expected, owner.head)
+        check_head(agent, owner.head, expected)
         new_keys = {draft.key for draft in drafts if draft.key is not None}
         if new_keys:
             own_keys = {row.key for row in owner.rows}
@@ -531,17 +547,19 @@ class MemoryBackend(MemoryReader):
         with self.begin(sessions=[new.session]) as transaction:
             return transaction.create_agent(new, drafts, now_us)
 
-    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+    def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
         return 0  # there is no index: a search reads every event
 
-    def index_events(
-        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> int:
+    def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
         return 0
 
     def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+        if query.scope == WHOLE_STORE:
+            rows = self.read_all_rows()
+        else:
+            rows = self.read_pieces(query.scope.pieces)
         found = []
-        for id, row in self._select_rows(query.agent, query.pieces):
+        for id, row in rows:
             score = score_row(query.words, row, query.kinds)
             if score is not None:
                 found.append(FoundEvent(id, row.seq, score))
@@ -552,7 +570,7 @@ class MemoryBackend(MemoryReader):
         return []
 
     def measure_size(self) -> int:
-        return sum(row.size for _, row in self._select_rows(None, ()))
+        return sum(row.size for _, row in self.read_all_rows())
 
     def copy_to(self, path: str) -> bool:
         return False

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import ReferenceType, WeakSet, ref
 
+from backstory.errors import StorageError
+
 
 class TimedConnection(Protocol):
     """A connection that waits for nothing after its deadline."""
@@ -36,6 +38,11 @@ class PoolTimeout(Exception):
 
 class PoolClosed(Exception):
     """The pool was closed."""
+
+
+def build_closed_error(url: str) -> StorageError:
+    """Return the error for a call to a store that was closed."""
+    return StorageError(f"the store {url!r} is closed", remedy="open it again")
 
 
 class ErrorTranslator:

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
+from backstory.log.events import LAST_POSITION
 from backstory.storage.agent_errors import (
     build_deletion_error,
     build_lineage_error,
     build_position_error,
 )
 from backstory.storage.protocol import AgentRecord, Piece, Pieces, Walk
-
-LAST_POSITION = 2**31 - 1
 
 
 class WalkStep(NamedTuple):

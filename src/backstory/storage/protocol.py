@@ -3,14 +3,10 @@
 A backend stores rows and answers reads. It knows positions, bases and kinds, and decides nothing:
 the base of an event is decided by `log.replay` before the event is written.
 
-A `Reader` reads. A `Transaction` is a reader that may write, under the locks that `Backend.begin`
-took. A `Backend` is a reader that opens transactions.
-
-Every read of a database backend goes through one method, `_run`, so tests can count, pause and fail
-statements there. So do the writes of a transaction, with these exceptions: batches of rows
-(SQLite's `_run_many`, by which it also appends, and PostgreSQL's COPY and `executemany`), BEGIN and
-COMMIT, the writing of the search index on PostgreSQL, and Citus. Opening, migrating, checking and
-watching a store do not use `_run`, either.
+Begin with these five. A `Piece` is a range of positions that one agent owns, and a `Walk` has the
+pieces that are live. A `Reader` reads. A `Transaction` is a reader that may write, under the locks
+that `Backend.begin` took. A `Backend` is a reader that opens transactions. Its `append` and
+`create_agent` are complete transactions.
 
 Locks are taken in this order, and nowhere else:
 
@@ -219,13 +215,22 @@ class RemovalRecord(NamedTuple):
         return to_datetime(self.removed_us)
 
 
+class SearchScope(NamedTuple):
+    """The part of a store that is searched: all of it, or pieces that agents of one session own."""
+
+    session: str | None = None  # None: the whole store
+    pieces: tuple[Piece, ...] = ()  # of agents of the session, deleted ones included
+
+
+WHOLE_STORE = SearchScope()
+
+
 class WordQuery(NamedTuple):
     """A search in the index."""
 
     words: Query
     kinds: tuple[str, ...] = ()  # none: all kinds
-    agent: AgentRecord | None = None  # None: everywhere
-    pieces: tuple[Piece, ...] = ()  # of the agent's session
+    scope: SearchScope = WHOLE_STORE
 
 
 class FoundEvent(NamedTuple):
@@ -305,26 +310,7 @@ class Reader(Protocol):
         """Return what was removed from the store, oldest first."""
 
 
-class Writer(Reader, Protocol):
-    """Reads, and two writes. On a Backend, each write is a transaction of its own."""
-
-    def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
-    ) -> list[Event]:
-        """Write events after the head, durably, all or none, and return them. There is at least one
-        draft; the bases are decided; and no draft has a time of its own, which only imported rows
-        have (`add_rows`). An event's time is that of `read_clock`, or the previous event's time if
-        that is later (`times.next_time`). Raises Conflict if the head is not `expected`. Raises
-        KeyTaken if the agent itself already has an event with one of the keys: the unique index of
-        events by agent and key refuses it."""
-
-    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
-        """Write an agent and its first events, or nothing. A fork is never older than the event
-        that it forks from. Raises NameTaken, KeyTaken, and AgentNotFound if its parent or its
-        origin is gone."""
-
-
-class Transaction(Writer, Protocol):
+class Transaction(Reader, Protocol):
     """Reads and writes under the locks that `Backend.begin` took."""
 
     def append(
@@ -334,8 +320,18 @@ class Transaction(Writer, Protocol):
         expected: int | None = None,
         now_us: int | None = None,
     ) -> list[Event]:
-        """As `Writer.append`. With `now_us`, that is the time instead of the clock's: appends to
-        several agents share it."""
+        """Write events after the head, durably, all or none, and return them. There is at least one
+        draft; the bases are decided; and no draft has a time of its own, which only imported rows
+        have (`add_rows`). An event's time is `now_us`, which appends to several agents share, or
+        that of `read_clock`; or the previous event's time if that is later (`times.next_time`).
+        Raises Conflict if the head is not `expected`. Raises KeyTaken if the agent itself already
+        has an event with one of the keys: the unique index of events by agent and key refuses
+        it."""
+
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
+        """Write an agent and its first events, or nothing. A fork is never older than the event
+        that it forks from. Raises NameTaken, KeyTaken, and AgentNotFound if its parent or its
+        origin is gone."""
 
     def update_agent(self, agent: AgentRecord, change: AgentChange) -> None:
         """Change an agent's name or details. Raises NameTaken."""
@@ -384,7 +380,7 @@ class StoreWatch(Protocol):
         """Stop watching. Ends a wait."""
 
 
-class Backend(Writer, Protocol):
+class Backend(Reader, Protocol):
     """A store of agents and events. Any thread may call any method."""
 
     url: str
@@ -398,14 +394,20 @@ class Backend(Writer, Protocol):
         one of `agents` was deleted. After a block that removed text, no file of the store contains
         that text, as far as the database can promise that."""
 
-    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
-        """Return how many events cannot be searched yet: of the owners of `pieces` of an agent's
-        lineage, or, if `agent` is None, of all agents. Creates the index if there is none."""
+    def append(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
+    ) -> list[Event]:
+        """Write events in a transaction of their own: see `Transaction.append`."""
 
-    def index_events(
-        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> int:
-        """Make up to `limit` more events searchable, in one transaction. Return how many were
+    def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
+        """Write an agent in a transaction of its own: see `Transaction.create_agent`."""
+
+    def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
+        """Return how many events cannot be searched yet: of all agents, or of the owners of the
+        pieces of `scope`. Creates the index if there is none."""
+
+    def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
+        """Make up to `limit` of these events searchable, in one transaction. Return how many were
         indexed. Creates the index if there is none."""
 
     def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:

@@ -10,7 +10,7 @@ from typing import Literal
 from backstory.errors import Invalid, KeyTaken
 from backstory.log.checks import check_key
 from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.events import Draft, Event, RepeatedEvent, parse_object
 from backstory.log.json_text import is_same_json
 from backstory.storage.positions import clip, contains, find_parts
@@ -168,9 +168,9 @@ def renew_keys(reader: Reader, agent: AgentRecord, lineage: Pieces, drafts: Draf
 def renew_key(
     reader: Reader, agent: AgentRecord, lineage: Pieces, live: LivePositions, key: str
 ) -> str:
-    """Return the key of the newest event that was written for `key`, or, if that event is not in
-    the context, the key for the next one. Keys are unique in a lineage, so each event after the
-    first gets a number."""
+    """Return the key of an event in the context that was written for `key`, or, if there is none,
+    the key for the next one. Keys are unique in a lineage, so each event after the first gets a
+    number."""
     size = 8
     while True:
         keys = [repeat_key(key, number) for number in range(1, size + 1)]
@@ -178,11 +178,9 @@ def renew_key(
         if len(found) < size:
             break
         size *= 8
-    if not found:
-        return key
-    newest = max(found, key=lambda position: position.seq)
-    if live.has(newest.seq):
-        return newest.key
+    for position in found:
+        if live.has(position.seq):
+            return position.key
     return check_key(repeat_key(key, len(found) + 1))
 
 

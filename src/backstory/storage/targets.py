@@ -12,9 +12,9 @@ from backstory.errors import Invalid, MarkNotFound, NotFound, Remedy
 from backstory.log import moves
 from backstory.log.checks import check_moment
 from backstory.log.data_keys import REDO, UNDO
-from backstory.log.events import Event
+from backstory.log.events import LAST_POSITION, Event
 from backstory.storage.agent_errors import build_position_error
-from backstory.storage.positions import LAST_POSITION, check_position, clip
+from backstory.storage.positions import check_position, clip
 from backstory.storage.protocol import AgentRecord, EventFilter, Reader, Walk
 
 At = int | str | datetime | None  # a position, a label or a time; None: the head

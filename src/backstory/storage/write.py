@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Conflict, KeyTaken
 from backstory.log.checks import check_draft, check_key, check_once
-from backstory.log.compaction import ANSWER_KINDS
 from backstory.log.data_keys import TARGET
 from backstory.log.events import Draft, Event, parse_object
-from backstory.log.kinds import ALWAYS_SHOWN
-from backstory.log.replay import NO_STACKS, Fold, Verdict, log_inert
+from backstory.log.kinds import ALWAYS_SHOWN, ANSWER_KINDS
+from backstory.log.replay import NO_STACKS, PLAIN, Fold, Verdict, log_inert
+from backstory.storage.agent_errors import check_head
+from backstory.storage.inert_events import report_inert
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import (
     AgentRecord,
@@ -65,7 +66,7 @@ def append_events(
         check_head(agent, backend.read_head(agent), expected)
         return []
     try:
-        return append_new(backend, agent, drafts, expected, once)
+        return append_or_find(backend, agent, drafts, expected, once)
     except Conflict:
         repeated = find_repeated(backend, agent, drafts, expected)
         if repeated is None:
@@ -73,11 +74,11 @@ def append_events(
         return repeated
 
 
-def append_new(
+def append_or_find(
     backend: Backend, agent: AgentRecord, drafts: Drafts, expected: int | None, once: Once
 ) -> list[Event]:
-    """Append the drafts whose keys do not exist yet, without a lock if that is possible. Raises
-    Conflict."""
+    """Append the drafts whose keys do not exist yet, without a lock if that is possible, and find
+    the events of the others. Raises Conflict."""
     if not must_read_first(agent, drafts, expected, once):
         try:
             return append_directly(backend, agent, drafts, expected)
@@ -112,7 +113,7 @@ def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[lis
         return found
 
 
-def append_batch(
+def append_answer(
     backend: Backend,
     agent: AgentRecord,
     drafts: Drafts,
@@ -157,10 +158,11 @@ def append_move(
     with backend.begin(agents=[agent]) as transaction:
         if key is not None:
             lineage = transaction.read_lineage(agent)
-            for event in find_batch(transaction, agent, lineage, check_key(key)):
-                if not move.is_written_as(event):
-                    raise KeyTaken.of_event(key, event.seq)
-                return event
+            repeated = find_batch(transaction, agent, lineage, check_key(key))
+            if repeated:
+                if not move.is_written_as(repeated[0]):
+                    raise KeyTaken.of_event(key, repeated[0].seq)
+                return repeated[0]
         walk = transaction.walk(agent)
         check_head(agent, walk.head, expected)
         target = find_target(transaction, agent, walk, move)
@@ -234,12 +236,6 @@ def append_in_transaction(
     return merge_in_order(drafts, existing, written)
 
 
-def check_head(agent: AgentRecord, head: int, expected: int | None) -> None:
-    """Raise Conflict if the head is not the expected one."""
-    if expected is not None and expected != head:
-        raise Conflict.at(agent.name, expected, head)
-
-
 def merge_in_order(
     drafts: Drafts, existing: Mapping[str, Event], written: Sequence[Event]
 ) -> list[Event]:
@@ -280,7 +276,7 @@ def judge_drafts(drafts: Drafts, head: int, stacks: MarkStacks = NO_STACKS) -> l
     mark stacks at the head and at the targets of moves."""
     kinds = {draft.kind for draft in drafts}
     if kinds <= ALWAYS_SHOWN:  # nearly all appends: each event continues the one before
-        return [Verdict(None, True)] * len(drafts)
+        return [PLAIN] * len(drafts)
     fold = Fold(after=head, stacks=stacks)
     verdicts = []
     for seq, draft in enumerate(drafts, head + 1):
@@ -321,15 +317,3 @@ def report_problems(agent: AgentRecord, head: int, verdicts: Sequence[Verdict]) 
     for seq, verdict in enumerate(verdicts, head + 1):
         if verdict.problem:
             report_inert(agent, seq, verdict.problem)
-
-
-def report_inert(agent: AgentRecord, seq: int, problem: str) -> None:
-    """Log an inert event once in this process, however often it is read."""
-    # An agent with a key has the same id in every store, but not the same birth.
-    event = (agent.id, agent.created_us, seq)
-    if event not in _reported:
-        _reported.add(event)
-        log_inert(f"{agent.name!r} ({agent.id})", seq, problem)
-
-
-_reported: set[tuple[str, int, int]] = set()

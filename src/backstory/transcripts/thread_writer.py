@@ -12,8 +12,7 @@ from backstory.agent import Agent
 from backstory.errors import InvalidEvent
 from backstory.intake import Intake, add_drafts
 from backstory.log.checks import check_draft
-from backstory.log.digests import is_erased
-from backstory.log.erasure import build_stand_in
+from backstory.log.erasure import build_stand_in, is_erased
 from backstory.log.events import Draft, Event
 from backstory.log.kinds import TOOL_KINDS
 from backstory.log.times import EPOCH, to_datetime, to_microseconds

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from backstory.agent import Agent
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.transcripts.names import key_of
 from backstory.transcripts.past import Begun, Rest
 from backstory.transcripts.transcript import Entry, Unit

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.events import Event
 from backstory.log.messages import read_call
 from backstory.present.event_text import body, gist

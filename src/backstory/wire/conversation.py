@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from backstory.errors import InvalidEvent
-from backstory.log.digests import is_erased
-from backstory.log.erasure import ERASED_TEXT, build_stand_in
+from backstory.log.erasure import ERASED_TEXT, build_stand_in, is_erased
 from backstory.log.events import Event
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.messages import Message, to_message

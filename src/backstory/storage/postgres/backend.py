@@ -2,6 +2,10 @@
 
 It handles connections and transactions, and what happens to them when the server is lost. The reads
 are in `rows`, the writes in `transaction`, the tables in `schema`.
+
+All reads, and all writes of a transaction except batches of rows (COPY and `executemany`), BEGIN
+and COMMIT, the search index and Citus, go through `_run`, so tests can count, pause and fail
+statements there. Opening, migrating, checking and watching a store do not.
 """
 
 import math
@@ -26,7 +30,7 @@ from backstory.log.events import Event
 from backstory.storage.address import without_password
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.locks import DEFAULT_TIMEOUT
-from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout
+from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout, build_closed_error
 from backstory.storage.postgres import citus, index, migrations, schema, server
 from backstory.storage.postgres.rows import PostgresReader, run_statement
 from backstory.storage.postgres.server import Params, PostgresConnection
@@ -35,12 +39,13 @@ from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.postgres.writer import PostgresWriter
 from backstory.storage.protocol import (
     EVERY_AGENT,
+    WHOLE_STORE,
     AgentQuery,
     AgentRecord,
     Drafts,
     FoundEvent,
     NewAgent,
-    Pieces,
+    SearchScope,
     WordQuery,
 )
 from backstory.storage.sql import RowShape
@@ -235,9 +240,9 @@ class PostgresBackend(PostgresReader):
 
     # --- the search index ---
 
-    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+    def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
         has_index = self._create_index()
-        [(count,)] = self._run(*index.build_count(agent, pieces, has_index=has_index))
+        [(count,)] = self._run(*index.build_count(scope, has_index=has_index))
         return int(count)
 
     def _create_index(self) -> bool:
@@ -255,15 +260,13 @@ class PostgresBackend(PostgresReader):
                 citus.distribute_index(db)
         return True
 
-    def index_events(
-        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> int:
+    def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
         self._create_index()
         self._check_writable()
         with self._translator, self._borrow() as db:
             is_distributed = self._cluster.check(db)
             with db.transaction():
-                count = index.index_page(db, limit, agent, pieces, is_distributed=is_distributed)
+                count = index.index_page(db, limit, scope, is_distributed=is_distributed)
             self._rows_since_analyze += count
             if self._rows_since_analyze >= index.WORTH_ANALYZING:
                 db.execute(index.ANALYZE)
@@ -286,7 +289,7 @@ class PostgresBackend(PostgresReader):
 
     def watch(self) -> PostgresWatch:
         if self._closed:
-            raise server.build_closed_error(self.url)
+            raise build_closed_error(self.url)
         notify = None if self._check_cluster() else self._notify
         watch = PostgresWatch(self._connect_once, self._timeout, notify, self._translator)
         self._watches.add(watch)

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from backstory.log.terms import Phrase, extract_text, split_words
+from backstory.storage.ids import find_place
 from backstory.storage.postgres import citus, schema
-from backstory.storage.postgres.rows import PIECES, select_pieces
+from backstory.storage.postgres.rows import PIECES, write_pieces
 from backstory.storage.postgres.server import Connection, Params
-from backstory.storage.protocol import CANDIDATES, AgentRecord, Pieces, WordQuery
+from backstory.storage.protocol import CANDIDATES, SearchScope, WordQuery
 
 # PostgreSQL's limits for a tsvector.
 MOST_WORD_POSITIONS = 255  # of one word
@@ -100,28 +101,32 @@ class IndexBacklog(NamedTuple):
     session: str
 
 
-def build_count(
-    agent: AgentRecord | None, pieces: Pieces, *, has_index: bool
-) -> tuple[str, Params]:
-    """Return the statement that counts the events that are not indexed, of the owners of `pieces`
-    or of all agents."""
+def build_count(scope: SearchScope, *, has_index: bool) -> tuple[str, Params]:
+    """Return the statement that counts the events that are not indexed, of all agents or of the
+    owners of the pieces of `scope`."""
     sql = COUNT_UNINDEXED if has_index else COUNT_WITHOUT_INDEX
-    if agent is None:
+    return limit_to_scope(sql, OF_OWNERS, scope)
+
+
+def limit_to_scope(sql: str, condition: str, scope: SearchScope) -> tuple[str, Params]:
+    """Return a statement with `condition`, and its parameters, if `scope` is not the whole
+    store."""
+    if scope.session is None:
         return sql, {}
-    return sql + OF_OWNERS, select_pieces(agent, pieces)
+    place = find_place(scope.session)  # of all agents of the session
+    return sql + condition, {"place": place, **write_pieces(scope.pieces)}
 
 
 def index_page(
     db: Connection,
     limit: int,
-    agent: AgentRecord | None,
-    pieces: Pieces,
+    scope: SearchScope,
     *,
     is_distributed: bool,
 ) -> int:
     """Within a transaction: index up to `limit` events, and return how many."""
     db.execute(schema.LOCK_INDEX)
-    backlogs = read_backlogs(db, limit, agent, pieces)
+    backlogs = read_backlogs(db, limit, scope)
     if not backlogs:
         return 0
     if is_distributed:
@@ -138,14 +143,10 @@ def index_page(
     return sum(backlog.last - backlog.after for backlog in backlogs)
 
 
-def read_backlogs(
-    db: Connection, limit: int, agent: AgentRecord | None, pieces: Pieces
-) -> list[IndexBacklog]:
-    """Return which events to index next: at most `limit`, of the owners of `pieces` or of all
-    agents."""
-    sql, params = BACKLOGS, {}
-    if agent is not None:
-        sql, params = sql + OF_OWNERS, select_pieces(agent, pieces)
+def read_backlogs(db: Connection, limit: int, scope: SearchScope) -> list[IndexBacklog]:
+    """Return which events to index next: at most `limit`, of all agents or of the owners of the
+    pieces of `scope`."""
+    sql, params = limit_to_scope(BACKLOGS, OF_OWNERS, scope)
     backlogs = []
     rest = limit
     for row in db.execute(f"{sql} LIMIT {limit:d}", params).fetchall():
@@ -177,9 +178,8 @@ def build_search(query: WordQuery, limit: int) -> tuple[str, Params]:
     if query.kinds:
         filters += OF_KINDS
         params["kinds"] = list(query.kinds)
-    if query.agent is not None:
-        filters += IN_PIECES
-        params |= select_pieces(query.agent, query.pieces)
+    filters, of_scope = limit_to_scope(filters, IN_PIECES, query.scope)
+    params |= of_scope
     return FIND.format(filters=filters), params
 
 

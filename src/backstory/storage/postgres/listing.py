@@ -6,8 +6,9 @@ events.
 
 from typing import NamedTuple
 
+from backstory.log.times import MINUTE_US
 from backstory.storage.ids import find_place
-from backstory.storage.postgres.schema import INDEXED_CHARACTERS, MINUTE_US, write_beginning
+from backstory.storage.postgres.schema import INDEXED_CHARACTERS, write_beginning
 from backstory.storage.postgres.server import Params
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sql import SqlConditions

@@ -5,8 +5,10 @@ what programs of the older version are writing.
 """
 
 import math
+import time
 
 from backstory.errors import CannotOpen, NewerVersion, ReadOnly
+from backstory.log.times import MINUTE_US
 from backstory.storage.postgres import citus, schema
 from backstory.storage.postgres.server import Connection, PostgresConnection
 
@@ -45,10 +47,12 @@ def migrate(db: PostgresConnection, url: str, *, read_only: bool = False) -> Non
             f"the store at {url!r} was distributed by an older backstory (store format {version})",
             remedy="export it with that version, and import it into a new database",
         )
-    db.deadline = math.inf  # migrating a large store takes its time
+    if version is not None:
+        db.deadline = math.inf  # migrating a large store takes its time
     with db.transaction():
         db.execute(schema.LOCK_STORE)
         change_tables(db, url)
+    db.deadline = time.monotonic() + db.timeout
 
 
 def change_tables(db: Connection, url: str) -> None:
@@ -128,7 +132,7 @@ COPY_ROWS = f"""
     INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq,
             spawned, created_at, head, updated_at, touched)
         SELECT backstory.place_of(session), no, id, session, name, parent, fork_seq, born_seq,
-            spawned, created_at, head, updated_at, updated_at / {schema.MINUTE_US}
+            spawned, created_at, head, updated_at, updated_at / {MINUTE_US}
         FROM backstory.agents_1;
     INSERT INTO backstory.directory
         SELECT backstory.place_of(id), id, session FROM backstory.agents_1

@@ -82,8 +82,12 @@ def identify(agent: AgentRecord) -> Params:
 
 def select_pieces(agent: AgentRecord, pieces: Pieces) -> Params:
     """Return the parameters that identify an agent and pieces of its lineage in a statement."""
+    return {**identify(agent), **write_pieces(pieces)}
+
+
+def write_pieces(pieces: Pieces) -> Params:
+    """Return the parameters that identify pieces of one place in a statement (`PIECES`)."""
     return {
-        **identify(agent),
         "nos": to_array(piece.owner for piece in pieces),
         "lows": to_array(piece.low for piece in pieces),
         "highs": to_array(piece.high for piece in pieces),

@@ -15,14 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 from backstory.log.digests import START, WIDTH
-from backstory.log.times import LONGEST_LEAD_US
+from backstory.log.times import LONGEST_LEAD_US, MINUTE_US
 from backstory.storage.ids import PLACE_DIGITS
 from backstory.storage.postgres.server import Connection
 
 VERSION = 4
 
-# The column `touched` is the minute of the last write, which is `updated_at` in microseconds.
-MINUTE_US = 60_000_000
 # A btree takes 2,700 bytes at most, and keys and the names of notes may be longer. So indexes have
 # only so many of their first characters, and a statement compares those as well.
 INDEXED_CHARACTERS = 500

@@ -22,7 +22,7 @@ from backstory.errors import (
 )
 from backstory.storage.address import split_postgres
 from backstory.storage.locks import DEFAULT_TIMEOUT
-from backstory.storage.pool import ErrorTranslator, PoolClosed, PoolTimeout
+from backstory.storage.pool import ErrorTranslator, PoolClosed, PoolTimeout, build_closed_error
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -250,11 +250,6 @@ def is_lost(error: Exception) -> bool:
     if not isinstance(error, psycopg.OperationalError):
         return False
     return error.sqlstate is None or error.sqlstate.startswith(("08", "57P0"))
-
-
-def build_closed_error(url: str) -> StorageError:
-    """Return the error for a call to a store that was closed."""
-    return StorageError(f"the store {url!r} is closed", remedy="open it again")
 
 
 def make_translator(

@@ -7,12 +7,11 @@ import psycopg
 
 from backstory.errors import Conflict, NameTaken
 from backstory.log.events import Event, StoredRow
-from backstory.log.times import do_times_drop
+from backstory.log.times import MINUTE_US, has_time_drop
 from backstory.storage.agent_errors import build_deletion_error
 from backstory.storage.ids import find_place, name_deleted_agent
 from backstory.storage.postgres import citus, index, schema
 from backstory.storage.postgres.rows import IS_AGENT, READ_HEAD, identify
-from backstory.storage.postgres.schema import MINUTE_US
 from backstory.storage.postgres.server import (
     Params,
     PostgresConnection,
@@ -62,8 +61,9 @@ class PostgresTransaction(PostgresWriter):
             params = {"place": find_place(session), "session": session}
             self._run(self.LOCK_ALL_AGENTS, params)
         lock_agent = self.LOCK_AGENT
-        # The server has room for a few thousand locks of the second kind, and a batch may be for
-        # more agents. A distributed store has no plain appends that could overtake.
+        # The turn of an agent is an advisory lock. The server has room for a few thousand of them,
+        # and a transaction may be for more agents. A distributed store has no plain appends that
+        # could overtake.
         if len(agents) == 1 and not self._cluster.is_distributed:
             lock_agent = self.LOCK_IN_TURN
         for agent in sorted(agents, key=attrgetter("session", "id")):
@@ -86,7 +86,7 @@ class PostgresTransaction(PostgresWriter):
         expected: int | None = None,
         now_us: int | None = None,
     ) -> list[Event]:
-        return self.append_batches(agent, drafts, expected, now_us)
+        return self.append_in_batches(agent, drafts, expected, now_us)
 
     INSERT_EVENTS = """
         COPY backstory.events (
@@ -112,7 +112,7 @@ class PostgresTransaction(PostgresWriter):
             "head": last.seq,
             "first_us": rows[0].created_us,
             "updated_us": last.created_us,
-            "has_dropped": do_times_drop(row.created_us for row in rows),
+            "has_dropped": has_time_drop(row.created_us for row in rows),
             "digest": last.digest,
         }
         self._run(self.MOVE_HEAD, {**identify(agent), **params})
@@ -189,7 +189,7 @@ class PostgresTransaction(PostgresWriter):
         DELETE FROM backstory.directory WHERE place = %(place)s::bigint AND id = %(id)s::uuid"""
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
-        last = 0 if keep is None else keep  # by the agent's number, whatever head was read
+        last = 0 if keep is None else keep
         params = {**identify(agent), "id": agent.id, "keep": last, "now": now_us}
         if self._lock_index():
             self._run(index.FORGET_AFTER, params)

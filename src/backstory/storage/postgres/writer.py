@@ -1,31 +1,31 @@
 """Appends to a PostgreSQL store, and new agents.
 
-There are two ways to append. The statement APPEND_ONE takes two thirds of the time of a function,
-but a distributed store refuses it. The function `append_many` of the database takes batches and, if
-the store is distributed, runs on the server that has the session.
+There are two ways to append. A *statement* appends one event. It takes two thirds of the time of
+the function, but a distributed store refuses it. The *function* `append_many` of the database takes
+several events as arrays and, if the store is distributed, runs on the server that has the session.
 
 | called | in a transaction of `begin` | one event | several events |
 | --- | --- | --- | --- |
-| `PostgresWriter.append` | no | APPEND_ONE | `append_many` |
-| `PostgresTransaction.append` | yes, which has locked the agent | `append_many` | `append_many` |
+| `PostgresWriter.append` | no | the statement, in turn | the function |
+| `PostgresTransaction.append` | yes, which has locked the agent | the function | the function |
 
-An event that is too large for an array is written by APPEND_LARGE, which is APPEND_ONE without the
-turn of the agent.
+What is too much for one call of the function is split into batches. An event that is too large for
+an array is a batch of its own, which the statement appends, without the turn of the agent.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
 from backstory.errors import Conflict
 from backstory.log.digests import digest_tail
 from backstory.log.events import Draft, Event
+from backstory.log.times import MINUTE_US
 from backstory.storage.agent_errors import build_key_error, build_parent_error
 from backstory.storage.ids import find_place, new_salts
 from backstory.storage.postgres import citus, server
 from backstory.storage.postgres.rows import PostgresReader, identify, run_statement
-from backstory.storage.postgres.schema import MINUTE_US
 from backstory.storage.postgres.server import (
     Params,
     PostgresConnection,
@@ -69,12 +69,44 @@ class PostgresWriter(PostgresReader):
     ) -> list[Event]:
         if len(drafts) == 1 and not self._cluster.is_distributed:
             try:
-                return self._append_one(agent, drafts[0], expected)
+                return self._append_by_statement(self.APPEND_IN_TURN, agent, drafts[0], expected)
             except psycopg.Error as error:
                 # If the store was distributed since it was opened, the function can append.
                 if not self._cluster.is_cause(error, self._db):
                     raise
-        return self.append_batches(agent, drafts, expected)
+        return self.append_in_batches(agent, drafts, expected)
+
+    def append_in_batches(
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
+    ) -> list[Event]:
+        """Append events without the turn of the agent. Several batches are written in one
+        transaction, which is a savepoint if there is one already."""
+        batches = split_batches(drafts)
+        if len(batches) == 1:
+            return self._append_batch(agent, batches[0], expected, now_us)
+        if now_us is None:
+            now_us = self.read_clock()  # one time for all batches
+        events: list[Event] = []
+        with self._db.transaction():
+            self._prepare([agent.session])
+            for batch in batches:
+                events += self._append_batch(agent, batch, expected, now_us)
+                expected = events[-1].seq
+        return events
+
+    def _append_batch(
+        self, agent: AgentRecord, batch: "DraftBatch", expected: int | None, now_us: int | None
+    ) -> list[Event]:
+        if batch.fits_function or self._cluster.is_distributed:
+            return self._append_by_function(agent, batch.drafts, expected, now_us)
+        [draft] = batch.drafts
+        # The transaction may have locked the row already. Then it is too late for the turn: a move
+        # may have it, and wait for the row.
+        return self._append_by_statement(self.APPEND_WITHOUT_TURN, agent, draft, expected, now_us)
 
     # The server hashes only what the client cannot know in advance: `tail` is `digest_tail`. OFFSET
     # 0 keeps the planner from computing the time wherever `t.at` is written. A NOTIFY makes commits
@@ -100,18 +132,18 @@ class PostgresWriter(PostgresReader):
             SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())
             THEN pg_catalog.pg_notify('backstory', '') IS NULL END"""
     TAKE_TURN = f"pg_catalog.pg_advisory_xact_lock_shared({TURN}) IS NOT NULL"
-    APPEND_ONE = APPEND.format(turn=TAKE_TURN)
-    APPEND_LARGE = APPEND.format(turn="true")
+    APPEND_IN_TURN = APPEND.format(turn=TAKE_TURN)
+    APPEND_WITHOUT_TURN = APPEND.format(turn="true")
 
-    def _append_one(
+    def _append_by_statement(
         self,
+        sql: str,
         agent: AgentRecord,
         draft: Draft,
         expected: int | None,
         now_us: int | None = None,
-        sql: str = APPEND_ONE,
     ) -> list[Event]:
-        """Append one event to a store on one server, by one statement."""
+        """Append one event to a store on one server, by a statement."""
         measure_event(draft.content, draft.data_json)  # raises if it is too large
         [salt] = new_salts(1)
         params = {
@@ -132,43 +164,16 @@ class PostgresWriter(PostgresReader):
         [(seq, created_us, _)] = rows
         return [draft.at(seq, created_us)]
 
-    def append_batches(
-        self,
-        agent: AgentRecord,
-        drafts: Drafts,
-        expected: int | None = None,
-        now_us: int | None = None,
-    ) -> list[Event]:
-        """Append events by one call of the function for each batch. Several batches are written in
-        one transaction, which is a savepoint if there is one already."""
-        batches = split_batches(drafts)
-        if len(batches) == 1:
-            return self._append_batch(agent, drafts, expected, now_us)
-        if now_us is None:
-            now_us = self.read_clock()  # one time for all batches
-        events: list[Event] = []
-        with self._db.transaction():
-            self._prepare([agent.session])
-            for batch in batches:
-                events += self._append_batch(agent, batch, expected, now_us)
-                expected = events[-1].seq
-        return events
-
     APPEND_MANY = """
         SELECT before, at FROM backstory.append_many(
             %(place)s::bigint, %(no)s, %(expected)s, %(now)s, %(kind)s::text[],
             %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[],
             %(salt)b::bytea[], %(tail)b::bytea[])"""
 
-    def _append_batch(
+    def _append_by_function(
         self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None
     ) -> list[Event]:
-        """Append events that fit into one call."""
-        if is_too_large(drafts) and not self._cluster.is_distributed:
-            [draft] = drafts  # `split_batches` leaves so large an event alone
-            # The transaction may have locked the row already. Then it is too late for the turn: a
-            # move may have it, and wait for the row.
-            return self._append_one(agent, draft, expected, now_us, self.APPEND_LARGE)
+        """Append events by one call of the function."""
         params = {**identify(agent), **build_columns(drafts), "expected": expected, "now": now_us}
         [(before, created_us)] = self._run_append(self.APPEND_MANY, params, agent)
         if before is None:
@@ -208,7 +213,9 @@ class PostgresWriter(PostgresReader):
         """Write an agent and its first events, by one call if its id contains the place of its
         session. Raises UniqueViolation if its name or id is taken."""
         is_in_directory = find_place(new.id) != find_place(new.session)
-        if not is_in_directory and not is_too_large(drafts):
+        batches = split_batches(drafts)
+        is_one_call = len(batches) == 1 and batches[0].fits_function
+        if is_one_call and not is_in_directory:
             return self._call_create(new, drafts, now_us)
         with self._db.transaction():
             self._prepare([new.id, new.session])
@@ -217,7 +224,7 @@ class PostgresWriter(PostgresReader):
                 self._run(self.INSERT_ENTRY, entry)
             record = self._call_create(new, (), now_us)
             if drafts:
-                self.append_batches(record, drafts, now_us=now_us)
+                self.append_in_batches(record, drafts, now_us=now_us)
         return record._replace(head=record.head + len(drafts))
 
     def _call_create(self, new: NewAgent, drafts: Drafts, now_us: int | None) -> AgentRecord:
@@ -234,25 +241,31 @@ class PostgresWriter(PostgresReader):
 # --- batches ---
 
 
-def is_too_large(drafts: Drafts) -> bool:
-    """Return True if one call cannot take the events as arrays."""
-    size = sum(measure_event(draft.content, draft.data_json) for draft in drafts)
-    return len(drafts) > server.BATCH or size > server.LARGEST_BATCH
+class DraftBatch(NamedTuple):
+    """Events that are appended at once."""
+
+    drafts: Drafts
+    bytes: int
+
+    @property
+    def fits_function(self) -> bool:
+        """False if it is one event that is too large for an array, and so for the function."""
+        return self.bytes <= server.LARGEST_BATCH
 
 
-def split_batches(drafts: Drafts) -> list[Drafts]:
-    """Return the events in batches that fit into one call. An event that is too large for an array
-    is alone in its batch. Raises Invalid if an event is too large for any call."""
-    batches: list[Drafts] = []
+def split_batches(drafts: Drafts) -> list[DraftBatch]:
+    """Return the events in batches, at least one. An event that is too large for an array is alone
+    in its batch. Raises Invalid if an event is too large for PostgreSQL."""
+    batches: list[DraftBatch] = []
     start = size = 0
     for nth, draft in enumerate(drafts):
         bytes = measure_event(draft.content, draft.data_json)
         is_full = size + bytes > server.LARGEST_BATCH or nth - start == server.BATCH
         if is_full and nth > start:
-            batches.append(drafts[start:nth])
+            batches.append(DraftBatch(drafts[start:nth], size))
             start, size = nth, 0
         size += bytes
-    batches.append(drafts[start:])
+    batches.append(DraftBatch(drafts[start:], size))
     return batches
 
 

@@ -1,6 +1,10 @@
 """The SQLite backend: one file, through apsw. Connections, transactions and commits.
 
 The reads are in `rows`, the writes in `transaction`.
+
+All reads, and all writes of a transaction except batches of rows (`_run_many`, by which it also
+appends), BEGIN and COMMIT, go through `_run`, so tests can count, pause and fail statements there.
+Opening, migrating, checking and watching a store do not.
 """
 
 import os
@@ -24,13 +28,14 @@ from backstory.errors import (
 from backstory.log.events import Event
 from backstory.storage.agent_errors import check_exists
 from backstory.storage.locks import DEFAULT_TIMEOUT, ForkGate, ForkSafeLock
-from backstory.storage.pool import ConnectionPool
+from backstory.storage.pool import ConnectionPool, build_closed_error
 from backstory.storage.protocol import (
+    WHOLE_STORE,
     AgentRecord,
     Drafts,
     FoundEvent,
     NewAgent,
-    Pieces,
+    SearchScope,
     WordQuery,
 )
 from backstory.storage.signals import get_commit_signal
@@ -41,7 +46,6 @@ from backstory.storage.sqlite.file import (
     OpenMode,
     SqliteConnection,
     StoreFile,
-    build_closed_error,
     is_current,
     make_translator,
     open_connection,
@@ -230,9 +234,9 @@ class SqliteBackend(SqliteReader):
         deadline = time.monotonic()
         if not self._text_remains:  # others are waited for once
             deadline += min(self._timeout, EMPTYING_TIMEOUT)
-        self._text_remains = True
         while not self._try_to_empty_log():
             if time.monotonic() >= deadline:
+                self._text_remains = True
                 raise TextRemains(
                     f"{self.url!r}: the text was removed, but it stays in the write-ahead log "
                     "while others are still reading",
@@ -244,8 +248,8 @@ class SqliteBackend(SqliteReader):
 
     def _try_to_empty_log(self) -> bool:
         try:
-            deadline = time.monotonic() + EMPTYING_WAIT
-            with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
+            with self._fork_gate, self._translator, self._pool.borrow() as db:
+                db.deadline = time.monotonic() + EMPTYING_WAIT
                 return empty_log(db)
         except StorageError as error:
             # Not tried again: a sync that succeeds after one that failed proves nothing.
@@ -257,18 +261,16 @@ class SqliteBackend(SqliteReader):
 
     # --- the search index ---
 
-    def count_unindexed(self, agent: AgentRecord | None = None, pieces: Pieces = ()) -> int:
+    def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
         index = SearchIndex(self._run)
         if not self.read_only and not index.exists():
             with self.begin() as transaction:
                 transaction.index.create()
-        return index.count_unindexed(agent, pieces)
+        return index.count_unindexed(scope)
 
-    def index_events(
-        self, limit: int, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> int:
+    def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
         with self.begin() as transaction:
-            count = transaction.index.add_events(limit, agent, pieces)
+            count = transaction.index.add_events(limit, scope)
         self._unmerged += count
         has_caught_up = count < limit
         if has_caught_up and self._unmerged >= WORTH_MERGING:

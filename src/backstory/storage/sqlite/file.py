@@ -27,7 +27,7 @@ from backstory.errors import (
     StorageError,
 )
 from backstory.storage.locks import LockTimeout
-from backstory.storage.pool import ErrorTranslator, PoolClosed
+from backstory.storage.pool import ErrorTranslator, PoolClosed, build_closed_error
 from backstory.storage.sqlite import migrations, schema
 from backstory.storage.sqlite.frames import FrameReader
 from backstory.storage.sqlite.wal import check_log, measure_log
@@ -378,11 +378,6 @@ def translate_error(error: Exception, path: str, timeout: float) -> StorageError
         case apsw.FullError():
             return StorageError(f"{path!r}: {error}; nothing was written", remedy="free some space")
     return StorageError(f"{path!r}: {error}")
-
-
-def build_closed_error(path: str) -> StorageError:
-    """Return the error for a store that was closed."""
-    return StorageError(f"the store {path!r} is closed", remedy="open it again")
 
 
 def build_busy_error(error: Exception, path: str, timeout: float) -> StorageError:

@@ -9,9 +9,15 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from backstory.log.digests import is_erased
+from backstory.log.erasure import is_erased
 from backstory.log.terms import Query, extract_text, split_words
-from backstory.storage.protocol import CANDIDATES, AgentRecord, FoundEvent, Pieces, WordQuery
+from backstory.storage.protocol import (
+    CANDIDATES,
+    WHOLE_STORE,
+    FoundEvent,
+    SearchScope,
+    WordQuery,
+)
 from backstory.storage.sqlite.frames import CONTENT_OR_NULL, DATA_OR_NULL
 from backstory.storage.sqlite.listing import HEAD
 from backstory.storage.sqlite.rows import IN_RANGE, write_ranges
@@ -119,16 +125,18 @@ class SearchIndex:
 
     def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
         """Return the best matches."""
+        scope = query.scope
+        is_limited = scope != WHOLE_STORE
         bindings = {
             "query": write_match(query.words),
             "limit": limit,
             "candidates": max(limit, CANDIDATES),
             "kinds": json.dumps(query.kinds) if query.kinds else None,
-            "ranges": None if query.agent is None else write_ranges(query.pieces),
+            "ranges": write_ranges(scope.pieces) if is_limited else None,
         }
-        if query.agent is not None and len(query.pieces) <= FEW_RANGES:
+        if is_limited and len(scope.pieces) <= FEW_RANGES:
             sql = FIND_IN_RANGES
-        elif query.agent is not None or query.kinds:
+        elif is_limited or query.kinds:
             sql = FIND.format(filters=FILTERED)
         else:
             sql = FIND.format(filters=EVERYWHERE)
@@ -136,28 +144,28 @@ class SearchIndex:
 
     # --- adding events ---
 
-    def count_unindexed(self, agent: AgentRecord | None, pieces: Pieces) -> int:
-        """Return how many events of the owners of `pieces`, or of all agents if `agent` is None,
-        are not indexed yet."""
-        backlogs = self._read_backlogs(agent, pieces)
+    def count_unindexed(self, scope: SearchScope) -> int:
+        """Return how many events of all agents, or of the owners of the pieces of `scope`, are not
+        indexed yet."""
+        backlogs = self._read_backlogs(scope)
         return sum(backlog.upto - backlog.after for backlog in backlogs)
 
-    def _read_backlogs(self, agent: AgentRecord | None, pieces: Pieces) -> list[Backlog]:
+    def _read_backlogs(self, scope: SearchScope) -> list[Backlog]:
         searched = "searched_3" if self.exists() else "(SELECT NULL AS agent, NULL AS upto)"
-        if agent is None:
+        if scope == WHOLE_STORE:
             return self._run(READ_BACKLOGS.format(searched=searched, owners="true"), (), Backlog)
         in_owners = "a.no IN (SELECT value FROM json_each(?))"
-        owners = list({piece.owner for piece in pieces})
+        owners = list({piece.owner for piece in scope.pieces})
         sql = READ_BACKLOGS.format(searched=searched, owners=in_owners)
         return self._run(sql, (json.dumps(owners),), Backlog)
 
-    def add_events(self, limit: int, agent: AgentRecord | None, pieces: Pieces) -> int:
+    def add_events(self, limit: int, scope: SearchScope) -> int:
         """Index up to `limit` of the events that `count_unindexed` counts. Return how many were
         indexed. Creates the index if there is none."""
         if not self.exists():
             self.create()
         total = 0
-        for backlog in self._read_backlogs(agent, pieces):
+        for backlog in self._read_backlogs(scope):
             if total == limit:
                 break
             upto = min(backlog.upto, backlog.after + limit - total)

@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
+from backstory.log.times import MINUTE_US
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sql import SqlConditions
 from backstory.storage.sqlite.schema import IS_OWN, write_seq
-
-MINUTE = 60_000_000  # microseconds
 
 HEAD = f"""max(a.fork_seq, coalesce(
     (SELECT {write_seq("max(e.id)")} FROM events e WHERE {IS_OWN}), 0))"""
@@ -63,10 +62,10 @@ def build_listing(
     conditions.add_optional(HAS_TITLE, title=query.title)
     conditions.add_optional(MENTIONS, mentions=query.mentions)
     conditions.add_optional(
-        f"a.touched >= :since_us / {MINUTE} AND updated >= :since_us", since_us=query.since_us
+        f"a.touched >= :since_us / {MINUTE_US} AND updated >= :since_us", since_us=query.since_us
     )
     conditions.add_optional(
-        f"a.touched <= :until_us / {MINUTE} AND updated < :until_us", until_us=query.until_us
+        f"a.touched <= :until_us / {MINUTE_US} AND updated < :until_us", until_us=query.until_us
     )
     add_page(conditions, query)
     # For a page of the latest agents, the planner does not see that it need not read all agents.
@@ -124,7 +123,7 @@ def add_page(conditions: SqlConditions, query: AgentQuery) -> None:
         return
     if query.latest_first:
         conditions.add(
-            f"a.touched <= :after_us / {MINUTE} AND (updated, a.no) < (:after_us, :after_no)",
+            f"a.touched <= :after_us / {MINUTE_US} AND (updated, a.no) < (:after_us, :after_no)",
             after_us=query.after.updated_us,
             after_no=query.after.pk,
         )

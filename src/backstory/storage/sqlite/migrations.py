@@ -7,8 +7,8 @@ from typing import Any
 import apsw
 
 from backstory.errors import CannotOpen, NewerVersion
-from backstory.log.digests import START, digest_row, is_erased
-from backstory.log.erasure import replace_erased_digests
+from backstory.log.digests import START, digest_row
+from backstory.log.erasure import is_erased, replace_erased_digests
 from backstory.log.events import StoredRow
 from backstory.storage.ids import new_salts
 from backstory.storage.sqlite import schema

@@ -5,15 +5,16 @@ from typing import Any
 
 import apsw
 
-from backstory.errors import Conflict, Corrupt, KeyTaken, NameTaken, Remedy
+from backstory.errors import Corrupt, KeyTaken, NameTaken, Remedy
 from backstory.log.digests import START, LogEnd, build_rows
 from backstory.log.events import Event, StoredRow
-from backstory.log.times import do_times_drop, next_time
+from backstory.log.times import MINUTE_US, has_time_drop, next_time
 from backstory.storage.agent_errors import (
     build_deletion_error,
     build_key_error,
     build_parent_error,
     check_exists,
+    check_head,
 )
 from backstory.storage.ids import name_deleted_agent, new_salts
 from backstory.storage.protocol import (
@@ -28,7 +29,6 @@ from backstory.storage.protocol import (
 from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite.frames import CONTENT_OR_NULL, FrameWriter
 from backstory.storage.sqlite.index import SearchIndex
-from backstory.storage.sqlite.listing import MINUTE
 from backstory.storage.sqlite.rows import Bindings, SqliteReader
 from backstory.storage.sqlite.schema import IS_OWN, LAST_SEQ, build_event_id, write_event_id
 
@@ -67,8 +67,7 @@ class SqliteTransaction(SqliteReader):
         now_us: int | None = None,
     ) -> list[Event]:
         end = self._read_end(agent)
-        if expected is not None and expected != end.head:
-            raise Conflict.at(agent.name, expected, end.head)
+        check_head(agent, end.head, expected)
         if now_us is None:
             now_us = self.read_clock()
         rows, _ = build_rows(end, drafts, now_us, new_salts(len(drafts)))
@@ -107,9 +106,9 @@ class SqliteTransaction(SqliteReader):
         """Record the minute of the last event, which changes far less often than events are
         written, and whether a time is before that of the previous event."""
         times = [row.created_us for row in rows]
-        minute = times[-1] // MINUTE
-        has_dropped = do_times_drop([previous_us, *times])
-        if has_dropped or minute != previous_us // MINUTE:
+        minute = times[-1] // MINUTE_US
+        has_dropped = has_time_drop([previous_us, *times])
+        if has_dropped or minute != previous_us // MINUTE_US:
             self._run(self.RECORD_TIMES, (minute, has_dropped, agent.pk))
 
     def add_rows(self, agent: AgentRecord, rows: Sequence[StoredRow]) -> None:
@@ -140,14 +139,13 @@ class SqliteTransaction(SqliteReader):
             key, about, touched, deleted)
         VALUES (:no, :id, coalesce((SELECT no FROM agents WHERE id = :session), :no), :name,
             :parent_pk, :fork_seq, :born_seq, :spawned, :created_us, :key, :about,
-            :created_us / {MINUTE}, :deleted_us)"""
+            :created_us / {MINUTE_US}, :deleted_us)"""
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
-        self._check_origin(new)
         bindings = {
             **new._asdict(),
-            "no": self._give_number(),
             "created_us": self._choose_birth_time(new, now_us),
+            "no": self._give_number(),
         }
         try:
             self._run(self.INSERT_AGENT, bindings)
@@ -160,29 +158,24 @@ class SqliteTransaction(SqliteReader):
         last = self.append(record, drafts, None, now_us)[-1]
         return record._replace(head=last.seq, updated_us=last.created_us)
 
-    IS_ORIGIN_ALIVE = """
-        SELECT 1 FROM agents o JOIN agents s ON s.no = o.session
-        WHERE o.no = ? AND o.deleted IS NULL AND s.id = ?"""
-
-    def _check_origin(self, new: NewAgent) -> None:
-        """Raise AgentNotFound if the agent that `new` is forked or spawned from was deleted."""
-        if new.origin_pk is None:
-            return
-        if not self._run(self.IS_ORIGIN_ALIVE, (new.origin_pk, new.session)):
-            raise build_parent_error(new)
-
-    READ_TIME = f"SELECT created_at FROM events WHERE id = {write_event_id('?', '?')}"
+    READ_ORIGIN = f"""
+        SELECT (SELECT created_at FROM events
+                WHERE id = {write_event_id(":parent_pk", ":fork_seq")}),
+            :origin_pk IS NULL OR EXISTS (
+                SELECT 1 FROM agents o JOIN agents s ON s.no = o.session
+                WHERE o.no = :origin_pk AND o.deleted IS NULL AND s.id = :session)"""
 
     def _choose_birth_time(self, new: NewAgent, now_us: int | None) -> int:
         """Return the time of a new agent's creation. A fork is not older than the event that it is
-        forked from. Raises AgentNotFound if there is no such event."""
+        forked from. Raises AgentNotFound if that event or the origin of the agent is gone."""
+        [(forked_us, has_origin)] = self._run(self.READ_ORIGIN, new._asdict())
+        if not has_origin or (new.fork_seq > 0 and forked_us is None):
+            raise build_parent_error(new)
         clock_us = self.read_clock()
         wanted_us = clock_us if now_us is None else now_us
-        if new.fork_seq == 0:
+        if forked_us is None:
             return wanted_us
-        for (forked_us,) in self._run(self.READ_TIME, (new.parent_pk, new.fork_seq)):
-            return next_time(forked_us, wanted_us, clock_us)
-        raise build_parent_error(new)
+        return next_time(forked_us, wanted_us, clock_us)
 
     UPDATE_NAME = "UPDATE agents SET name = ? WHERE no = ?"
     UPDATE_ABOUT = "UPDATE agents SET about = ? WHERE no = ?"
