@@ -2,6 +2,7 @@
 
 A child process gets a copy of every lock as it was at the moment of the fork: a lock that another
 thread had taken would stay locked for ever. So a fork waits until it has taken the locks itself.
+Then it calls what must be done before a fork, while no other thread uses a store.
 
 Only a lock of the interpreter is entered and left in one step. Within an `__enter__` that is
 written in Python, as that of `threading.Condition` is, Ctrl-C can come when the lock is taken and
@@ -13,7 +14,7 @@ import threading
 import time
 from _thread import RLock
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
@@ -99,22 +100,53 @@ class ForkGate:
         self._changed.release()
 
 
+class ForkListener(Protocol):
+    """An object that does something before the process forks."""
+
+    def prepare_fork(self) -> None:
+        """Prepare for a fork. All locks are taken, and all gates are closed."""
+
+
 _locks: WeakKeyDictionary[ForkSafeLock, None] = WeakKeyDictionary()
 _gates: WeakKeyDictionary[ForkGate, None] = WeakKeyDictionary()
+_listeners: WeakKeyDictionary[ForkListener, None] = WeakKeyDictionary()
+
+# Inside of it, a file is opened that no store has yet, so that no other gate or lock protects it.
+opening_gate = ForkGate()
 
 _fork_lock = RLock()  # one thread forks at a time
 _taken_locks: list[ForkSafeLock] = []  # by the fork that is under way
 _closed_gates: list[ForkGate] = []
 
 
-def _take_all_locks() -> None:
+def call_before_fork(listener: ForkListener) -> None:
+    """Let a fork call `prepare_fork` of `listener`, as long as that exists."""
+    _listeners[listener] = None
+
+
+def _prepare_fork() -> None:
     _fork_lock.acquire()
-    for lock in _list_alive(_locks):
-        lock.acquire()
-        _taken_locks.append(lock)
+    # Locks come first: a thread that has one may have to pass a gate before it releases it.
+    _take_locks()
+    _close_gate(opening_gate)
+    _take_locks()  # of the stores that were being opened
     for gate in _list_alive(_gates):
-        gate.close()
-        _closed_gates.append(gate)
+        if gate is not opening_gate:
+            _close_gate(gate)
+    for listener in _list_alive(_listeners):
+        listener.prepare_fork()
+
+
+def _take_locks() -> None:
+    for lock in _list_alive(_locks):
+        if lock not in _taken_locks:
+            lock.acquire()
+            _taken_locks.append(lock)
+
+
+def _close_gate(gate: ForkGate) -> None:
+    gate.close()
+    _closed_gates.append(gate)
 
 
 def _list_alive(registry: WeakKeyDictionary[T, None]) -> list[T]:
@@ -135,7 +167,7 @@ def _release_all_locks() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_take_all_locks,
+        before=_prepare_fork,
         after_in_parent=_release_all_locks,
         after_in_child=_release_all_locks,
     )

@@ -252,15 +252,20 @@ class ConnectionPool(Generic[Conn]):
         """Close the idle connections. The others are closed when they are returned."""
         with self._lock:
             self.closed = True
-            idle = [slot for slot in self._slots if slot.is_free()]
             while self._waiters:
                 self._waiters.popleft().turn.release()
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close the idle connections. Others are opened when they are needed."""
+        with self._lock:
+            idle = [slot for slot in self._slots if slot.is_free()]
         for slot in idle:
             self._close_slot(slot)
 
     def leave_to_parent(self) -> None:
         """In a child process: set the parent's connections aside. Neither database allows using
-        them here, or even closing them."""
+        them here, or even closing them. Those to SQLite were closed before the fork."""
         self._slots_of_parents.append(self._slots)
         self._slots = []
         self._renew_lock()

@@ -27,7 +27,13 @@ from backstory.errors import (
 )
 from backstory.log.events import Event
 from backstory.storage.agent_errors import check_exists
-from backstory.storage.locks import DEFAULT_TIMEOUT, ForkGate, ForkSafeLock
+from backstory.storage.locks import (
+    DEFAULT_TIMEOUT,
+    ForkGate,
+    ForkSafeLock,
+    call_before_fork,
+    opening_gate,
+)
 from backstory.storage.pool import ConnectionPool, build_closed_error
 from backstory.storage.protocol import (
     WHOLE_STORE,
@@ -82,6 +88,10 @@ class SqliteBackend(SqliteReader):
         self._timeout = timeout
         self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
         self._translator = make_translator(self.url, timeout)
+        with opening_gate:
+            self._open()
+
+    def _open(self) -> None:
         with self._translator:
             first = self._open_first()
         self._file = StoreFile(self.url)
@@ -99,6 +109,7 @@ class SqliteBackend(SqliteReader):
         self._watches: WeakSet[SqliteWatch] = WeakSet()
         self._unmerged = 0  # events that were indexed since segments were merged
         self._text_remains = False  # True if the log could not be emptied after a removal
+        call_before_fork(self)
 
     def _compute_deadline(self) -> float:
         """Return the monotonic time at which a call that begins now ends at the latest."""
@@ -119,10 +130,12 @@ class SqliteBackend(SqliteReader):
 
     def _connect(self, deadline: float) -> SqliteConnection:
         """Open a connection for the pool."""
-        if self._mode.is_immutable:  # perhaps it can be read with locks by now
+        if self.read_only:  # with or without locks, whatever is possible by now
             db, self._mode = open_readable(self.url, deadline)
-            return db
-        return open_connection(self._mode, self.url, deadline)
+        else:
+            db = open_connection(self._mode, self.url, deadline)
+        self._file.add_connection(db)
+        return db
 
     # --- reading ---
 
@@ -319,9 +332,9 @@ class SqliteBackend(SqliteReader):
 
     def watch(self) -> SqliteWatch:
         self._check_open()
-        with self._translator:
-            watch = SqliteWatch(self._signal, self.url, self._mode)
-        self._watches.add(watch)
+        with self._fork_gate, self._translator:
+            watch = SqliteWatch(self._signal, self.url, self._mode, self._fork_gate)
+            self._watches.add(watch)
         return watch
 
     def _check_open(self) -> None:
@@ -332,9 +345,20 @@ class SqliteBackend(SqliteReader):
     def close(self) -> None:
         for watch in list(self._watches):
             watch.close()
-        with self._translator:
+        with self._fork_gate, self._translator:
             self._pool.close()
+            self._stamp.close()
+
+    def prepare_fork(self) -> None:
+        """Close the connections; parent and child open their own. SQLite keeps a list of the locks
+        that its process has, and a child inherits the list, but no lock. It would take none for
+        the connections that it opens, and the next process that closes the store would remove the
+        log that the child writes to."""
+        for watch in list(self._watches):
+            watch.disconnect()
+        self._pool.close_idle()
         self._stamp.close()
+        self._file.forget_side_files()
 
 
 def roll_back(db: apsw.Connection) -> None:

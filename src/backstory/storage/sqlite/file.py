@@ -280,23 +280,43 @@ class StoreFile:
         # The write-ahead log and its index. While a connection is open, SQLite itself neither
         # removes nor replaces them.
         self._side_files: dict[str, FileIdentity] = {}
-        for side_path in (f"{path}-wal", f"{path}-shm"):
-            identity = identify_file(side_path)
-            if identity is not None:
-                self._side_files[side_path] = identity
+        self._remember_side_files()
 
     def is_replaced(self) -> bool:
         """Return True if another file is now at the path."""
         return identify_file(self.path) not in (self.identity, None)
+
+    def add_connection(self, db: apsw.Connection) -> None:
+        """Check that a new connection is to this file. Raises StorageError, and closes the
+        connection, if another file is at the path. It may be the first one since a fork."""
+        if identify_file(self.path) != self.identity:
+            db.close()
+            raise self._build_loss_error()
+        if not self._side_files:
+            self._remember_side_files()
+
+    def _remember_side_files(self) -> None:
+        for path in (f"{self.path}-wal", f"{self.path}-shm"):
+            identity = identify_file(path)
+            if identity is not None:
+                self._side_files[path] = identity
+
+    def forget_side_files(self) -> None:
+        """Forget the files beside the store, because its connections are closed: another process
+        may remove them."""
+        self._side_files.clear()
+
+    def _build_loss_error(self) -> StorageError:
+        return StorageError(
+            f"{self.path!r} was moved or deleted while it was open", remedy="open it again"
+        )
 
     def check_file(self) -> None:
         """Raise StorageError if the file is no longer at its path, and Corrupt if it was
         truncated."""
         found = find_file(self.path)
         if found is None or (found.st_dev, found.st_ino) != self.identity:
-            raise StorageError(
-                f"{self.path!r} was moved or deleted while it was open", remedy="open it again"
-            )
+            raise self._build_loss_error()
         # A VACUUM by another program makes it smaller, too, and leaves it sound.
         if found.st_size < self._size and not is_sound(self.path):
             raise Corrupt(

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 import apsw
 
 from backstory.errors import Busy, Error
-from backstory.storage.locks import DEFAULT_TIMEOUT
+from backstory.storage.locks import DEFAULT_TIMEOUT, opening_gate
 from backstory.storage.sqlite.file import (
     OpenMode,
     create_private_file,
@@ -27,7 +27,7 @@ def copy_store(path: str, copy: str) -> None:
     else:  # Nobody has it open. With locks, SQLite would leave an empty log beside it.
         mode = make_immutable_mode(path)
     deadline = time.monotonic() + DEFAULT_TIMEOUT
-    with make_translator(path, DEFAULT_TIMEOUT):
+    with opening_gate, make_translator(path, DEFAULT_TIMEOUT):
         with closing(open_any_version(mode, path, deadline)) as db:
             copy_pages(db, copy)
 
@@ -48,7 +48,7 @@ def mark_as_copy(path: str) -> None:
 def replace_store(file: str, path: str) -> None:
     """Move `file` to `path`, and remove the log of the store that was there. Raises Busy if that
     store is in use. If the process is killed, the old store is there, or the new one."""
-    with make_translator(path, DEFAULT_TIMEOUT):
+    with opening_gate, make_translator(path, DEFAULT_TIMEOUT):
         if os.path.exists(path):
             write_back_log(path)
             with lock_file(path):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import apsw
 
+from backstory.storage.locks import ForkGate
 from backstory.storage.signals import CommitSignal, SignalWatch, limit_wait
 from backstory.storage.sqlite.file import FileState, OpenMode, read_state
 
@@ -29,23 +30,29 @@ class LogState(NamedTuple):
 
 
 class SqliteWatch(SignalWatch):
-    """Watches one file through its own connection."""
+    """Watches one file through its own connection, which is opened inside of `gate`."""
 
-    def __init__(self, signal: CommitSignal, path: str, mode: OpenMode) -> None:
+    def __init__(self, signal: CommitSignal, path: str, mode: OpenMode, gate: ForkGate) -> None:
         super().__init__(signal)
         self._path = path
         self._mode = mode
-        # One thread uses the connection, and another may close it.
+        self._gate = gate
+        # One thread uses the connection, and another may close it. While there is no connection,
+        # the lock is taken only inside of the gate, so that a fork never copies it locked.
         self._connection_lock = threading.Lock()
+        self._db: apsw.Connection | None = None
         self._connect()
 
     def _connect(self) -> None:
-        self._pid = os.getpid()
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        self._db = apsw.Connection(self._mode.name, flags=flags)
-        self._db.set_busy_timeout(RECOVERY_TIMEOUT)
-        self._log_state = self._read_log_state()
-        self._version = self._read_version()
+        with self._gate, self._connection_lock:
+            if self.closed:
+                return
+            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            db = apsw.Connection(self._mode.name, flags=flags)
+            db.set_busy_timeout(RECOVERY_TIMEOUT)
+            self._log_state = self._read_log_state()
+            self._version = self._read_version(db)
+            self._db = db
 
     def wait(self, seconds: float | None) -> None:
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -59,9 +66,7 @@ class SqliteWatch(SignalWatch):
 
     def _has_changed(self) -> bool:
         """Return True if another process has committed since the last call."""
-        if self._pid != os.getpid():
-            # A connection must not be used after a fork, not even to close it.
-            self._connection_of_parent = self._db
+        if self._db is None:  # it was closed before a fork
             self._connect()
             return True
         log_state = self._read_log_state()
@@ -70,17 +75,17 @@ class SqliteWatch(SignalWatch):
             return False
         self._log_state = log_state
         with self._connection_lock:
-            if self.closed:
+            if self._db is None:
                 return False
             before = self._version
-            self._version = self._read_version()
+            self._version = self._read_version(self._db)
         return before != self._version
 
-    def _read_version(self) -> int | FileState:
+    def _read_version(self, db: apsw.Connection) -> int | FileState:
         self._version_read_at = time.monotonic()
         if self._mode.is_immutable:  # SQLite would not look at the file again
             return read_state(self._path)
-        return int(self._db.pragma("data_version"))
+        return int(db.pragma("data_version"))
 
     def _read_log_state(self) -> LogState | None:
         try:
@@ -91,6 +96,13 @@ class SqliteWatch(SignalWatch):
 
     def close(self) -> None:
         super().close()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the connection. The next `wait` opens another one, unless the watch is closed."""
+        if self._db is None:
+            return
         with self._connection_lock:
-            if self._pid == os.getpid():
+            if self._db is not None:
                 self._db.close()
+                self._db = None
