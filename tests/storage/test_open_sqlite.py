@@ -406,3 +406,20 @@ def test_a_closed_store_says_so(tmp_path):
     for call in (store.agents, store.verify, store.watch, lambda: agent.user("x"), agent.context):
         with pytest.raises(backstory.StorageError, match="is closed: open it again"):
             call()
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="this system has no links")
+def test_a_store_is_written_and_restored_through_a_symbolic_link(tmp_path):
+    (tmp_path / "data").mkdir()
+    path, link = tmp_path / "data" / "real.db", tmp_path / "history.db"
+    link.symlink_to(path)
+    with backstory.open(path) as store:
+        store.start("main").user("one")
+        store.backup(tmp_path / "backup.db")
+    with backstory.open(link) as store:
+        store.agent("main").user("two")
+    backstory.restore(tmp_path / "backup.db", link)
+    assert link.is_symlink()
+    for name in (link, path):
+        with backstory.open(name) as store:
+            assert store.agent("main").head == 1

@@ -93,8 +93,8 @@ def restore(
     `progress(done, total)` is called with the events that were verified."""
     from backstory.storage.sqlite.replacement import copy_store, mark_as_copy, replace_store
 
-    source = _find_file(backup)
-    target = os.path.abspath(_find_file(path))
+    source = os.path.realpath(_find_file(backup))
+    target = os.path.realpath(_find_file(path))
     with make_work_folder(_find_folder(target)) as work_folder:
         copy = os.path.join(work_folder, PRIVATE_COPY)
         copy_store(source, copy)

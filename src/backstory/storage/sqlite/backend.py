@@ -83,7 +83,9 @@ class SqliteBackend(SqliteReader):
     def __init__(
         self, path: str, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT
     ) -> None:
-        self.url = os.path.abspath(path)  # the program may change its working directory
+        # The program may change its working directory, and SQLite puts the log beside the file that
+        # a link leads to.
+        self.url = os.path.realpath(path)
         self.read_only = read_only
         self._timeout = timeout
         self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
