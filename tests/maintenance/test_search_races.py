@@ -73,14 +73,14 @@ def patch_reads(monkeypatch, after):
 
 
 def patch_read(monkeypatch, module, after):
-    read = module.read_unindexed
+    read = module.read_texts
 
     def read_and_pause(*arguments):
         rows = read(*arguments)
         after()
         return rows
 
-    monkeypatch.setattr(module, "read_unindexed", read_and_pause)
+    monkeypatch.setattr(module, "read_texts", read_and_pause)
 
 
 def has_waiting_writer(url):

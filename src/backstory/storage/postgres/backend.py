@@ -31,7 +31,8 @@ from backstory.storage.address import without_password
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout, build_closed_error
-from backstory.storage.postgres import citus, index, migrations, schema, server
+from backstory.storage.postgres import citus, migrations, schema, server
+from backstory.storage.postgres.index import ANALYZE, WORTH_ANALYZING, PostgresIndex
 from backstory.storage.postgres.rows import PostgresReader, run_statement
 from backstory.storage.postgres.server import Params, PostgresConnection
 from backstory.storage.postgres.transaction import PostgresTransaction
@@ -241,40 +242,38 @@ class PostgresBackend(PostgresReader):
     # --- the search index ---
 
     def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
-        has_index = self._create_index()
-        [(count,)] = self._run(*index.build_count(scope, has_index=has_index))
-        return int(count)
+        index = PostgresIndex(self._run)
+        if not index.exists():
+            if self.read_only:
+                return index.count_without_index(scope)
+            self._create_index()
+        return index.count_unindexed(scope)
 
-    def _create_index(self) -> bool:
-        """Create the index if there is none. Return False if the store cannot be written."""
-        if self._run(schema.HAS_SEARCH_INDEX) == [(True,)]:
-            return True
-        if self.read_only:
-            return False
+    def _create_index(self) -> None:
+        """Create the index, unless another process has just created it."""
         with self._translator, self._borrow() as db, db.transaction():
             db.execute(schema.LOCK_STORE)
             if db.execute(schema.HAS_SEARCH_INDEX).fetchone() == (True,):
-                return True  # another process created it while we waited
+                return
             db.execute(schema.SEARCH_TABLES)
             if self._cluster.check(db):
                 citus.distribute_index(db)
-        return True
 
     def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
-        self._create_index()
         self._check_writable()
-        with self._translator, self._borrow() as db:
-            is_distributed = self._cluster.check(db)
-            with db.transaction():
-                count = index.index_page(db, limit, scope, is_distributed=is_distributed)
-            self._rows_since_analyze += count
-            if self._rows_since_analyze >= index.WORTH_ANALYZING:
-                db.execute(index.ANALYZE)
-                self._rows_since_analyze = 0
+        if not PostgresIndex(self._run).exists():
+            self._create_index()
+        with self.begin() as transaction:
+            count = transaction.index.add_events(limit, scope)
+        self._rows_since_analyze += count
+        if self._rows_since_analyze >= WORTH_ANALYZING:
+            self._rows_since_analyze = 0
+            with self._translator, self._borrow() as db:
+                db.execute(ANALYZE)
         return count
 
     def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
-        return self._run(*index.build_search(query, limit), FoundEvent)
+        return PostgresIndex(self._run).find_words(query, limit)
 
     # --- the store ---
 

@@ -12,8 +12,8 @@ modules call:
 | `backend` | `Cluster`, `distribute_store`, `count_servers`, `distribute_index` |
 | | `list_reachable_agents`, `STORE_SIZE` |
 | `migrations` | `distribute_new_store`, `is_distributed` |
-| `writer`, `transaction` | `Cluster`, `prepare_transaction` |
-| `index` | `read_unindexed` |
+| `writer` | `Cluster`, `prepare_transaction` |
+| `index` | `Cluster`, `read_texts` |
 | `watch` | `DISTRIBUTED` |
 """
 
@@ -33,6 +33,7 @@ from psycopg import sql
 from backstory.errors import Invalid, PartMissing
 from backstory.storage.postgres import server
 from backstory.storage.postgres.listing import build_listing
+from backstory.storage.postgres.schema import HAS_SEARCH_INDEX
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocol import AgentQuery, AgentRecord
 
@@ -135,7 +136,6 @@ INDEX_TABLES: dict[str, str] = {
     "search_3": WITH_AGENTS,
     "searched_3": WITH_AGENTS,
 }
-HAS_INDEX = "SELECT pg_catalog.to_regclass('backstory.search_3') IS NOT NULL"
 # A notification does not leave its server. So followers poll, and appends do not look for
 # followers.
 NOBODY_LISTENS = """
@@ -272,7 +272,7 @@ def distribute_tables(db: Connection) -> Iterator[int]:
 
 def list_tables(db: Connection) -> dict[str, str]:
     """Return the tables of the store and the statements that distribute them, in order."""
-    has_index = db.execute(HAS_INDEX).fetchone() == (True,)
+    has_index = db.execute(HAS_SEARCH_INDEX).fetchone() == (True,)
     return TABLES | INDEX_TABLES if has_index else TABLES
 
 
@@ -291,19 +291,19 @@ def distribute_index(db: Connection) -> None:
 # --- the search index ---
 
 # A statement that joins a list with the events would ask all servers. This one asks one.
-UNINDEXED_OF_AGENT = """
+READ_TEXTS_OF_AGENT = """
     SELECT seq, kind, content, data FROM backstory.events
     WHERE place = %s::bigint AND agent = %s AND seq > %s AND seq <= %s ORDER BY seq"""
 
 
-def read_unindexed(
+def read_texts(
     db: Connection, backlogs: Sequence[tuple[int, int, int, int]]
 ) -> list[tuple[Any, ...]]:
-    """Return the events of `backlogs` (place, number, after, last) with the index of their
+    """Return the events of `backlogs` (place, owner, after, upto), each with the index of its
     backlog."""
     events = []
     for nth, backlog in enumerate(backlogs):
-        for row in db.execute(UNINDEXED_OF_AGENT, backlog).fetchall():
+        for row in db.execute(READ_TEXTS_OF_AGENT, backlog).fetchall():
             events.append((nth, *row))
     return events
 

@@ -5,15 +5,21 @@ tables may be dropped at any time. The words come from `backstory.log.terms` and
 unchanged: PostgreSQL's own parser and dictionaries differ from server to server, and are not used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from backstory.log.terms import Phrase, extract_text, split_words
 from backstory.storage.ids import find_place
 from backstory.storage.postgres import citus, schema
-from backstory.storage.postgres.rows import PIECES, write_pieces
+from backstory.storage.postgres.rows import PIECES, identify, write_pieces
 from backstory.storage.postgres.server import Connection, Params
-from backstory.storage.protocol import CANDIDATES, SearchScope, WordQuery
+from backstory.storage.protocol import (
+    CANDIDATES,
+    AgentRecord,
+    FoundEvent,
+    SearchScope,
+    WordQuery,
+)
 
 # PostgreSQL's limits for a tsvector.
 MOST_WORD_POSITIONS = 255  # of one word
@@ -29,34 +35,34 @@ AGENTS_TO_INDEX = """
 COUNT_UNINDEXED = f"""
     SELECT coalesce(pg_catalog.sum(a.head - coalesce(s.upto, a.fork_seq)), 0)::bigint
     {AGENTS_TO_INDEX}"""
-COUNT_WITHOUT_INDEX = """
+COUNT_EVENTS = """
     SELECT coalesce(pg_catalog.sum(a.head - a.fork_seq), 0)::bigint
     FROM backstory.agents a WHERE a.head > a.fork_seq"""
 OF_OWNERS = " AND a.place = %(place)s::bigint AND a.no = ANY(%(nos)s::int[])"
-BACKLOGS = f"""
+READ_BACKLOGS = f"""
     SELECT a.place, a.no, coalesce(s.upto, a.fork_seq), a.head, a.session::text
     {AGENTS_TO_INDEX}"""
-UNINDEXED = """
+READ_TEXTS = """
     SELECT p.nth - 1, e.* FROM ROWS FROM (
         pg_catalog.unnest(%(places)s::bigint[]), pg_catalog.unnest(%(nos)s::int[]),
-        pg_catalog.unnest(%(afters)s::int[]), pg_catalog.unnest(%(lasts)s::int[])
-    ) WITH ORDINALITY AS p (place, no, after, last, nth)
+        pg_catalog.unnest(%(afters)s::int[]), pg_catalog.unnest(%(uptos)s::int[])
+    ) WITH ORDINALITY AS p (place, no, after, upto, nth)
     CROSS JOIN LATERAL (
         SELECT seq, kind, content, data FROM backstory.events
-        WHERE place = p.place AND agent = p.no AND seq > p.after AND seq <= p.last
+        WHERE place = p.place AND agent = p.no AND seq > p.after AND seq <= p.upto
         ORDER BY seq OFFSET 0) e"""
 INSERT = "COPY backstory.search_3 (place, session, agent, seq, long, words) FROM STDIN"
-RECORD_INDEXED = """
+SET_END = """
     INSERT INTO backstory.searched_3 (place, agent, upto) VALUES (%s::bigint, %s, %s)
     ON CONFLICT (place, agent) DO UPDATE SET upto = excluded.upto"""
 
 FORGET_AFTER = """
     DELETE FROM backstory.search_3
     WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(keep)s"""
-LIMIT_INDEXED = """
+LOWER_END = """
     UPDATE backstory.searched_3 SET upto = least(upto, %(keep)s)
     WHERE place = %(place)s::bigint AND agent = %(no)s"""
-FORGET_AGENT = """
+FORGET_END = """
     DELETE FROM backstory.searched_3 WHERE place = %(place)s::bigint AND agent = %(no)s"""
 FORGET_EVENT = """
     DELETE FROM backstory.search_3
@@ -91,21 +97,121 @@ IN_PIECES = f"""AND s.place = %(place)s::bigint AND EXISTS (
     WHERE p.no = s.agent AND s.seq BETWEEN p.low AND p.high)"""
 
 
-class IndexBacklog(NamedTuple):
-    """The events of one agent that are not indexed yet: after a position, up to another."""
+class PostgresBacklog(NamedTuple):
+    """The events of one agent that are not indexed yet: those after a position, up to another."""
 
     place: int
-    no: int
+    owner: int  # the agent's number within its place
     after: int
-    last: int
+    upto: int
     session: str
 
 
-def build_count(scope: SearchScope, *, has_index: bool) -> tuple[str, Params]:
-    """Return the statement that counts the events that are not indexed, of all agents or of the
-    owners of the pieces of `scope`."""
-    sql = COUNT_UNINDEXED if has_index else COUNT_WITHOUT_INDEX
-    return limit_to_scope(sql, OF_OWNERS, scope)
+class PostgresIndex:
+    """The search index, as a backend reads it: `run` runs a statement, and returns its rows as
+    instances of a shape."""
+
+    def __init__(self, run: Callable[..., list[Any]]) -> None:
+        self._run = run
+
+    def exists(self) -> bool:
+        """Return True if the store has been searched before."""
+        return bool(self._run(schema.HAS_SEARCH_INDEX) == [(True,)])
+
+    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+        """Return the best matches, and perhaps some false ones."""
+        sql, params = build_search(query, limit)
+        return self._run(sql, params, FoundEvent)
+
+    def count_unindexed(self, scope: SearchScope) -> int:
+        """Return how many events of all agents, or of the owners of the pieces of `scope`, are not
+        indexed yet."""
+        return self._count(COUNT_UNINDEXED, scope)
+
+    def count_without_index(self, scope: SearchScope) -> int:
+        """Return what `count_unindexed` would return if the index were empty. It may not exist."""
+        return self._count(COUNT_EVENTS, scope)
+
+    def _count(self, sql: str, scope: SearchScope) -> int:
+        sql, params = limit_to_scope(sql, OF_OWNERS, scope)
+        [(count,)] = self._run(sql, params)
+        return int(count)
+
+
+class PostgresIndexWriter(PostgresIndex):
+    """The search index within a transaction."""
+
+    def __init__(
+        self, run: Callable[..., list[Any]], db: Connection, cluster: citus.Cluster
+    ) -> None:
+        super().__init__(run)
+        self._db = db
+        self._cluster = cluster
+        self._is_there: bool | None = None  # None: the index is not locked yet
+
+    # --- adding events ---
+
+    def add_events(self, limit: int, scope: SearchScope) -> int:
+        """Index up to `limit` of the events that `count_unindexed` counts. Return how many were
+        indexed."""
+        self._run(schema.LOCK_INDEX)
+        backlogs = self._read_backlogs(limit, scope)
+        if not backlogs:
+            return 0
+        if self._cluster.check(self._db):
+            events = citus.read_texts(self._db, [backlog[:4] for backlog in backlogs])
+        else:
+            events = read_texts(self._db, backlogs)
+        with self._db.cursor().copy(INSERT) as copy:
+            for nth, seq, kind, content, data_json in events:
+                backlog = backlogs[nth]
+                vector = build_vector(split_words(extract_text(kind, content, data_json)))
+                copy.write_row((backlog.place, backlog.session, backlog.owner, seq, *vector))
+        ends = [(backlog.place, backlog.owner, backlog.upto) for backlog in backlogs]
+        with self._db.cursor() as cursor:
+            cursor.executemany(SET_END, ends)
+        return sum(backlog.upto - backlog.after for backlog in backlogs)
+
+    def _read_backlogs(self, limit: int, scope: SearchScope) -> list[PostgresBacklog]:
+        """Return which events to index next, at most `limit`."""
+        sql, params = limit_to_scope(READ_BACKLOGS, OF_OWNERS, scope)
+        backlogs = []
+        rest = limit
+        for backlog in self._run(f"{sql} LIMIT {limit:d}", params, PostgresBacklog):
+            upto = min(backlog.upto, backlog.after + rest)
+            backlogs.append(backlog._replace(upto=upto))
+            rest -= upto - backlog.after
+            if rest == 0:
+                break
+        return backlogs
+
+    # --- removing events, before they are removed themselves ---
+
+    def forget_event(self, agent: AgentRecord, seq: int) -> None:
+        """Remove one event of an agent."""
+        if self._lock():
+            self._run(FORGET_EVENT, {**identify(agent), "seq": seq})
+
+    def forget_rest(self, agent: AgentRecord, last_kept: int) -> None:
+        """Remove the events of an agent after a position."""
+        if self._lock():
+            params = {**identify(agent), "keep": last_kept}
+            self._run(FORGET_AFTER, params)
+            self._run(LOWER_END if last_kept else FORGET_END, params)
+
+    def _lock(self) -> bool:
+        """Lock the index, so that no removed text returns to it. Return False if there is none."""
+        if self._is_there is None:
+            self._run(schema.LOCK_INDEX)
+            self._is_there = self.exists()
+        return self._is_there
+
+
+def read_texts(db: Connection, backlogs: Sequence[PostgresBacklog]) -> list[tuple[Any, ...]]:
+    """Return the events of `backlogs`, each with the index of its backlog."""
+    places, owners, afters, uptos, _ = (list(column) for column in zip(*backlogs, strict=True))
+    params = {"places": places, "nos": owners, "afters": afters, "uptos": uptos}
+    return db.execute(READ_TEXTS, params, binary=True).fetchall()
 
 
 def limit_to_scope(sql: str, condition: str, scope: SearchScope) -> tuple[str, Params]:
@@ -115,55 +221,6 @@ def limit_to_scope(sql: str, condition: str, scope: SearchScope) -> tuple[str, P
         return sql, {}
     place = find_place(scope.session)  # of all agents of the session
     return sql + condition, {"place": place, **write_pieces(scope.pieces)}
-
-
-def index_page(
-    db: Connection,
-    limit: int,
-    scope: SearchScope,
-    *,
-    is_distributed: bool,
-) -> int:
-    """Within a transaction: index up to `limit` events, and return how many."""
-    db.execute(schema.LOCK_INDEX)
-    backlogs = read_backlogs(db, limit, scope)
-    if not backlogs:
-        return 0
-    if is_distributed:
-        events = citus.read_unindexed(db, [backlog[:4] for backlog in backlogs])
-    else:
-        events = read_unindexed(db, backlogs)
-    with db.cursor().copy(INSERT) as copy:
-        for nth, seq, kind, content, data_json in events:
-            backlog = backlogs[nth]
-            vector = build_vector(split_words(extract_text(kind, content, data_json)))
-            copy.write_row((backlog.place, backlog.session, backlog.no, seq, *vector))
-    with db.cursor() as cursor:
-        cursor.executemany(RECORD_INDEXED, [(one.place, one.no, one.last) for one in backlogs])
-    return sum(backlog.last - backlog.after for backlog in backlogs)
-
-
-def read_backlogs(db: Connection, limit: int, scope: SearchScope) -> list[IndexBacklog]:
-    """Return which events to index next: at most `limit`, of all agents or of the owners of the
-    pieces of `scope`."""
-    sql, params = limit_to_scope(BACKLOGS, OF_OWNERS, scope)
-    backlogs = []
-    rest = limit
-    for row in db.execute(f"{sql} LIMIT {limit:d}", params).fetchall():
-        backlog = IndexBacklog._make(row)
-        last = min(backlog.last, backlog.after + rest)
-        backlogs.append(backlog._replace(last=last))
-        rest -= last - backlog.after
-        if rest == 0:
-            break
-    return backlogs
-
-
-def read_unindexed(db: Connection, backlogs: Sequence[IndexBacklog]) -> list[tuple[Any, ...]]:
-    """Return the events of `backlogs`, each with the index of its backlog."""
-    places, nos, afters, lasts, _ = (list(column) for column in zip(*backlogs, strict=True))
-    params = {"places": places, "nos": nos, "afters": afters, "lasts": lasts}
-    return db.execute(UNINDEXED, params, binary=True).fetchall()
 
 
 def build_search(query: WordQuery, limit: int) -> tuple[str, Params]:

@@ -1,6 +1,7 @@
 """A transaction in a PostgreSQL store: its locks, and its writes, with their statements."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from operator import attrgetter
 
 import psycopg
@@ -10,11 +11,10 @@ from backstory.log.events import Event, StoredRow
 from backstory.log.times import MINUTE_US, has_time_drop
 from backstory.storage.agent_errors import build_deletion_error
 from backstory.storage.ids import find_place, name_deleted_agent
-from backstory.storage.postgres import citus, index, schema
+from backstory.storage.postgres.index import PostgresIndexWriter
 from backstory.storage.postgres.rows import IS_AGENT, READ_HEAD, identify
 from backstory.storage.postgres.server import (
     Params,
-    PostgresConnection,
     measure_event,
     violates,
 )
@@ -32,9 +32,10 @@ from backstory.storage.protocol import (
 class PostgresTransaction(PostgresWriter):
     """Reads and writes within a transaction that the backend began."""
 
-    def __init__(self, db: PostgresConnection, cluster: citus.Cluster) -> None:
-        super().__init__(db, cluster)
-        self._has_index: bool | None = None  # None: the index is not locked yet
+    @cached_property
+    def index(self) -> PostgresIndexWriter:
+        """The search index, within this transaction."""
+        return PostgresIndexWriter(self._run, self._db, self._cluster)
 
     # --- locks ---
 
@@ -69,13 +70,6 @@ class PostgresTransaction(PostgresWriter):
         for agent in sorted(agents, key=attrgetter("session", "id")):
             if not self._run(lock_agent, identify(agent)):
                 raise build_deletion_error(agent)
-
-    def _lock_index(self) -> bool:
-        """Lock the search index before something is removed. Return False if there is none."""
-        if self._has_index is None:
-            self._run(schema.LOCK_INDEX)
-            self._has_index = self._run(schema.HAS_SEARCH_INDEX) == [(True,)]
-        return self._has_index
 
     # --- events and agents ---
 
@@ -163,10 +157,9 @@ class PostgresTransaction(PostgresWriter):
     def erase_event(
         self, agent: AgentRecord, seq: int, content: str | None, data_json: str
     ) -> None:
-        params = {**identify(agent), "seq": seq}
-        if self._lock_index():
-            self._run(index.FORGET_EVENT, params)
-        self._run(self.ERASE, {**params, "content": content, "data": data_json})
+        self.index.forget_event(agent, seq)
+        params = {**identify(agent), "seq": seq, "content": content, "data": data_json}
+        self._run(self.ERASE, params)
 
     REWRITE_DATA = """
         UPDATE backstory.events SET data = %(data)s
@@ -190,10 +183,8 @@ class PostgresTransaction(PostgresWriter):
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         last = 0 if keep is None else keep
+        self.index.forget_rest(agent, last)
         params = {**identify(agent), "id": agent.id, "keep": last, "now": now_us}
-        if self._lock_index():
-            self._run(index.FORGET_AFTER, params)
-            self._run(index.FORGET_AGENT if keep is None else index.LIMIT_INDEXED, params)
         self._run(self.DELETE_EVENTS, params)
         self._run(self.DELETE_SOURCES, params)
         if keep is None:

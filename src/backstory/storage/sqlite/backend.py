@@ -58,7 +58,7 @@ from backstory.storage.sqlite.file import (
     open_readable,
     open_writable,
 )
-from backstory.storage.sqlite.index import WORTH_MERGING, SearchIndex
+from backstory.storage.sqlite.index import WORTH_MERGING, SqliteIndex
 from backstory.storage.sqlite.replacement import copy_pages, mark_as_copy
 from backstory.storage.sqlite.rows import Bindings, SqliteReader
 from backstory.storage.sqlite.transaction import SqliteTransaction
@@ -277,7 +277,7 @@ class SqliteBackend(SqliteReader):
     # --- the search index ---
 
     def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
-        index = SearchIndex(self._run)
+        index = SqliteIndex(self._run)
         if not self.read_only and not index.exists():
             with self.begin() as transaction:
                 transaction.index.create()
@@ -293,7 +293,7 @@ class SqliteBackend(SqliteReader):
         return count
 
     def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
-        return SearchIndex(self._run).find_words(query, limit)
+        return SqliteIndex(self._run).find_words(query, limit)
 
     def _merge_segments(self) -> None:
         """Merge the segments of the index, in short transactions."""

@@ -41,7 +41,7 @@ MERGE_PAGES = 500  # pages that are merged in one transaction
 FEW_RANGES = 64
 
 
-class Backlog(NamedTuple):
+class SqliteBacklog(NamedTuple):
     """The events of one agent that are not indexed yet: those after a position, up to another."""
 
     owner: int
@@ -108,7 +108,7 @@ FIND_IN_RANGES = f"""
     ORDER BY f.share DESC, f.id DESC LIMIT :limit"""
 
 
-class SearchIndex:
+class SqliteIndex:
     """The search index, as a backend or a transaction sees it: `run` runs a statement, and returns
     its rows as instances of a shape."""
 
@@ -150,14 +150,15 @@ class SearchIndex:
         backlogs = self._read_backlogs(scope)
         return sum(backlog.upto - backlog.after for backlog in backlogs)
 
-    def _read_backlogs(self, scope: SearchScope) -> list[Backlog]:
+    def _read_backlogs(self, scope: SearchScope) -> list[SqliteBacklog]:
         searched = "searched_3" if self.exists() else "(SELECT NULL AS agent, NULL AS upto)"
         if scope == WHOLE_STORE:
-            return self._run(READ_BACKLOGS.format(searched=searched, owners="true"), (), Backlog)
+            sql = READ_BACKLOGS.format(searched=searched, owners="true")
+            return self._run(sql, (), SqliteBacklog)
         in_owners = "a.no IN (SELECT value FROM json_each(?))"
         owners = list({piece.owner for piece in scope.pieces})
         sql = READ_BACKLOGS.format(searched=searched, owners=in_owners)
-        return self._run(sql, (json.dumps(owners),), Backlog)
+        return self._run(sql, (json.dumps(owners),), SqliteBacklog)
 
     def add_events(self, limit: int, scope: SearchScope) -> int:
         """Index up to `limit` of the events that `count_unindexed` counts. Return how many were
@@ -172,7 +173,7 @@ class SearchIndex:
             total += self._add_backlog(backlog._replace(upto=upto))
         return total
 
-    def _add_backlog(self, backlog: Backlog) -> int:
+    def _add_backlog(self, backlog: SqliteBacklog) -> int:
         """Index the events of one agent. Return how many there are: fewer than expected in a
         damaged store."""
         first = build_event_id(backlog.owner, backlog.after + 1)

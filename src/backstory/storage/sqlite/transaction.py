@@ -28,7 +28,7 @@ from backstory.storage.protocol import (
 )
 from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite.frames import CONTENT_OR_NULL, FrameWriter
-from backstory.storage.sqlite.index import SearchIndex
+from backstory.storage.sqlite.index import SqliteIndex
 from backstory.storage.sqlite.rows import Bindings, SqliteReader
 from backstory.storage.sqlite.schema import IS_OWN, LAST_SEQ, build_event_id, write_event_id
 
@@ -48,9 +48,9 @@ class SqliteTransaction(SqliteReader):
         self._db.executemany(sql, rows)
 
     @property
-    def index(self) -> SearchIndex:
+    def index(self) -> SqliteIndex:
         """The search index, within this transaction."""
-        return SearchIndex(self._run)
+        return SqliteIndex(self._run)
 
     # After the id, the columns are the fields of a StoredRow after `seq`, in the same order. The
     # last two are those of `frames.StoredTexts`.
