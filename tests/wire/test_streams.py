@@ -224,3 +224,120 @@ def test_a_call_that_was_cut_off_has_no_arguments_to_run_with(reason):
     assert data["arguments"] == (
         whole if reason == "STOP" else {"_invalid_json": '{"path":"/tmp"}'}
     )
+
+
+def test_chunks_are_not_changed_and_can_be_loaded_again():
+    call = {"name": "f", "arguments": '{"a":'}
+    deltas = [
+        {"function_call": call, "extra_content": {"google": {"thought_signature": "QUFB"}}},
+        {"function_call": {"arguments": "1}"}, "extra_content": {"google": {"more": ["b"]}}},
+        {"extra_content": {"google": {"more": ["c"]}}},
+    ]
+    stream = [{"choices": [{"delta": delta}]} for delta in deltas]
+    before = deepcopy(stream)
+    first = load_answer(stream, "openai", model="m")
+    assert stream == before
+    assert load_answer(stream, "openai", model="m") == first
+    assert first[0][2]["arguments"] == {"a": 1}
+
+
+def call_part(id: str | None, name: str | None, arguments: str, index: int = 0) -> dict[str, Any]:
+    part = {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
+    return {"choices": [{"delta": {"tool_calls": [part]}}]}
+
+
+def test_a_new_id_with_the_same_number_begins_another_call():
+    stream = [
+        call_part("a", "f", '{"x":'),
+        call_part("a", "f", "1"),
+        call_part(None, None, "}"),
+        call_part("b", "g", '{"x":'),
+        call_part(None, None, "2}"),
+    ]
+    events = load_answer(stream, "openai", model="m")
+    assert [(data["id"], data["name"], data["arguments"]) for _, _, data in events] == [
+        ("a", "f", {"x": 1}),
+        ("b", "g", {"x": 2}),
+    ]
+
+
+def test_calls_that_are_streamed_at_the_same_time_are_known_by_their_numbers():
+    stream = [
+        call_part("a", "f", '{"x":'),
+        call_part("b", "g", '{"x":', index=1),
+        call_part(None, None, "1}"),
+        call_part("other", None, "2}", index=1),  # a server that makes an id for each chunk
+    ]
+    events = load_answer(stream, "openai", model="m")
+    assert [(data["id"], data["arguments"]) for _, _, data in events] == [
+        ("a", {"x": 1}),
+        ("b", {"x": 2}),
+    ]
+
+
+CREATED = {"type": "response.created", "response": {"id": "r", "model": "m", "output": []}}
+HALF = {"type": "response.output_text.delta", "output_index": 1, "delta": "Half of "}
+REST = {"type": "response.output_text.delta", "output_index": 1, "delta": "an answer"}
+THOUGHT_ITEM = {
+    "type": "response.output_item.done",
+    "output_index": 0,
+    "item": {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbGVk"},
+}
+
+
+def test_the_text_of_a_responses_stream_that_was_cut_off_is_kept():
+    [(kind, text, data)] = load_answer([CREATED, THOUGHT_ITEM, HALF, REST], "openai-responses")
+    assert (kind, text) == ("assistant", "Half of an answer")
+    message = {"role": "assistant", "content": "Half of an answer"}
+    assert data["native"]["wire"] == [THOUGHT_ITEM["item"], message]
+
+
+def test_the_text_of_an_item_that_is_done_is_not_kept_twice():
+    content = [{"type": "output_text", "text": "Half of an answer"}]
+    item = {"type": "message", "role": "assistant", "content": content}
+    done = {"type": "response.output_item.done", "output_index": 1, "item": item}
+    [(_, text, _)] = load_answer([CREATED, HALF, REST, done], "openai-responses")
+    assert text == "Half of an answer"
+    whole = {"type": "response.incomplete", "response": {"model": "m", "output": [item]}}
+    [(_, text, _)] = load_answer([CREATED, HALF, whole], "openai-responses")
+    assert text == "Half of an answer"
+
+
+ERROR = {"message": "Too busy"}
+STARTED = {"type": "message_start", "message": {"model": "m", "content": []}}
+BLOCK = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "H"}}
+FAILED = {
+    "type": "response.failed",
+    "response": {"status": "failed", "error": ERROR, "output": []},
+}
+# The format, an event with text, and an event with an error.
+FAILURES = [
+    ("anthropic", [STARTED, BLOCK], {"type": "error", "error": ERROR}),
+    ("openai", chat("H"), {"error": ERROR}),
+    ("openai", chat("H"), {"error": "Too busy"}),
+    ("openai-responses", [HALF | {"delta": "H"}], FAILED),
+    ("openai-responses", [HALF | {"delta": "H"}], {"type": "error", "message": "Too busy"}),
+    ("gemini", gemini({"text": "H"}), {"error": ERROR}),
+    (
+        "bedrock",
+        [{"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "H"}}}],
+        {"throttlingException": ERROR},
+    ),
+]
+
+
+@pytest.mark.parametrize(("format", "begun", "failure"), FAILURES)
+def test_an_error_in_a_stream_is_no_empty_answer(format, begun, failure):
+    with pytest.raises(Invalid, match="an error instead of an answer: Too busy"):
+        load_answer([failure], format)
+
+
+@pytest.mark.parametrize(("format", "begun", "failure"), FAILURES)
+def test_what_arrived_before_an_error_is_kept(format, begun, failure):
+    [(kind, text, _)] = load_answer([*begun, failure], format)
+    assert (kind, text) == ("assistant", "H")
+
+
+def test_an_answer_that_failed_is_no_empty_answer():
+    with pytest.raises(Invalid, match="Too busy"):
+        load_answer(FAILED["response"], "openai-responses")

@@ -7,6 +7,7 @@ not be written as the same form again, the form is kept with them as native cont
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from backstory.errors import Invalid
 from backstory.wire.formats.base import Format
 from backstory.wire.json_values import replace_lone_surrogates
 from backstory.wire.media import pad_part
@@ -20,6 +21,7 @@ from backstory.wire.turns import (
     MessageTurn,
     Part,
     Result,
+    Text,
     Unit,
     answer_text,
     is_blank,
@@ -42,11 +44,19 @@ def load_body(format: Format, body: Mapping[str, Any], model: str | None) -> lis
 
 
 def load_response(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
-    """Return the events of a provider's answer. The first has its model and usage."""
+    """Return the events of a provider's answer, as far as it arrived. The first has its model and usage.
+
+    Raises Invalid if the provider reported an error and nothing else.
+    """
     answer = format.read_response(response)
     form = format.pack_form(answer.form)
     units = read_units(format.read_answer, form)
     units = CallIds().add_ids(units)
+    error = response.get("error")
+    if error and is_empty(units):
+        raise Invalid(
+            f"the provider reported an error instead of an answer: {describe_error(error)}"
+        )
     # Keep the name that was asked for, such as "claude-x-latest": the answer often gives another
     # one.
     writer = EventWriter(format, model or answer.model)
@@ -59,6 +69,21 @@ def load_response(format: Format, response: Mapping[str, Any], model: str | None
         data["usage"] = answer.usage
     events[0] = kind, text, data or None
     return events
+
+
+def is_empty(units: list[Unit]) -> bool:
+    """Return True if there is nothing in an answer, or only blank text."""
+    for unit in units:
+        for part in unit.parts:
+            if not isinstance(part, Text) or not is_blank(part.text):
+                return False
+    return True
+
+
+def describe_error(error: Any) -> str:
+    """Return the message of a provider's error, or all of it."""
+    message = error.get("message") if isinstance(error, Mapping) else None
+    return str(message or error)
 
 
 # --- reading units ---

@@ -756,6 +756,8 @@ class AnthropicStream(StreamAssembler):
                 return self._continue_block(self._blocks[event["index"]], event["delta"])
             case "message_delta":
                 self._continue_message(event)
+            case "error":
+                self._message["error"] = event["error"]
         return []
 
     def _continue_block(self, block: Block, delta: Mapping[str, Any]) -> list[StreamPiece]:

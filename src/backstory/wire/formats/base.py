@@ -125,7 +125,8 @@ class StreamAssembler:
         raise NotImplementedError
 
     def finish(self) -> Body:
-        """Return the answer, as far as it arrived."""
+        """Return the answer, as far as it arrived. An error that the provider reported is in its
+        field `error`."""
         raise NotImplementedError
 
 

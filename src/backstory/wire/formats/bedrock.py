@@ -688,6 +688,9 @@ class BedrockStream(StreamAssembler):
 
     def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
         """Take one event. Return the text and the thinking in it."""
+        for name, value in event.items():
+            if name.endswith("Exception"):
+                self._about["error"] = value
         for name in STREAM_EVENTS:
             if name in event:
                 event = event[name]

@@ -8,6 +8,7 @@ the form of a unit is its message. Many servers have words of their own (`reason
 import math
 import re
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
@@ -768,7 +769,7 @@ def counts(usage: Any) -> dict[str, int] | None:
 # Fields of a delta that are not simply continued.
 CONTINUED = frozenset({"role", "content", "tool_calls"})
 # Fields of a chunk that belong to the whole answer.
-ABOUT = ("id", "model", "usage", "service_tier")
+ABOUT = ("id", "model", "usage", "service_tier", "error")
 # Fields of a part of a call that `ChatStream` reads.
 CALL_PARTS = frozenset({"index", "id", "type", "function"})
 # Fields that name a numbered part of a list: they are repeated, not continued.
@@ -780,13 +781,14 @@ class ChatStream(StreamAssembler):
 
     def __init__(self) -> None:
         self._message: dict[str, Any] = {"role": "assistant"}
-        self._calls: dict[int, dict[str, Any]] = {}
+        self._calls: list[dict[str, Any]] = []
+        self._numbered: dict[int, dict[str, Any]] = {}  # the newest call of each number
         self._about: dict[str, Any] = {}
         self._stop: str | None = None
 
     def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
         """Take one chunk. Return its pieces of text and thinking."""
-        groq = event.get("x_groq") or {}  # Groq has the usage here
+        groq = event.get("x_groq") or {}  # Groq has usage and errors here
         for key in ABOUT:
             value = event.get(key) or groq.get(key)
             if value:
@@ -825,25 +827,37 @@ class ChatStream(StreamAssembler):
 
     def _find_call(self, part: Mapping[str, Any]) -> dict[str, Any]:
         """Return the call that a part belongs to. Most servers number the calls; some send each
-        call complete, without a number."""
+        call complete, without a number, or all with the same one."""
         index = part.get("index")
-        if index is None:
-            index = len(self._calls)
-            if index and not part.get("id"):
-                index -= 1
-        if index not in self._calls:
+        if index is not None:
+            call = self._numbered.get(index)
+            is_new = call is None or _is_other_call(call, part)
+        else:
+            call = self._calls[-1] if self._calls else None
+            is_new = bool(part.get("id"))
+        if call is None or is_new:
             function = {"name": "", "arguments": ""}
-            self._calls[index] = {"id": "", "type": "function", "function": function}
-        return self._calls[index]
+            call = {"id": "", "type": "function", "function": function}
+            self._calls.append(call)
+        if index is not None:
+            self._numbered[index] = call
+        return call
 
     def finish(self) -> dict[str, Any]:
         """Return the whole answer."""
         if self._calls:
-            self._message["tool_calls"] = list(self._calls.values())
+            self._message["tool_calls"] = self._calls
         choice: dict[str, Any] = {"message": self._message}
         if self._stop is not None:
             choice["finish_reason"] = self._stop
         return {**self._about, "choices": [choice]}
+
+
+def _is_other_call(call: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+    """Return True if a part with the number of a call begins another one. A new id without a name does not:
+    some servers make an id for each chunk."""
+    id, function = part.get("id"), part.get("function") or {}
+    return bool(id and function.get("name")) and call["id"] not in ("", id)
 
 
 def _read_pieces(delta: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -933,26 +947,20 @@ def _grow_field(whole: dict[str, Any], key: str, value: Any) -> None:
         _grow_list(before, value)
     elif isinstance(before, dict) and isinstance(value, Mapping):
         _grow(before, value)
-    elif isinstance(value, list):
-        whole[key] = [_copy_item(item) for item in value]
     else:
-        whole[key] = value
+        whole[key] = deepcopy(value)  # it grows, and is not ours
 
 
 def _grow_list(whole: list[Any], more: list[Any]) -> None:
     for item in more:
         last: Any = whole[-1] if whole else None
         if not _is_same_number(last, item):
-            whole.append(_copy_item(item))
+            whole.append(deepcopy(item))
             continue
         _grow(last, {key: value for key, value in item.items() if key not in LABELS})
         for key in LABELS:
             if item.get(key) is not None:
                 last[key] = item[key]
-
-
-def _copy_item(item: Any) -> Any:
-    return dict(item) if isinstance(item, Mapping) else item
 
 
 def _is_same_number(last: Any, item: Any) -> bool:

@@ -850,6 +850,7 @@ class ResponsesStream(StreamAssembler):
     def __init__(self) -> None:
         # Items by their index in the answer. Two events of a server may have the same one.
         self._done: list[tuple[int, Item]] = []
+        self._texts: dict[int, str] = {}  # of the items that are not done
         self._response: Mapping[str, Any] = {}
 
     def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
@@ -857,9 +858,14 @@ class ResponsesStream(StreamAssembler):
         kind = event.get("type")
         if event.get("response"):
             self._response = event["response"]
+        index = event.get("output_index") or 0
+        if kind == "error":
+            self._response = {**self._response, "error": event.get("error") or event}
         if kind == "response.output_item.done":
-            self._done.append((event.get("output_index") or 0, event["item"]))
+            self._done.append((index, event["item"]))
+            self._texts.pop(index, None)
         if kind in TEXT_DELTAS:
+            self._texts[index] = self._texts.get(index, "") + event["delta"]
             return [("text", event["delta"])]
         if kind in THINKING_DELTAS:
             return [("thinking", event["delta"])]
@@ -869,12 +875,15 @@ class ResponsesStream(StreamAssembler):
 
     def finish(self) -> Body:
         """Return the whole answer. Its items are those that were done. The last event has them once
-        more, with reasoning sealed anew; a recorded request sent back the first."""
-        self._done.sort(key=lambda one: one[0])
-        done = [item for _, item in self._done]
+        more, with reasoning sealed anew; a recorded request sent back the first. Of an item that
+        was cut off, its text is kept; a call that was cut off must not run."""
         output = self._response.get("output") or []
-        if len(done) >= len(output):
-            output = done
+        if len(self._done) >= len(output):
+            arrived = [*self._done]
+            for index, text in self._texts.items():
+                arrived.append((index, {"role": "assistant", "content": text}))
+            arrived.sort(key=lambda one: one[0])
+            output = [item for _, item in arrived]
         return {**self._response, "output": output}
 
 
