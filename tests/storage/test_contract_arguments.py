@@ -199,9 +199,9 @@ def test_one_and_true_are_not_the_same_json(agent):
     agent.append("user", "again", {"a": [0, 1]}, expected=1)
     with pytest.raises(backstory.Conflict):
         agent.append("user", "again", {"a": [False, 1]}, expected=1)
-    agent.settings(params={"parallel": 1})
-    assert agent.settings(params={"parallel": 1}) is None
-    assert agent.settings(params={"parallel": True}) is not None
+    agent.settings(params={"seed": 1})
+    assert agent.settings(params={"seed": 1}) is None
+    assert agent.settings(params={"seed": True}) is not None
 
 
 @pytest.mark.parametrize("at", [True, -1, 2**70, 3, 1.0, "1"])

@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -183,7 +184,7 @@ def test_of_two_answers_behind_one_head_the_second_is_refused(agent):
         agent.record(BEDROCK, expected=1)
 
 
-FACTS = {
+FACTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "openai": (
         {
             "id": "chatcmpl-1",

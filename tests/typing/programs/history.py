@@ -55,11 +55,11 @@ def look(event: Event) -> str:
     return event.content  # type: ignore[return-value]
 
 
-def fail(agent: Agent) -> int:
+def fail(agent: Agent) -> int | None:
     try:
         agent.append("user", "hello", expected=3)
     except backstory.Conflict as conflict:
-        return assert_type(conflict.head, int)
+        return assert_type(conflict.head, int | None)
     except backstory.Ambiguous as ambiguous:
         assert_type(ambiguous.matches, tuple[str, ...])
     except backstory.Error as error:

@@ -142,6 +142,7 @@ class AnthropicFormat(BlockFormat):
     )
     own_parameters = frozenset(
         {
+            "billing_policy",
             "cache_control",
             "compaction",
             "container",
