@@ -49,6 +49,17 @@ def test_a_search_is_complete_however_much_is_new(tmp_path):
         assert Histories(store).search("needle").endswith("\tuser\tneedle")
 
 
+def test_sessions_whose_root_was_deleted_are_listed(tmp_path):
+    path = str(tmp_path / "history.db")
+    with backstory.open(path) as store:
+        root = store.start("root")
+        root.fork("a fork").user("Which way?")
+        store.delete(root)
+    _, answers = asked(path, ("sessions", {}))
+    [(_, text)] = answers
+    assert "Which way?" in text
+
+
 def test_a_client_lists_searches_and_reads(story):
     names, answers = asked(
         story,

@@ -79,7 +79,8 @@ class Histories:
         title."""
         lines = []
         for one in self._store.sessions(order="updated", limit=_rows(limit)):
-            title = title_of(self._store.agent(one.id)) or one.name
+            oldest = self._store.agents(session=one.id, limit=1)  # the root may have been deleted
+            title = (title_of(oldest[0]) if oldest else "") or one.name
             lines.append(f"{one.id}\t{one.updated_at:%Y-%m-%d %H:%M}\t{one.events}\t{title}")
         return "\n".join(lines) or "there are no sessions"
 
