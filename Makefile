@@ -15,7 +15,7 @@ ONE_LINE := awk -v tty=$$([ -t 2 ] && echo 1) '/^(Collecting|Downloading|Buildin
 	{ if (tty) { printf "\r\033[K  %d  %.60s", ++n, $$0; fflush() } next } /ERROR|error:/ { print "\n" $$0 } \
 	END { if (tty) print "" }'
 
-.PHONY: help chat web test test-all test-adapters test-newest coverage mutate corpus soak check format bench bench-adapters bench-peers clean
+.PHONY: help docs chat web demo test test-all test-adapters test-newest coverage mutate corpus soak check format bench bench-adapters bench-peers clean
 .DEFAULT_GOAL := help
 
 # A target is listed if "##" and a sentence follow it.
@@ -69,6 +69,15 @@ chat: $(CHAT)/.ready  ## Chat with a model in this terminal; the small embedded 
 web: $(CHAT)/.web-ready  ## Look at a demo store in a browser
 	@$(CHAT)/bin/python -m tools.demo $(CHAT)/demo.db > /dev/null
 	@$(CHAT)/bin/backstory --store $(CHAT)/demo.db web --write $(ARGS)
+
+# The tour asks to be killed (code 137), and continues when it is started again.
+TOUR := $(CHAT)/bin/backstory --store $(CHAT)/tour.db
+demo: $(CHAT)/.web-ready  ## Take the tour of one minute, then look at its log in a browser
+	@rm -f $(CHAT)/tour.db*
+	@while $(TOUR) chat --model tour; code=$$?; [ $$code = 137 ]; do \
+		stty sane; echo "Killed with kill -9. Starting again."; \
+	done
+	@$(TOUR) web --write $(ARGS)
 
 # Side by side on all cores. A part alone is often faster with JOBS=0: no workers to start.
 JOBS ?= logical
@@ -159,12 +168,21 @@ corpus: $(READY)  ## Check requests and imports against recordings, if you have 
 soak: $(READY)  ## Stress each store for ten minutes with eight processes, some of which are killed
 	$(BIN)/python -m tests.soak $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
-check: $(READY)  ## Run the linter and the type checker
+check: $(READY)  ## Run the linters and the type checker, and build the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini
-	$(BIN)/python -m tools.bundle --types
+	@if command -v npx > /dev/null; then npx --yes --package typescript@7.0.2 tsc -p src/backstory/web/page/jsconfig.json; \
+		else echo "The scripts of the page were not checked: that needs npm."; fi
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/zizmor --quiet --offline .github
+	$(MAKE) --no-print-directory docs
+
+docs: $(READY)  ## Build the documentation site into site/; a link that leads nowhere is an error
+	$(BIN)/python -m tools.manual docs/commands.md
+	$(BIN)/zensical build --strict
+	$(BIN)/python -m tools.llms site
 
 format: $(READY)  ## Format the code
 	$(BIN)/ruff check --fix .
@@ -178,7 +196,7 @@ bench-adapters: $(ADAPTERS)/.ready  ## Measure the adapters against the framewor
 
 # Installs the newest release of each library into an environment of its own in .venv-peers.
 bench-peers: $(READY)  ## Compare with other libraries (about an hour)
-	$(BIN)/python -m benchmarks.peers $(if $(JSON),--json $(JSON)) $(or $(ARGS),--page)
+	$(BIN)/python -m benchmarks.peers $(if $(JSON),--json $(JSON)) $(ARGS)
 
 clean:  ## Remove everything that these targets created
-	rm -rf .venv .venv-3.* .venv-peers $(CHAT) $(ADAPTERS) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-3.* .venv-peers $(CHAT) $(ADAPTERS) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .cache dist site

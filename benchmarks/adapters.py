@@ -197,13 +197,26 @@ def langgraph(folder: str) -> list[Row]:
         ours, theirs = graph(saver), graph(their_saver)
         take(ours, 200), take(theirs, 200)
         name = "SqliteSaver"
-        turns = rows("a turn behind 200", name, lambda: take(ours), lambda: take(theirs), 1.0, 15)
+        turns = rows("a turn after 200", name, lambda: take(ours), lambda: take(theirs), 1.0, 15)
         ask: tuple[Work, Work] = (lambda: ours.get_state(config), lambda: theirs.get_state(config))
-        states = rows("get_state behind 200 turns", name, *ask, 1.3, 15)
+        states = rows("get_state after 200 turns", name, *ask, 1.3, 15)
         before = len(ours.get_state(config).values["messages"]) // 2
         take(ours, 250 - before)
         saver.close()
     size = _size(os.path.join(folder, "ours.db")) / 1e6
+    many = [
+        kind(text(number, 520)) for number in range(5_000) for kind in (HumanMessage, AIMessage)
+    ]
+    saver = BackstorySaver(os.path.join(folder, "ours-long.db"))
+    with SqliteSaver.from_conn_string(os.path.join(folder, "theirs-long.db")) as their_saver:
+        ours, theirs = graph(saver), graph(their_saver)
+        for one in (ours, theirs):
+            one.update_state(config, {"messages": many})
+        name = "SqliteSaver"
+        turns += rows(
+            "a turn after 10,000 messages", name, lambda: take(ours), lambda: take(theirs), 1.0, 15
+        )
+        saver.close()
     return [*turns, *states, Row("disk after 250 turns of 0.26 MB", "1 MB", size, 1, 2, "MB")]
 
 
@@ -221,8 +234,7 @@ def adk(folder: str) -> list[Row]:
     from google.adk.sessions.base_session_service import GetSessionConfig
     from google.genai.types import Content, Part
 
-    from backstory.adapters.adk import BackstorySessionService
-    from backstory.adapters.adk_events import drafts
+    from backstory.adapters.adk import BackstorySessionService, build_drafts
 
     run = Loop()
     ids = {"app_name": "app", "user_id": "user", "session_id": "s"}
@@ -245,16 +257,10 @@ def adk(folder: str) -> list[Row]:
         run(created(service))
     events = [event(number) for number in range(1, 10_000)]
     _fill_adk(os.path.join(folder, "theirs.db"), events)
-    ours.agent(**ids).extend(
-        [
-            draft
-            for each in events
-            for draft in drafts(
-                each.model_dump(mode="json", exclude_none=True),
-                each.content.model_dump(mode="json", exclude_none=True, by_alias=True),
-            )
-        ]
-    )
+    batch: list[Any] = []
+    for each in events:
+        batch += build_drafts(each.model_dump(mode="json", by_alias=True, exclude_none=True))
+    ours.agent(**ids).extend(batch)
     whole = [run(service.get_session(**ids)).events for service in (ours, theirs)]
     assert [len(found) for found in whole] == [10_000, 10_000]
     assert whole[0][1:] == whole[1][1:] == events
@@ -286,51 +292,6 @@ def _fill_adk(path: str, events: list[Any]) -> None:
     db.close()
 
 
-# --- the pages ---
-
-DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (DOCS / "peers.md", DOCS / "adapters" / "README.md")
-NUMBERS = DOCS / "peers" / "adapters.json"
-TITLES = {"openai_agents": "Agents SDK", "claude": "Claude", "langgraph": "LangGraph", "adk": "ADK"}
-
-
-def block(numbers: dict[str, Any]) -> str:
-    """The table of the pages. Times are the processor's, which other programs disturb less."""
-    lines = [
-        "| what | backstory | compared with | ratio | at most |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for name, measured in numbers.items():
-        for row in measured:
-            if not row["what"].endswith("(CPU)") and row["unit"] == "ms":
-                continue
-            what, ours, other = (
-                row["what"].removesuffix(" (CPU)"),
-                *map(_figure, (row["ours"], row["floor"])),
-            )
-            against = row["against"] if row["unit"] != "ms" else f"{row['against']}, {other} ms"
-            told = (
-                f"{row['ratio']:.2f} | {row['limit']}"
-                if row["unit"] == "ms"
-                else f"| {row['limit']} MB"
-            )
-            lines.append(f"| {TITLES[name]}: {what} | {ours} {row['unit']} | {against} | {told} |")
-    return "\n".join(lines)
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def write_pages(numbers: dict[str, Any]) -> None:
-    """Put the table into the pages, and the numbers beside them."""
-    from benchmarks.peers.page import rewrite
-
-    NUMBERS.write_text(json.dumps(numbers, indent=2) + "\n")
-    for page in PAGES:
-        rewrite(page, {"adapters": block}, numbers)
-
-
 TABLES = {"openai_agents": openai_agents, "claude": claude, "langgraph": langgraph, "adk": adk}
 
 
@@ -339,12 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adapters", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"some of {', '.join(TABLES)}")
     parser.add_argument("--json", metavar="FILE", help="write the numbers to a file")
-    parser.add_argument(
-        "--page", action="store_true", help="write the tables of the documentation, too"
-    )
     arguments = parser.parse_args()
-    if arguments.page and arguments.tables:
-        parser.error("the pages have all tables: leave out their names")
     if unknown := set(arguments.tables) - set(TABLES):
         parser.error(f"no table {', '.join(sorted(unknown))}: use {', '.join(TABLES)}")
     numbers = {}
@@ -355,8 +311,6 @@ def main() -> None:
         numbers[name] = [row.numbers() for row in measured]
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(numbers, indent=2) + "\n")
-    if arguments.page:
-        write_pages(numbers)
 
 
 if __name__ == "__main__":

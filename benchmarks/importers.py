@@ -12,7 +12,6 @@ import orjson
 
 import backstory
 from backstory import transcripts
-from backstory.transcripts.run import Run
 from benchmarks.measure import Row, by_turns
 
 MEGABYTES = 40
@@ -56,7 +55,7 @@ def read(path: str) -> None:
     """All units of the one session."""
     for one in transcripts.read(path):
         for thread in one.threads:
-            for _ in thread.steps():
+            for _ in thread.read_steps(transcripts.ImportReport()):
                 pass
 
 
@@ -66,8 +65,7 @@ def take_in(path: str) -> None:
         tempfile.TemporaryDirectory() as folder,
         backstory.open(os.path.join(folder, "new.db")) as store,
     ):
-        for _ in Run(store, [path], settle=0).sessions():
-            pass
+        store.import_transcripts(path, settle=0)
 
 
 def parse(path: str) -> None:

@@ -6,7 +6,7 @@ HEAP = "() => { gc(); return performance.memory.usedJSHeapSize }"
 
 # Steps back (1) or forward (-1); the median of their milliseconds until they are drawn.
 STEP = f"""async ([steps, back]) => {{
-  const {{ cursor, go }} = window.backstory;
+  const {{ cursor, go }} = await import("page/state.js");
   {FRAME}
   const times = [];
   for (let n = 0; n < steps; n++) {{
@@ -30,7 +30,7 @@ SETTLE = f"""async () => {{
 # Jumps from place to place, as quickly as the screen follows; of every tenth the text is waited for.
 # The most elements that there were.
 JUMPS = f"""async (jumps) => {{
-  const {{ go, log, textAt }} = window.backstory;
+  const {{ go, log, textAt }} = await import("page/state.js");
   {FRAME}
   let most = 0;
   for (let n = 1; n <= jumps; n++) {{
@@ -46,7 +46,7 @@ JUMPS = f"""async (jumps) => {{
 
 # A drag over the whole lineage: the most requests of one pane that were under way at the same time.
 DRAG = f"""async () => {{
-  const {{ go, log }} = window.backstory;
+  const {{ go, log }} = await import("page/state.js");
   {FRAME}
   const real = window.fetch;
   const under = {{}};
@@ -77,7 +77,8 @@ DRAWN = """() => {
     .filter((one) => one.bottom <= box.top || one.top >= box.bottom).length;
 }"""
 
-RANGES = """() => {
-  const { log, ranges } = window.backstory;
+RANGES = """async () => {
+  const { log } = await import("page/state.js");
+  const { ranges } = await import("page/law.js");
   return ranges(log.value, log.value.head).length / (log.value.moves.length + 1);
 }"""

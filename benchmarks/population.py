@@ -8,8 +8,8 @@ import apsw
 import psycopg
 
 import backstory
-from backstory.log.digests import START, build_tail, digest_texts, link
-from backstory.storage.ids import find_place, new_id
+from backstory.log.chain import START, build_tail, digest_texts, link
+from backstory.storage.ids import new_id, parse_place
 from benchmarks.engine import text_of
 
 BEGIN = 1_790_000_000_000_000  # microseconds: when the first agent was made
@@ -56,7 +56,7 @@ def fill(address: str, texts: Iterable[str]) -> None:
     with psycopg.connect(address) as server:
         with server.cursor().copy(POSTGRES_EVENTS) as copy:
             for event in events:
-                copy.write_row((find_place(agent.id), agent.pk, *event))
+                copy.write_row((parse_place(agent.id), agent.pk, *event))
         seq, _, _, at, last = event
         server.execute(POSTGRES_HEAD, (seq, at, at, last))
     with psycopg.connect(address, autocommit=True) as server:
@@ -108,7 +108,7 @@ def _populate_postgres(address: str, agents: int, events: int) -> None:
             with db.cursor().copy(POSTGRES_EVENTS) as copy:
                 for made in many:
                     for event in made.events:
-                        copy.write_row((find_place(made.id), 1, *event))
+                        copy.write_row((parse_place(made.id), 1, *event))
     with psycopg.connect(address, autocommit=True) as db:
         db.execute("VACUUM ANALYZE")
 
@@ -116,7 +116,7 @@ def _populate_postgres(address: str, agents: int, events: int) -> None:
 def _agent_row(made: Made) -> tuple[Any, ...]:
     id, born, second, last = made.id, made.born, made.born // SECOND, made.events[-1][-1]
     return (
-        find_place(id),
+        parse_place(id),
         id,
         1,
         id,

@@ -11,16 +11,16 @@ import random
 import time
 import urllib.request
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import backstory
 from backstory.log.events import to_json
-from backstory.web.outline import outline_json
+from backstory.web.document import find_modules, find_styles, load_files
+from backstory.web.outline import build_block
 from benchmarks import page_scripts as scripts
 from benchmarks.measure import Row, by_turns
 from tools.browser import started
-from tools.site import served
+from tools.site import served, write_address
 
 BATCH = 10_000
 STEPS, ROUNDS = 30, 3  # the best round counts
@@ -160,7 +160,7 @@ def look(browser: Any, path: str) -> Seen:
 
 def open_at(page: Any, site: Any, agent: backstory.Agent) -> float:
     """Milliseconds until the page shows an agent."""
-    base, _, key = site.address.partition("#")
+    base, _, key = write_address(site).partition("#")
     begun = time.perf_counter()
     page.goto(f"{base}s/{agent.session}/a/{agent.id}#{key}")
     page.locator(".row .text:not(:empty)").first.wait_for(timeout=600_000)
@@ -227,7 +227,7 @@ def idle_rows(browser: Any, path: str) -> Iterator[Row]:
 
 
 def _comments(site: Any) -> int:
-    base, _, key = site.address.partition("#key=")
+    base, _, key = write_address(site).partition("#key=")
     request = urllib.request.Request(f"{base}api/live", headers={"authorization": f"Bearer {key}"})
     count, end = -1, time.monotonic() + IDLE  # the first one says that it has begun
     with urllib.request.urlopen(request, timeout=IDLE) as stream:
@@ -245,7 +245,7 @@ def outline_rows(paths: dict[str, str]) -> Iterator[Row]:
     for name in (USUAL, LONG, HUGE):
         with backstory.open(paths[name], read_only=True) as store:
             main = store.agent("main")
-            packed = gzip.compress(to_json(outline_json(store, main, 0)).encode(), 5)
+            packed = gzip.compress(to_json(build_block(main, 0, main.head)).encode(), 5)
             yield Row(
                 f"an outline, compressed, {name}",
                 "one byte an event",
@@ -256,7 +256,7 @@ def outline_rows(paths: dict[str, str]) -> Iterator[Row]:
             )
     with backstory.open(paths[LONG], read_only=True) as store:
         main = store.agent("main")
-        ours, floor = by_turns(lambda: outline_json(store, main, 0), lambda: main.outline(), 5)
+        ours, floor = by_turns(lambda: build_block(main, 0, main.head), lambda: main.outline(), 5)
         yield Row(
             f"an outline with calls, failures and marks, {LONG}",
             "agent.outline()",
@@ -267,11 +267,7 @@ def outline_rows(paths: dict[str, str]) -> Iterator[Row]:
 
 
 def shipped_rows() -> Iterator[Row]:
-    """The script and the style sheet."""
-    static = files("backstory.web") / "static"
-    plain, packed = (
-        sum(len((static / f"{name}{end}").read_bytes()) for name in ("page.js", "page.css"))
-        for end in ("", ".br")
-    )
-    yield Row("script and style", "one KB", plain, 1_000, 90, "B")
-    yield Row("script and style, compressed", "one KB", packed, 1_000, 30, "B")
+    """The scripts and the style sheets, each compressed as it is served."""
+    contents = [load_files()[path].content for path in (*find_modules(), *find_styles())]
+    packed = sum(len(gzip.compress(content, 5)) for content in contents)
+    yield Row("scripts and styles, compressed", "one KB", packed, 1_000, 70, "B")

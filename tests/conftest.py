@@ -139,15 +139,27 @@ def new_url(tmp_path, empty_database) -> Callable[[str], str]:
 
 
 @pytest.fixture(params=BACKENDS)
-def url(request, new_url) -> str:
+def every_url(request, new_url) -> str:
     """An address on each backend in turn."""
     return new_url(request.param)
 
 
+@pytest.fixture
+def url(every_url) -> str:
+    """The address of `store`. Folders above storage use one backend: the contract has the others."""
+    return every_url
+
+
 @pytest.fixture(params=BACKENDS[1:])
-def durable_url(request, new_url) -> str:
+def every_durable_url(request, new_url) -> str:
     """An address on each backend that outlives the process."""
     return new_url(request.param)
+
+
+@pytest.fixture
+def durable_url(every_durable_url) -> str:
+    """Such an address; one of them in the folders above storage."""
+    return every_durable_url
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 MODULES = (
-    "backstory.chat.plain",
-    "backstory.chat.terminal",
+    "backstory.chat.ask",
+    "backstory.chat.worker",
     "backstory.cli.main",
     "backstory.storage.postgres.backend",
     "backstory.storage.sqlite.backend",

@@ -8,7 +8,7 @@ import tempfile
 from importlib import import_module
 
 import backstory
-from backstory.cli.commands import COMMANDS, module_of
+from backstory.cli.commands import COMMANDS, get_module
 from backstory.cli.main import run
 
 STEPS = (
@@ -33,7 +33,7 @@ STEPS = (
 def main() -> None:
     """Raise if anything does not work."""
     for name in COMMANDS:
-        import_module(f"backstory.cli.commands.{module_of(name)}")
+        import_module(f"backstory.cli.commands.{get_module(name)}")
     for step in STEPS:
         assert run([*step, "--store", "history.db"]) == 0, step
     assert run(["import", "all.jsonl", "--store", "other.db"]) == 0

@@ -59,7 +59,7 @@ def test_the_face_with_await(url):
     asyncio.run(main())
 
 
-def test_a_listing_goes_on_behind_an_async_agent(url):
+def test_a_listing_continues_after_an_async_agent(url):
     async def main():
         async with backstory.aio.open(url) as store:
             for name in ("a", "b", "c"):

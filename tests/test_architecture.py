@@ -34,32 +34,13 @@ LAYERS = [
 PURE = {"errors", "log", "wire"}
 # Pure modules within a layer that does I/O. They may import one another and the pure layers.
 PURE_PARTS = {
+    *("storage/protocol", "storage/agent_errors", "storage/positions", "maintenance/checker"),
+} | {
     f"transcripts/{name}"
     for name in (
-        *(
-            "transcript",
-            "words",
-            "linear",
-            "entries",
-            "answers",
-            "forest",
-            "chain",
-            "masks",
-            "pictures",
-        ),
-        *("past", "provenance", "escapes", "outcome", "checkpoints"),
-        *(
-            "format",
-            "formats",
-            "decode",
-            "claude_code",
-            "codex",
-            "gemini",
-            "opencode",
-            "pi",
-            "atif",
-        ),
-        *("aider", "chatgpt", "claude_ai", "crush", "goose", "llm", "openai_chat", "swe_agent"),
+        *("model", "format", "content", "decoding", "unit_tree", "matching", "masks"),
+        *("claude_code", "codex", "pi", "gemini", "opencode", "goose", "llm", "crush", "atif"),
+        *("chatgpt", "claude_ai", "openai_chat", "swe_agent", "aider"),
     )
 }
 # What adapters import from the package itself, as users do; its modules have layers of their own.
@@ -154,21 +135,25 @@ def test_a_pure_module_imports_only_pure_modules_and_does_no_io(path):
 
 PUBLIC = {"backstory", "backstory.aio", "backstory.wire", "backstory.transcripts"}
 # Modules that adapters use beside that: how items are written and read exactly, in little space.
-ITEM_MODULES = {"backstory.log.json_text", "backstory.wire.holes"}
+ITEM_MODULES = {"backstory.log.items"}
+# The Claude Agent SDK gives its adapter the lines of Claude Code's files.
+ITEM_MODULES |= {"backstory.transcripts.claude_code"}
+SHARED_MODULES = ITEM_MODULES | {"backstory.log.checks", "backstory.storage.targets"}
 
 
 @pytest.mark.parametrize(
     "path", sorted((SOURCE / "adapters").glob("*.py")), ids=lambda path: path.name
 )
-def test_an_adapter_imports_only_what_is_public(path):
+def test_an_adapter_imports_what_is_public_the_wire_and_the_items(path):
+    own = SHARED_MODULES if path.name == "shared.py" else ITEM_MODULES
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "backstory":
-            if node.module.startswith("backstory.adapters.") or node.module in ITEM_MODULES:
+            if node.module.startswith(("backstory.adapters.", "backstory.wire.")):
+                continue
+            if node.module in own:
                 continue
             assert node.module in PUBLIC, node.module
             for name in node.names:
-                if f"{node.module}.{name.name}" in ITEM_MODULES:
-                    continue
                 assert name.name in import_module(node.module).__all__, f"{node.module}.{name.name}"
         elif isinstance(node, ast.Import):
             assert {name.name for name in node.names if name.name.startswith("backstory")} <= PUBLIC
@@ -200,6 +185,9 @@ def test_reading_a_store_imports_nothing_large_that_it_does_not_need(tmp_path):
         "uuid",
         "logging",
         "backstory.wire",
+        "click",
+        "rich",
+        "platformdirs",
     } & loaded_by(code)
 
 
@@ -229,6 +217,22 @@ def test_every_name_on_the_page_exists():
     steps.update(re.findall(r"\b[a-z]+_[a-z_]+\b", PAGE))  # also in the drawings
     assert {"append_in_transaction", "append_move"} <= steps
     assert steps - find_known_names() <= {"base", "n"}  # of the rule in "The idea"
+
+
+@pytest.mark.parametrize("room", ["log", "storage", "maintenance"])
+def test_the_page_names_every_module_of_a_room(room):
+    named = {step for name in re.findall(r"`([^`\n]+)`", PAGE) for step in re.findall(r"\w+", name)}
+    modules = {path.stem for path in (SOURCE / room).glob("*.py")} - {"__init__"}
+    packages = {path.parent.name for path in (SOURCE / room).glob("*/__init__.py")}
+    assert modules | packages <= named
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_the_package_of_a_backend_names_its_modules(backend):
+    folder = SOURCE / "storage" / backend
+    page = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert modules <= set(re.findall(r"`(\w+)`", page))
 
 
 STORAGE = re.findall(

@@ -106,7 +106,7 @@ def test_what_cannot_be_attached_is_refused_and_nothing_is_written(agent, wrong,
     assert agent.head == 0
 
 
-def test_the_log_says_what_a_message_without_words_has(agent):
+def test_a_message_with_only_attachments_describes_them(agent):
     from backstory.present.event_text import gist
 
     assert gist(agent.user("", images=[PNG], files=[b"text"])) == "(image) (document)"

@@ -86,7 +86,7 @@ def test_explained_on_every_store(store):
 @pytest.mark.parametrize("move", ["clear", "rewind", "jump", "undo"])
 @given(steps)
 @settings(max_examples=30)
-def test_a_preview_says_what_the_move_then_does(move, moves):
+def test_a_preview_equals_the_effect_of_the_move(move, moves):
     with backstory.open(":memory:") as store:
         agent = told(store.start(), moves)
         to = agent.head // 2 if move == "jump" else None
@@ -112,7 +112,7 @@ def test_a_preview_of_nothing_known(agent):
         agent.preview("dance")
 
 
-def test_an_interim_result_says_that_a_newer_one_counts(store):
+def test_an_interim_result_is_explained_by_the_newer_one(store):
     agent = store.start()
     agent.user("Delete it.")
     call = agent.tool_call("delete", {}, id="1")

@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -58,7 +59,7 @@ def test_a_follower_yields_what_is_written_after_it_began(agent):
         assert contents(take(follower, 3)) == ["a", "b", "c"]
 
 
-def test_a_follower_begins_behind_a_position_a_label_or_a_moment(agent):
+def test_a_follower_begins_after_a_position_a_label_or_a_time(agent):
     agent.extend([("user", "a"), ("mark", None, {"label": "here"}), ("user", "b")])
     assert contents(agent.follow(after=0, timeout=0)) == ["a", None, "b"]
     assert contents(agent.follow(after="here", timeout=0)) == ["b"]
@@ -75,7 +76,7 @@ def test_a_fork_is_followed_from_what_it_inherits_on(agent):
 
 
 def test_what_does_not_fit_into_one_page_comes_in_order_too(agent, monkeypatch):
-    monkeypatch.setattr("backstory.storage.follow.PAGE", 3)
+    monkeypatch.setattr("backstory.storage.follow.FOLLOWED_AT_ONCE", 3)
     agent.extend([("user", str(n)) for n in range(10)])
     assert contents(agent.follow(after=0, timeout=0)) == [str(n) for n in range(10)]
 
@@ -235,7 +236,7 @@ def test_an_idle_follower_asks_sqlite_at_most_four_times_a_second(new_url, monke
     assert 1 <= len(statements) <= 10 / sqlite_watch.VERSION_INTERVAL
 
 
-def test_a_follower_goes_on_in_a_child_process(new_url):
+def test_a_follower_continues_in_a_child_process(new_url):
     if not hasattr(os, "fork"):
         pytest.skip("this system has no fork")
     with backstory.open(new_url("sqlite")) as store:
@@ -247,6 +248,26 @@ def test_a_follower_goes_on_in_a_child_process(new_url):
         agent.user("hello")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert next(follower).content == "hello"
+
+
+def test_a_follower_in_which_a_thread_waits_continues_in_a_child_process(durable_url):
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        follower = agent.follow(timeout=PATIENCE)
+        found = []
+        thread = threading.Thread(target=lambda: found.append(next(follower)))
+        thread.start()
+        wait_until(lambda: follower._waiting.locked())
+        child = os.fork()
+        if not child:
+            signal.alarm(60)  # otherwise it would wait for ever
+            os._exit(0 if contents(take(follower, 1)) == ["hello"] else 1)
+        agent.user("hello")
+        thread.join(PATIENCE)
+        assert contents(found) == ["hello"]
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # --- PostgreSQL ---
@@ -269,21 +290,33 @@ def test_a_server_that_went_away_is_followed_again_where_it_was_left(new_url):
             assert contents(take(follower, 2)) == ["b", "c"]
 
 
+def take_notifications(listener, url):
+    """Return the payloads that were sent so far: notifications arrive in the order of the commits."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("NOTIFY backstory, 'end'")
+    payloads = []
+    for notification in listener.notifies(timeout=PATIENCE):
+        if notification.payload == "end":
+            return payloads
+        payloads.append(notification.payload)
+    pytest.fail("the last notification did not arrive")
+
+
 def test_nobody_is_notified_while_nobody_follows(new_url):
     url = new_url("postgres")
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as listener:
         agent = store.start("main")
         listener.execute("LISTEN backstory")
         agent.user("a")
-        assert not any(listener.notifies(timeout=0))
+        assert take_notifications(listener, url) == []
         agent.follow(timeout=0).close()
-        any(listener.notifies(timeout=PATIENCE, stop_after=1))  # the follower's own test
+        take_notifications(listener, url)  # the follower's own test
         agent.user("b")
-        assert not any(listener.notifies(timeout=0))
+        assert take_notifications(listener, url) == []
         with agent.follow():
-            any(listener.notifies(timeout=PATIENCE, stop_after=1))
+            take_notifications(listener, url)
             agent.user("c")
-            assert any(listener.notifies(timeout=PATIENCE, stop_after=1))
+            assert take_notifications(listener, url) == [""]
 
 
 def test_an_idle_follower_of_postgresql_sends_nothing_between_keep_alives(new_database):
@@ -348,7 +381,7 @@ def test_an_append_that_waits_since_before_the_follower_was_there_is_waited_for(
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
         agent = store.start("main")
         late = threading.Thread(target=agent.user, args=("late",))
-        with store._backend.begin(agents=[agent._row]):
+        with store._backend.begin(agents=[agent._record]):
             late.start()
             wait_until(lambda: db.execute(WAITING_APPENDS).fetchall() == [(1,)])
             follower = agent.follow(timeout=PATIENCE)

@@ -8,7 +8,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 import backstory
-from backstory.maintenance.search import AT_ONCE
+from backstory.maintenance.indexing import AT_ONCE
 from backstory.mcp import Histories
 
 
@@ -35,7 +35,9 @@ def asked(path, *questions):
             command=sys.executable, args=["-m", "backstory", "--store", path, "mcp"]
         )
         async with Client(stdio_client(command)) as client:
-            names = sorted(tool.name for tool in (await client.list_tools()).tools)
+            tools = (await client.list_tools()).tools
+            assert all(tool.annotations.read_only_hint for tool in tools)
+            names = sorted(tool.name for tool in tools)
             answers = [await client.call_tool(name, arguments) for name, arguments in questions]
         return names, [(bool(one.is_error), one.content[0].text) for one in answers]
 
@@ -95,7 +97,7 @@ def test_one_event_is_read_in_full_and_a_long_one_is_cut_in_a_list(store):
         histories.read(" ")
 
 
-def test_the_context_has_what_the_model_saw_and_no_marks_or_notes(store):
+def test_the_context_has_the_messages_and_no_marks_or_notes(store):
     agent = store.start("main", system="Be brief.")
     agent.mark("here")
     agent.note("seen", {})

@@ -6,7 +6,6 @@ import pytest
 
 import backstory
 from backstory.present.history import find_live_ranges
-from backstory.reading import measure_context
 
 
 def test_a_lineage_names_the_owner_of_each_part(store):
@@ -52,14 +51,6 @@ def test_moves_are_enough_to_find_the_live_positions(store):
     assert find_live_ranges(main, 5) == [(1, 1), (4, 5)]
     assert find_live_ranges(main, 3) == [(2, 3)]
     assert find_live_ranges(main, 0) == []
-
-
-def test_a_context_is_measured_without_its_text(store):
-    main = store.start()
-    main.user("größe")
-    main.clear()
-    main.user("abc", data={"a": 1})
-    assert measure_context(main) == (2, 3 + len('{"a":1}'))
 
 
 def test_events_are_selected_by_position_kind_and_key(store):
@@ -163,7 +154,7 @@ def test_a_watch_waits_for_a_server_that_is_restarted(new_url, monkeypatch):
         assert failures == []
 
 
-def test_a_store_whose_file_was_replaced_says_so(tmp_path):
+def test_a_store_whose_file_was_replaced_reports_it(tmp_path):
     path = tmp_path / "h.db"
     with backstory.open(path) as store:
         store.start()
@@ -189,3 +180,17 @@ def test_no_lower_limit_means_the_beginning(store):
     assert len(agent.events(after=None)) == 2
     assert len(agent.outline(None)) == 2
     assert len(agent.explain(after=None)) == 2
+
+
+def test_a_loop_finds_what_it_has_to_do_after_a_restart():
+    agent = backstory.open(":memory:").start()
+    agent.user("look")
+    call = agent.tool_call("glob", {"pattern": "*"})
+    assert agent.open_calls() == [call]
+    assert agent.unanswered() == []
+    result = agent.tool_result(call, "a.py")
+    assert agent.open_calls() == []
+    assert agent.unanswered() == [result]
+    assert agent.unanswered(at=1)[0].content == "look"
+    agent.clear()
+    assert agent.unanswered() == agent.open_calls() == []

@@ -21,7 +21,7 @@ def at(store, ref):
     return found.agent.name, found.at
 
 
-def test_the_ways_to_say_it(store, agent):
+def test_every_form_of_a_reference_is_resolved(store, agent):
     child = agent.fork("child", at=2)
     child.user("three")
     assert at(store, "main") == ("main", None)

@@ -15,7 +15,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 
-PENDING = {"adapters", "chat", "cli", "mcp", "present", "runtime", "transcripts", "web", "wire"}
+PENDING: set[str] = set()
 
 MAX_COMPLEXITY = 10
 # "module.py:function" and the reason for which the function is clearest in one piece.
@@ -52,6 +52,7 @@ NOT_PARTICIPLES = {
     "proceed",
     "seed",
     "speed",
+    "unanswered",  # an adjective: the messages that nobody answered
     "succeed",
 }
 

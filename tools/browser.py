@@ -14,18 +14,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.npm import Package, file, packed
+from tools.vendor import Package, fetch_package
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CHROMIUM = Package(
     "@sparticuz/chromium",
     "153.0.0",
-    "sha512-jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA==",
+    "MIT",
+    "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA==",
 )
 AXE = Package(
     "axe-core",
     "4.14.0",
-    "sha512-9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ==",
+    "MPL-2.0",
+    "9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ==",
 )
 # The shipped one names folders of another system, and then all text is blank.
 FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
@@ -81,16 +83,22 @@ def _bring(folder: Path) -> None:
 def _unpack(folder: Path) -> None:
     import brotli
 
-    with packed(CHROMIUM) as archive:
+    with fetch_package(CHROMIUM) as archive:
         program = folder / "chromium"
-        program.write_bytes(brotli.decompress(file(archive, "bin/chromium.br")))
+        program.write_bytes(brotli.decompress(_read(archive, "bin/chromium.br")))
         program.chmod(0o755)
         for name in ("al2023", "fonts", "swiftshader"):
-            content = brotli.decompress(file(archive, f"bin/{name}.tar.br"))
+            content = brotli.decompress(_read(archive, f"bin/{name}.tar.br"))
             with tarfile.open(fileobj=io.BytesIO(content)) as part:
                 # Not as an argument: Python 3.11.2 has no filters yet, and 3.12 warns without one.
                 part.extraction_filter = getattr(tarfile, "data_filter", None)
                 part.extractall(folder if name == "swiftshader" else folder / name)
+
+
+def _read(archive: tarfile.TarFile, name: str) -> bytes:
+    member = archive.extractfile(f"package/{name}")
+    assert member is not None, name
+    return member.read()
 
 
 def axe() -> str:
@@ -99,10 +107,10 @@ def axe() -> str:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
-            packed(AXE) as archive,
+            fetch_package(AXE) as archive,
             tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as made,
         ):
-            made.write(file(archive, "axe.min.js"))
+            made.write(_read(archive, "axe.min.js"))
         os.replace(made.name, path)
     return path.read_text()
 

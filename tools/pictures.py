@@ -14,7 +14,7 @@ from typing import Any
 import backstory
 from tools import demo
 from tools.browser import started
-from tools.site import served
+from tools.site import served, write_address
 
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 EVENTS, MESSAGES = ".row .text:not(:empty)", ".message .body"
@@ -40,10 +40,10 @@ def main(folder: Path, url: str, ref: str) -> None:
 
 def _all(page: Any, store: backstory.Store, ref: str, site: Any, name: Path) -> None:
     agent = store.resolve(ref).agent
-    origin, _, key = site.address.partition("#")
+    origin, _, key = write_address(site).partition("#")
     base = f"{origin.rstrip('/')}/s/{agent.session}/a/{agent.id}"
     page.goto(f"{origin}#{key}")
-    _shoot(page, f"{name}-sessions", ".sessions tbody tr")
+    _shoot(page, f"{name}-sessions", ".sessions li")
     for view, rest in _views(store, agent).items():
         page.goto(base + rest)
         _shoot(page, f"{name}-{view}", READY.get(view, EVENTS if _is_narrow(name) else MESSAGES))
@@ -91,7 +91,9 @@ def _is_narrow(name: Path) -> bool:
 
 
 def _dialogs(page: Any, name: Path) -> None:
-    page.get_by_role("button", name="Clear", exact=True).click()
+    page.locator(".menu > button").click()
+    _shoot(page, f"{name}-menu", ".moves button")
+    page.locator(".moves button").filter(has_text="Clear").click()
     _shoot(page, f"{name}-move", "dialog .lines")
     page.keyboard.press("Escape")
     page.keyboard.press("?")
@@ -139,7 +141,7 @@ def for_docs(folder: Path, url: str) -> None:
                 ".pair",
             ),
         }
-        origin, _, key = site.address.partition("#")
+        origin, _, key = write_address(site).partition("#")
         for name, (agent, theme, rest, ready) in paths.items():
             page = browser.new_page(viewport={"width": 1200, "height": 800}, color_scheme=theme)
             page.goto(f"{origin}s/{agent.session}/a/{agent.id}{rest}#{key}")

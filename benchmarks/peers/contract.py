@@ -1,25 +1,11 @@
-"""What a peer must do before it is measured: everything that it offers gives back what was put in.
+"""What a peer must do before it is measured: everything that it offers gives back what was put in."""
 
-`python -m benchmarks.peers.contract NAME` runs it in that peer's environment.
-"""
-
-import os
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.peers.conversations import chat, coding, cut
-from benchmarks.peers.peer import QUOTED, REQUIRED, NotOffered, Peer
-from benchmarks.peers.peers import EMBEDDED, Entry
-
-if TYPE_CHECKING:
-    import argparse
-
-EXAMPLE = """
-example: .venv-peers/llm/bin/python -m benchmarks.peers.contract llm http://127.0.0.1:8000/v1
-"""
+from benchmarks.peers.peer import REQUIRED, NotOffered, Peer
 
 
 def problems(kind: type[Peer], place: str) -> Iterator[str]:
@@ -28,7 +14,6 @@ def problems(kind: type[Peer], place: str) -> Iterator[str]:
     if missing:
         yield from (f"{name}() is missing" for name in missing)
         return
-    yield from _unsaid(kind)
     turns = chat(10)
     texts = [message.text for turn in turns for message in turn]
     kept = kind(place)
@@ -53,15 +38,6 @@ def problems(kind: type[Peer], place: str) -> Iterator[str]:
 
 def _overrides(kind: type[Peer], name: str) -> bool:
     return getattr(kind, name) is not getattr(Peer, name)
-
-
-def _unsaid(kind: type[Peer]) -> Iterator[str]:
-    """The sentences that the page would miss."""
-    if not kind.__doc__:
-        yield f"{kind.__name__} has no sentence: docs/peers.md quotes the docstring of the class"
-    for name in QUOTED:
-        if _overrides(kind, name) and not getattr(kind, name).__doc__:
-            yield f"{name}() has no sentence: docs/peers.md quotes the first line of its docstring"
 
 
 def _filled(kept: Peer) -> Iterator[str]:
@@ -158,93 +134,3 @@ def asked(kept: Peer, base_url: str) -> list[str]:
         except Exception as refusal:
             print(f"  {name}: {type(refusal).__name__}: {refusal}"[:200])
     return taken
-
-
-def main() -> None:
-    """Check one peer, with a strict endpoint if one is named."""
-    arguments = _arguments()
-    entry = EMBEDDED[arguments.name]
-    kind = _loaded(arguments.name, entry)
-    if arguments.endpoint and not _is_reached(arguments.endpoint):
-        raise _failure(f"no server answers at {arguments.endpoint}")
-    print(entry.title)
-    with tempfile.TemporaryDirectory() as folder:
-        found = list(problems(kind, folder))
-    if arguments.endpoint:
-        _ask(kind, arguments.endpoint)
-    print(*found or ["no problems"], sep="\n")
-    sys.exit(bool(found))
-
-
-# What only the command needs is imported below: what a new process costs is measured, too.
-
-
-def _arguments() -> "argparse.Namespace":
-    import argparse
-
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.peers.contract",
-        description=(__doc__ or "").splitlines()[0],
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "name", metavar="NAME", choices=EMBEDDED, help=f"the peer, one of {', '.join(EMBEDDED)}"
-    )
-    parser.add_argument(
-        "endpoint",
-        metavar="ENDPOINT",
-        nargs="?",
-        help="address of an OpenAI-compatible server, to count the interrupted histories that it accepts",
-    )
-    return parser.parse_args()
-
-
-def _loaded(name: str, entry: Entry) -> type[Peer]:
-    """The peer's class; where its library is not installed, say who has it."""
-    from benchmarks.peers import environments
-
-    home = environments.home(entry.needs)
-    try:
-        return entry.load()
-    except ImportError as error:
-        if os.path.realpath(home) == os.path.realpath(sys.prefix):
-            raise  # this is its environment: the file imports something that is not among its needs
-        run = f"run {home.relative_to(environments.PROJECT)}/bin/python -m benchmarks.peers.contract {name}"
-        make = f'make bench-peers ARGS="--jobs append --sizes 1 --peers {name}"'
-        first = "" if (home / ".ready").exists() else f"make its environment with `{make}`, then "
-        raise _failure(f"{error} here: {first}{run}") from None
-
-
-def _is_reached(address: str) -> bool:
-    import socket
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(address)
-    try:
-        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-        socket.create_connection((parts.hostname, port), timeout=5).close()
-    except (OSError, ValueError, KeyError):  # no server there, or not an address
-        return False
-    return True
-
-
-def _ask(kind: type[Peer], endpoint: str) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        kept = kind(folder)
-        try:
-            print(
-                f"  {len(asked(kept, endpoint))} of {len(list(cut()))} interrupted histories are accepted"
-            )
-        except NotOffered as reason:
-            print(f"  ask: {reason}")
-        kept.close()
-
-
-def _failure(why: str) -> SystemExit:
-    print(why, file=sys.stderr)
-    return SystemExit(2)
-
-
-if __name__ == "__main__":
-    main()

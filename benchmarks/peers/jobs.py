@@ -258,26 +258,6 @@ def found(kind: type[Peer], place: str, size: int) -> Numbers:
     return {"words": words}
 
 
-def rate(kind: type[Peer], place: str, size: int, mark: str, what: str) -> Numbers:
-    """Wait for a line, then append single messages, or restore, for so many seconds, in its own session."""
-    kept = kind(place)
-    turns = [kept.native(turn[:1]) for turn in chat(1000, 9)]
-    session = f"{what}-{mark}"
-    kept.fill(session, [kept.native(turn) for turn in chat(1 if what == "append" else 500)])
-    kept.restore(session)
-    _wait()
-    done, start = 0, time.perf_counter()
-    while time.perf_counter() - start < size:
-        if what == "append":
-            kept.append(session, turns[done % 1000])
-        else:
-            kept.restore(session)
-        done += 1
-    taken = time.perf_counter() - start
-    kept.close()
-    return {"done": done, "seconds": taken}
-
-
 def marked(turn: Turn, mark: str) -> Turn:
     """The turn with a word of its own at the beginning of each message."""
     return [Message(kind, f"{mark} {text}", call, tool) for kind, text, call, tool in turn]

@@ -37,11 +37,6 @@ WRITTEN, KILLS = 500, 5
 
 TOO_LONG = 20
 """Seconds, the making of the history included: a peer that took longer is not asked for the next size."""
-MORE_ROUNDS, CLOSE = 2, 12
-QUOTED = {(job, 10_000) for job in ("append", "restore", "cold", "request", "as-of")} | {
-    ("dead", 100_000)
-}
-"""Figures that will be quoted: who is within so many times the quickest is measured again, by turns."""
 REASONS = {"failed", "not_offered"}
 
 JOBS = {
@@ -75,24 +70,20 @@ class NotMade(Exception):
 class Measurement:
     """One run: a folder on the disk to measure in, and the histories that were made for it."""
 
-    def __init__(
-        self, folder: str, peers: list[str], sizes: int, histories: str | None = None
-    ) -> None:
+    def __init__(self, folder: str, peers: list[str], sizes: int) -> None:
         self.folder = folder
         self.peers = peers
         self.sizes = sizes
         self.persists = {
             name: environments.run(name, "describe", "", 0)["persists"] for name in peers
         }
-        self.keeps = histories is not None
         # Making a history is never timed: in memory it does not wait for the disk.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.made = Path(histories or tempfile.mkdtemp(prefix="backstory-peers-", dir=memory))
+        self.made = Path(tempfile.mkdtemp(prefix="backstory-peers-", dir=memory))
 
     def close(self) -> None:
-        """Remove the histories, unless they are to be kept."""
-        if not self.keeps:
-            shutil.rmtree(self.made, ignore_errors=True)
+        """Remove the histories."""
+        shutil.rmtree(self.made, ignore_errors=True)
 
     def job(self, name: str) -> Found:
         """All sizes of one job; at each size the peers one after the other."""
@@ -111,8 +102,6 @@ class Measurement:
                 say(
                     f"  {job.title}, {size:,} {job.unit}, {peer}: {shortly(found[peer][str(size)])}"
                 )
-            if (name, size) in QUOTED:
-                self.again(name, size, found)
             for peer in (
                 peer
                 for peer, seconds in took.items()
@@ -123,16 +112,6 @@ class Measurement:
                     "failed": f"not asked: making and reading {size:,} took {took[peer]:.0f} s"
                 }
         return found
-
-    def again(self, name: str, size: int, found: Found) -> None:
-        """Measure those that are close to one another again, by turns; the best of each figure counts."""
-        costs = {peer: numbers[str(size)].get("ms") for peer, numbers in found.items()}
-        quickest = min((cost for cost in costs.values() if cost), default=0)
-        for peer in [peer for _ in range(MORE_ROUNDS) for peer, cost in costs.items() if cost]:
-            if costs[peer] < CLOSE * quickest:
-                numbers = self.numbers(name, peer, size)
-                found[peer][str(size)] = _best(found[peer][str(size)], numbers)
-                say(f"  once more, {peer}: {shortly(numbers)}")
 
     def numbers(self, name: str, peer: str, size: int) -> Numbers:
         """One job of one peer at one size."""
@@ -230,13 +209,6 @@ class Measurement:
             "seen": sum(any(text in body for body in bodies) for text in said),
             "said": len(said),
         }
-
-
-def _best(before: Numbers, now: Numbers) -> Numbers:
-    """The smaller one of each time; a round that failed does not count."""
-    times = [key for key in before if key.endswith("ms") and isinstance(now.get(key), float)]
-    rounds = before.get("rounds", 1) + 1
-    return {**before, **{key: min(before[key], now[key]) for key in times}, "rounds": rounds}
 
 
 def _not_made(reason: str) -> str:

@@ -2,9 +2,7 @@
 
 A peer is one class in `libraries/`. It must have `__init__`, `native`, `append`, `restore` and `texts`; the
 other methods are optional. If a library does not offer something, its method raises NotOffered with the
-reason, which the page shows instead of a number. Copying or cutting by hand does not count as an offer. The
-first line of each method's docstring says how this peer does that job; docs/peers.md quotes it, and the
-docstring of the class.
+reason, which the table shows instead of a number. Copying or cutting by hand does not count as an offer.
 
 What a peer can rely on, and what it has to cope with:
 
@@ -21,8 +19,6 @@ from benchmarks.peers.conversations import Turn
 
 REQUIRED = ("__init__", "native", "append", "restore", "texts")
 """What every peer has."""
-QUOTED = ("append", "restore", "request", "rewind", "fork", "as_of", "ask")
-"""The methods whose sentences are on the page."""
 
 
 class NotOffered(Exception):
@@ -30,7 +26,7 @@ class NotOffered(Exception):
 
 
 class Peer:
-    """One way of keeping conversations, opened on a place: a folder of its own, or a PostgreSQL address."""
+    """One way of keeping conversations, opened on a place: a folder of its own."""
 
     persists: ClassVar[bool] = True
     """Whether another process can restore what this one kept."""

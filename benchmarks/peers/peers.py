@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 from benchmarks.peers.peer import Peer
 
-SDK = ("openai-agents[sqlalchemy]", "asyncpg", "aiosqlite")
+SDK = ("openai-agents",)
 LANGGRAPH = (
     "langgraph",
     "langgraph-checkpoint-sqlite",
-    "langgraph-checkpoint-postgres",
-    "psycopg[binary,pool]",
     "langchain-openai",
 )
 ADK = ("google-adk[db]", "aiosqlite", "litellm")
@@ -43,7 +41,7 @@ def package(needs: tuple[str, ...]) -> str:
     return needs[0].partition("[")[0]
 
 
-EMBEDDED = {
+PEERS = {
     "backstory": Entry("backstory", "ours:Backstory"),
     "sdk": Entry("Agents SDK SQLiteSession", "agents_sdk:Sqlite", SDK),
     "sdk-advanced": Entry("Agents SDK AdvancedSQLiteSession", "agents_sdk:Advanced", SDK),
@@ -58,10 +56,3 @@ EMBEDDED = {
     "json-lines": Entry("JSON lines", "json_lines:JsonLines"),
     "bare": Entry("bare SQLite", "floor:BareTable"),
 }
-ON_POSTGRES = {
-    "backstory-postgres": Entry("backstory", "ours:OnPostgres"),
-    "sdk-postgres": Entry("Agents SDK SQLAlchemySession", "agents_sdk:SqlAlchemy", SDK),
-    "bare-postgres": Entry("bare psycopg", "floor:BareOnPostgres"),
-    "langgraph-postgres": Entry("LangGraph PostgresSaver", "langgraph:PostgresSaver", LANGGRAPH),
-}
-PEERS = {**EMBEDDED, **ON_POSTGRES}

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.peers import jobs
 from benchmarks.peers.contract import problems
-from benchmarks.peers.peer import QUOTED, NotOffered, Peer
+from benchmarks.peers.peer import NotOffered, Peer
 from benchmarks.peers.peers import PEERS
 
 FIXTURES = {"fill": jobs.fill, "life": jobs.live, "coding": jobs.fill_coding}
@@ -32,7 +32,6 @@ ON_DISK = {
     "coding-disk": jobs.disk_coding,
     "write": jobs.write,
     "found": jobs.found,
-    "rate": jobs.rate,
 }
 JOBS: dict[str, Callable[..., jobs.Numbers]] = {**READS, **ON_DISK}
 
@@ -68,7 +67,7 @@ def _do(
     kind: type[Peer], job: str, place: str, size: int, fixture: str = "", **more: Any
 ) -> jobs.Numbers:
     if job == "describe":
-        return _described(kind)
+        return {"persists": kind.persists}
     if job == "contract":
         return {"problems": list(problems(kind, place))}
     if job == "make":
@@ -89,16 +88,6 @@ def _filled(kind: type[Peer], job: str, fixture: str, size: int) -> type[Peer]:
     if fixture:
         FIXTURES[fixture](kept, size)
     return type(kind.__name__, (kind,), {"__new__": lambda *_: kept, "__init__": lambda *_: None})
-
-
-def _described(kind: type[Peer]) -> jobs.Numbers:
-    """How the peer does each job, in its file's own sentences."""
-    said = {name: getattr(kind, name) for name in QUOTED}
-    return {
-        "class": (kind.__doc__ or "").strip(),
-        **{name: (method.__doc__ or "").strip().split("\n")[0] for name, method in said.items()},
-        "persists": kind.persists,
-    }
 
 
 if __name__ == "__main__":

@@ -40,9 +40,8 @@ from backstory.errors import (
     StorageError,
     TextRemains,
 )
-from backstory.log.events import ErasedEvent, Event, RepeatedEvent
-from backstory.log.explanation import Explanation
-from backstory.log.replay import Context, replay
+from backstory.log.events import ErasedEvent, Event, RepeatedEvent, UndoEvent
+from backstory.log.replay import Context, Explanation
 
 if TYPE_CHECKING:
     from backstory import aio, wire
@@ -52,14 +51,16 @@ if TYPE_CHECKING:
     from backstory.listings import AgentHead, HeadWatch, Session
     from backstory.log.diff import Change, Comparison
     from backstory.log.events import OutlineRow
+    from backstory.log.kinds import EventKind
     from backstory.log.messages import Message
+    from backstory.log.settings import ToolSettings
     from backstory.maintenance.backup import restore
     from backstory.maintenance.export_format import Transfer
     from backstory.maintenance.removal import Removed
     from backstory.maintenance.search import Hit, Hits
     from backstory.maintenance.stats import Stats
     from backstory.maintenance.verify import Finding
-    from backstory.reading import LineagePart, MoveRow
+    from backstory.reading import LineagePart, MoveRow, replay
     from backstory.references import Reference
     from backstory.runtime.async_loop import AsyncLoop
     from backstory.runtime.loop import Loop
@@ -90,6 +91,7 @@ __all__ = [
     "ErasedEvent",
     "Error",
     "Event",
+    "EventKind",
     "Explanation",
     "Finding",
     "Follower",
@@ -125,7 +127,9 @@ __all__ = [
     "Store",
     "TextRemains",
     "Tool",
+    "ToolSettings",
     "Transfer",
+    "UndoEvent",
     "aio",
     "open",
     "replay",
@@ -142,6 +146,7 @@ _MODULES = {
     "Conversation": "wire.conversation",
     "Distribution": "store",
     "Message": "log.messages",
+    "EventKind": "log.kinds",
     "Finding": "maintenance.verify",
     "Follower": "storage.follow",
     "Hit": "maintenance.search",
@@ -159,12 +164,14 @@ _MODULES = {
     "Stats": "maintenance.stats",
     "Store": "store",
     "Tool": "runtime.tools",
+    "ToolSettings": "log.settings",
     "RemovalRecord": "storage.protocol",
     "Removed": "maintenance.removal",
     "Transfer": "maintenance.export_format",
     "aio": "aio",
     "wire": "wire",
     "open": "store",
+    "replay": "reading",
     "restore": "maintenance.backup",
 }
 

@@ -7,24 +7,31 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Unpack
 
 from backstory.errors import Invalid, InvalidEvent, KeyTaken, NameTaken
-from backstory.log.checks import (
+from backstory.log.arguments import (
     change_about,
-    check_draft,
-    check_drafts,
     check_key,
     check_name,
-    check_not_blank,
     check_own_note_name,
+    derive_id,
+    describe_author,
 )
-from backstory.log.events import ErasedEvent, Event
-from backstory.log.messages import build_call_data, describe_author, describe_call
+from backstory.log.checks import check_draft, check_drafts, check_not_blank
+from backstory.log.data_keys import REPLACE
+from backstory.log.events import ErasedEvent, Event, EventTuple, RepeatedEvent, UndoEvent
+from backstory.log.kinds import EventKind
+from backstory.log.messages import build_call_data, describe_call
 from backstory.log.moves import LABEL
 from backstory.log.settings import SETTINGS, SettingsChange
 from backstory.reading import AgentReader
 from backstory.storage.agent_errors import build_deletion_error
-from backstory.storage.compact import CompactionRequest, RecordedCompaction, compact_context
+from backstory.storage.compact import (
+    CompactionRequest,
+    ExpansionRequest,
+    RecordedCompaction,
+    compact_context,
+)
 from backstory.storage.erase import erase_events
-from backstory.storage.ids import derive_id, find_agent_by_id, find_free_id, new_id, shorten_id
+from backstory.storage.ids import find_agent_by_id, find_free_id, new_id, shorten_id
 from backstory.storage.positions import find_owner
 from backstory.storage.protocol import AgentChange, Backend, Drafts, NewAgent
 from backstory.storage.repeats import Once
@@ -48,7 +55,7 @@ class Agent(AgentReader):
 
     def append(
         self,
-        kind: str,
+        kind: EventKind,
         content: str | None = None,
         data: dict[str, Any] | None = None,
         *,
@@ -63,31 +70,35 @@ class Agent(AgentReader):
         no longer in the context. An existing event is a RepeatedEvent, whose `is_live` says whether
         it is in the context."""
         draft = check_draft(kind, content, data, key)
-        [event] = append_events(self._backend, self._row, [draft], expected, once)
+        [event] = append_events(self._backend, self._record, [draft], expected, once)
         return event
 
     def extend(
         self,
-        events: Iterable[Event | tuple[Any, ...]],
+        events: Iterable[Event | EventTuple],
         *,
         expected: int | None = None,
         once: Once = "lineage",
     ) -> list[Event]:
         """Write events, given as (kind, content, data, key) or as events of another log, all or
         none. Content, data and key may be left out; keys work as in `append`, each for itself."""
-        return append_events(self._backend, self._row, check_drafts(events), expected, once)
+        return append_events(self._backend, self._record, check_drafts(events), expected, once)
 
     def system(
         self,
         content: str,
         *,
+        replace: bool = False,
         data: dict[str, Any] | None = None,
         key: str | None = None,
         expected: int | None = None,
         once: Once = "lineage",
     ) -> Event:
-        """Write a system message, with `data` if it is given. Blank text is refused. `key`,
-        `expected` and `once` work as in `append`."""
+        """Write a system message, with `data` if it is given. With `replace`, requests have it in
+        the place of all system messages before it; the log keeps those. Blank text is refused.
+        `key`, `expected` and `once` work as in `append`."""
+        if replace and isinstance(data, dict | None):
+            data = {**(data or {}), REPLACE: True}
         check_not_blank("system", content, data)
         return self.append("system", content, data, key=key, expected=expected, once=once)
 
@@ -151,11 +162,11 @@ class Agent(AgentReader):
         answer = build_answer(response, format, model=model, request=request, at=at)
         if answer.kept is not None:
             compaction = RecordedCompaction(answer.events, answer.kept, key)
-            return compact_context(self._backend, self._row, compaction, expected)
+            return compact_context(self._backend, self._record, compaction, expected, once)
         if key is None:
-            return self.extend(answer.events, expected=expected)
+            return self.extend(answer.events, expected=expected, once=once)
         drafts = check_drafts(answer.events)
-        return append_answer(self._backend, self._row, drafts, key, expected, once)
+        return append_answer(self._backend, self._record, drafts, key, expected, once)
 
     def tool_call(
         self,
@@ -219,11 +230,11 @@ class Agent(AgentReader):
     def settings(self, /, **settings: Unpack[SettingsChange]) -> Event | None:
         """Set the model, tools or params of the requests from here on. Writes only what changes,
         and returns None if nothing does. `conversation().settings` reads them. Raises Invalid for
-        a parameter that no provider knows."""
+        a parameter that no provider knows, or that would replace the conversation."""
         from backstory.wire.formats import check_parameters
 
         change = self.conversation().settings.find_changes(**settings)
-        check_parameters(change.get("params", ()))
+        check_parameters(change.get("params", {}))
         if not change:
             return None
         return self.append("note", SETTINGS, change)
@@ -255,7 +266,7 @@ class Agent(AgentReader):
         wherever the agent is. If a name is given twice, the later one counts."""
         if not isinstance(name, str) or not name.strip():
             raise Invalid(f"{name!r:.60} is not a label", remedy="pass a string")
-        _, [position] = self._lineage.locate(at)
+        position = self._lineage.find_position(at)
         data = {"label": name, "at": position}
         data.update(describe_author(by))
         return self.append("note", LABEL, data)
@@ -276,7 +287,9 @@ class Agent(AgentReader):
         by: str | None = None,
     ) -> Event:
         """Go back to a mark on the stack: the newest, the newest with a label, or the one at a
-        position. The mark stays. If the lineage has a rewind with this `key`, that is returned."""
+        position. The mark stays. If the lineage has a rewind with this `key`, that is returned.
+        With `expected`, it is only written after that head (else Conflict); a repeat after a lost
+        connection returns the existing event."""
         return self._move(Move("rewind", to), key, expected, by)
 
     def jump(
@@ -288,7 +301,7 @@ class Agent(AgentReader):
         by: str | None = None,
     ) -> Event:
         """Go to the context of any earlier position, dead or alive. If the lineage has a jump with
-        this `key`, that is returned."""
+        this `key`, that is returned. `expected` works as in `rewind`."""
         return self._move(Move("jump", to), key, expected, by)
 
     def undo(
@@ -298,22 +311,35 @@ class Agent(AgentReader):
         key: str | None = None,
         expected: int | None = None,
         by: str | None = None,
-    ) -> Event:
+    ) -> UndoEvent | RepeatedEvent:
         """Undo the last clear, rewind, jump or compaction; each further undo reverts the one
-        before. With `turn`, a question with its answer counts as a move, too. If the lineage has an
-        undo with this `key`, that is returned."""
-        return self._move(Move("undo_turn" if turn else "undo"), key, expected, by)
+        before. With `turn`, a question with its answer counts as a move, too. What was said after
+        the move leaves the context with it: the result has what was `removed` and `returned`. If
+        the lineage has an undo with this `key`, that is returned. `expected` works as in
+        `rewind`."""
+        return self._undo(Move("undo_turn" if turn else "undo"), key, expected, by)
 
     def redo(
         self, *, key: str | None = None, expected: int | None = None, by: str | None = None
-    ) -> Event:
-        """Undo the last undo, as long as nothing was written since. If the lineage has a redo with
-        this `key`, that is returned."""
-        return self._move(Move("redo"), key, expected, by)
+    ) -> UndoEvent | RepeatedEvent:
+        """Undo the last undo, as long as nothing was written since. The result has what was
+        `removed` and `returned`. If the lineage has a redo with this `key`, that is returned.
+        `expected` works as in `rewind`."""
+        return self._undo(Move("redo"), key, expected, by)
+
+    def _undo(
+        self, move: Move, key: str | None, expected: int | None, by: str | None
+    ) -> UndoEvent | RepeatedEvent:
+        from backstory.comparing import read_changes
+
+        event = self._move(move, key, expected, by)
+        undo = event if isinstance(event, RepeatedEvent) else UndoEvent._make(event)
+        undo.removed, undo.returned = read_changes(self._lineage, event.seq)
+        return undo
 
     def _move(self, move: Move, key: str | None, expected: int | None, by: str | None) -> Event:
         author = describe_author(by)
-        return append_move(self._backend, self._row, move, author, key, expected)
+        return append_move(self._backend, self._record, move, author, key, expected)
 
     def compact(
         self,
@@ -328,9 +354,19 @@ class Agent(AgentReader):
         messages and settings again, the summary as a user message, and copies of the last `keep`
         messages (or a few more, so that no call loses its result). `undo()` takes it all back. If
         the lineage has a compaction with this `key`, its events are returned. Keys of the events
-        are numbered as in `record`."""
+        are numbered as in `record`. With `expected`, it is only written after that head; without a
+        key, a repeat raises Conflict."""
         request = CompactionRequest(summary, keep, describe_author(by), key)
-        return compact_context(self._backend, self._row, request, expected)
+        return compact_context(self._backend, self._record, request, expected)
+
+    def expand(
+        self, *, key: str | None = None, expected: int | None = None, by: str | None = None
+    ) -> list[Event]:
+        """Take back the newest compaction of the context, and keep what was said since, in one
+        batch: a jump to before the compaction, and copies of the later messages, notes and marks.
+        `undo()` takes it all back. `key` and `expected` work as in `compact`."""
+        request = ExpansionRequest(describe_author(by), key)
+        return compact_context(self._backend, self._record, request, expected)
 
     def erase(
         self, positions: Iterable[int], *, why: str, dry_run: bool = False, by: str | None = None
@@ -341,7 +377,7 @@ class Agent(AgentReader):
         left of them, each with the `owner_id` of its agent; with `dry_run`, change nothing, and
         return all events that would be erased. `store.removals()` lists what was erased, why, and
         `by` whom."""
-        return erase_events(self._backend, self._row, positions, why, dry_run=dry_run, by=by)
+        return erase_events(self._backend, self._record, positions, why, dry_run=dry_run, by=by)
 
     # --- details ---
 
@@ -349,21 +385,21 @@ class Agent(AgentReader):
         """Set details that are not part of the log, such as the title and tags; None removes one.
         They are never sent to a model."""
         change_about(None, about)  # refuse a wrong one before anything is locked
-        with self._backend.begin(agents=[self._row]) as transaction:
+        with self._backend.begin(agents=[self._record]) as transaction:
             current = find_agent_by_id(transaction, self.id)
             if current is None:
-                raise build_deletion_error(self._row)
+                raise build_deletion_error(self._record)
             text = change_about(current.about, about)
-            transaction.update_agent(self._row, AgentChange(about=text or ""))
-        self._row = self._row._replace(about=text)
+            transaction.update_agent(self._record, AgentChange(about=text or ""))
+        self._record = self._record._replace(about=text)
         return self.about
 
     def rename(self, name: str) -> None:
         """Give the agent another name."""
         checked = check_name(name)
-        with self._backend.begin(agents=[self._row]) as transaction:
-            transaction.update_agent(self._row, AgentChange(name=checked))
-        self._row = self._row._replace(name=checked)
+        with self._backend.begin(agents=[self._record]) as transaction:
+            transaction.update_agent(self._record, AgentChange(name=checked))
+        self._record = self._record._replace(name=checked)
 
     # --- branching ---
 
@@ -384,7 +420,7 @@ class Agent(AgentReader):
             session=self.session,
             name="" if name is None else check_name(name),
             parent_pk=find_owner(pieces, position),
-            origin_pk=self._row.pk,
+            origin_pk=self._record.pk,
             fork_seq=position,
             born_seq=position,
             spawned=bool(spawned),
@@ -398,8 +434,8 @@ class Agent(AgentReader):
             id="",
             session=self.session,
             name="" if name is None else check_name(name),
-            parent_pk=self._row.pk,
-            origin_pk=self._row.pk,
+            parent_pk=self._record.pk,
+            origin_pk=self._record.pk,
             born_seq=self.head,
             spawned=True,
             key=key,

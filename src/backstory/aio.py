@@ -37,7 +37,7 @@ from backstory.threads import in_thread, open_in_thread, run_abandonable, run_in
 
 if TYPE_CHECKING:
     from backstory.maintenance.export_format import Transfer
-    from backstory.maintenance.search import Progress
+    from backstory.maintenance.indexing import Progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -194,6 +194,7 @@ class AsyncAgent:
     undo = lift(Agent.undo)
     redo = lift(Agent.redo)
     compact = lift(Agent.compact)
+    expand = lift(Agent.expand)
     erase = lift(Agent.erase)
     describe = lift(Agent.describe)
     rename = lift(Agent.rename)
@@ -205,7 +206,8 @@ class AsyncAgent:
     marks = lift(Agent.marks)
     notes = lift(Agent.notes)
     last_notes = lift(Agent.last_notes)
-    event = lift(Agent.event)
+    open_calls = lift(Agent.open_calls)
+    unanswered = lift(Agent.unanswered)
     events = lift(Agent.events)
     outline = lift(Agent.outline)
     lineage = lift(Agent.lineage)
@@ -447,9 +449,10 @@ async def restore(
     backup: str | os.PathLike[str],
     path: str | os.PathLike[str],
     *,
+    timeout: float = DEFAULT_TIMEOUT,
     progress: "Progress | None" = None,
 ) -> "Transfer":
     """Put a backup in the place of a store: see `backstory.restore`."""
     from backstory.maintenance.backup import restore
 
-    return await run_abandonable(partial(restore, backup, path, progress=progress))
+    return await run_abandonable(partial(restore, backup, path, timeout=timeout, progress=progress))

@@ -16,6 +16,7 @@ from backstory.wire.media import (
     media,
     type_of,
     type_of_suffix,
+    write_own_block,
 )
 from backstory.wire.turns import Media
 
@@ -43,7 +44,7 @@ def add_attachments(
 ) -> dict[str, Any] | None:
     """Return the data of a message with its images and files."""
     blocks = [_build_image(image) for image in _check_list(images, "images")]
-    blocks += [_build_block(read_attachment(file)) for file in _check_list(files, "files")]
+    blocks += [write_own_block(read_attachment(file)) for file in _check_list(files, "files")]
     if not blocks:
         return data
     if data and "native" in data:
@@ -70,20 +71,7 @@ def _build_image(attachment: Attachment) -> dict[str, Any]:
             f"{shown!r} is not an image ({found.type or 'unknown type'})",
             remedy="pass it in files=",
         )
-    return _build_block(found)
-
-
-def _build_block(found: Media) -> dict[str, Any]:
-    """Return the block of an attachment, with the fields that it has."""
-    fields = {
-        "type": found.kind,
-        "media_type": found.type,
-        "data": found.data,
-        "url": found.url,
-        "text": found.text,
-        "name": found.name,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    return write_own_block(found)
 
 
 def read_attachment(attachment: Attachment) -> Media:

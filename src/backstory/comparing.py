@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, get_args
 from backstory.errors import Invalid, PositionNotFound
 from backstory.log.diff import Change, Comparison, compare
 from backstory.log.events import LAST_POSITION, Event
-from backstory.log.explanation import Explanation, explain
 from backstory.log.kinds import MESSAGE_KINDS, TARGETED_KINDS
+from backstory.log.replay import Explanation, explain
 from backstory.storage.lineage import LineageReader, subtract
 from backstory.storage.positions import clip, find_owner, find_parts
 from backstory.storage.protocol import EventFilter, Piece, Pieces
@@ -18,6 +18,7 @@ from backstory.storage.targets import At, Move, find_target
 MoveCommand = Literal["clear", "rewind", "jump", "undo", "redo"]
 
 MESSAGES = EventFilter(kinds=MESSAGE_KINDS)
+CHANGES = EventFilter(kinds=MESSAGE_KINDS | {"note", "mark"})
 MOVE_COMMANDS: tuple[MoveCommand, ...] = get_args(MoveCommand)
 
 
@@ -26,7 +27,7 @@ MOVE_COMMANDS: tuple[MoveCommand, ...] = get_args(MoveCommand)
 
 def explain_event(lineage: LineageReader, seq: int, at: At) -> Explanation:
     """Return why the event at position `seq` is or is not in the context at `at`."""
-    live = lineage.find_live(at)
+    live = lineage.walk(at)
     [event] = lineage.read_positions([seq])
     if seq > live.at:
         raise PositionNotFound(
@@ -54,7 +55,7 @@ def explain_range(
 ) -> list[tuple[Event, Explanation]]:
     """Return the events after `after` and up to `until`, each with the reason why it is or is not
     in the context at `at`. Events after `at` are left out."""
-    live = lineage.find_live(at)
+    live = lineage.walk(at)
     pieces = clip(lineage.find_range(after, until), 1, live.at)
     events = lineage.read_pieces(pieces)
     explanations = explain_events(lineage, live.pieces, events)
@@ -109,7 +110,7 @@ class ContextSide:
 
     def __init__(self, lineage: LineageReader, at: At) -> None:
         self._lineage = lineage
-        self.pieces = lineage.find_live(at).pieces
+        self.pieces = lineage.walk(at).pieces
 
     def count_messages(self, pieces: Pieces) -> int:
         """Return the number of messages in some pieces."""
@@ -210,6 +211,19 @@ def _find_reason(
     return None
 
 
+def read_changes(lineage: LineageReader, move: int) -> tuple[list[Event], list[Event]]:
+    """Return what the move at position `move` took out of the context, and what it brought back:
+    messages, notes and marks."""
+    before = lineage.walk(move - 1).pieces
+    after = clip(lineage.walk(move).pieces, 1, move - 1)
+    shared = _find_shared_pieces(before, after)
+    # Contexts are paths in a tree: after the part that both begin with, they share nothing.
+    last = shared[-1].high if shared else 0
+    removed = lineage.read_matches(clip(before, last + 1, LAST_POSITION), CHANGES)
+    returned = lineage.read_matches(clip(after, last + 1, LAST_POSITION), CHANGES)
+    return removed, returned
+
+
 # --- previewing ---
 
 
@@ -221,7 +235,7 @@ class Preview(NamedTuple):
     returns: list[Event]  # the events that would return to it
 
 
-def preview_move(lineage: LineageReader, move: str, to: At) -> Preview:
+def preview_move(lineage: LineageReader, move: MoveCommand, to: At) -> Preview:
     """Return the events that a move would take out of the context, and those that it would bring
     back."""
     command = _check_command(move)

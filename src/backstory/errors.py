@@ -25,7 +25,7 @@
 
 `error.message` names what is wrong. `error.remedy` contains, as data, what to do about it, so that
 each interface can phrase it for its users: `str(error)` is both in the words of the library
-(`verify()`), `backstory.present.remedies` has those of the command line and the chat. Nobody parses
+(`verify()`), `backstory.present.text` has those of the command line and the chat. Nobody parses
 messages.
 
 Drivers' errors become these in the backends and nowhere else.

@@ -11,23 +11,23 @@ from typing import Any, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.errors import Conflict, Invalid, KeyTaken
-from backstory.log.checks import (
+from backstory.log.arguments import (
     change_about,
-    check_drafts,
     check_key,
     check_keys,
     check_moment,
     check_name,
     check_text,
-    to_plain_str,
+    derive_id,
 )
-from backstory.log.digests import LogEnd, build_rows
+from backstory.log.chain import LogEnd, build_rows
+from backstory.log.checks import check_drafts
 from backstory.log.erasure import is_erased
 from backstory.log.events import Draft, Event, parse_object, to_json
 from backstory.reading import AgentHandle, get_record, replace_record
-from backstory.storage.agent_errors import check_head
+from backstory.storage.agent_errors import InertEvent, check_head, report_inert_events
 from backstory.storage.agent_trees import list_session
-from backstory.storage.ids import derive_id, find_keyed_agent, name_from_key, new_salts
+from backstory.storage.ids import find_keyed_agent, name_from_key, new_salts
 from backstory.storage.lineage import read_digest
 from backstory.storage.positions import check_expected, check_position, find_owner, find_parts
 from backstory.storage.protocol import (
@@ -39,9 +39,9 @@ from backstory.storage.protocol import (
     SourceRecord,
     Transaction,
 )
-from backstory.storage.write import decide_bases
+from backstory.storage.write import decide_next_bases
 
-BATCH = 1_000  # rows that are written at a time
+INTAKE_BATCH = 1_000  # rows that are written at a time
 
 
 class Source(NamedTuple):
@@ -250,6 +250,7 @@ class Intake:
             for item in self._waiting:
                 commit.write(item)
             transaction.remember_sources(self._sources)
+        commit.report_inert()
         for id, record in commit.records.items():
             if id in self._new:
                 replace_record(self._new.pop(id), record)
@@ -264,6 +265,7 @@ class IntakeCommit:
         self._transaction = transaction
         self.records: dict[str, AgentRecord] = {}
         self.written = 0
+        self._inert: list[tuple[AgentRecord, list[InertEvent]]] = []
         for session in sessions:
             for record in list_session(transaction, session):
                 self.records[record.id] = record
@@ -277,6 +279,11 @@ class IntakeCommit:
                 self._add_events(item)
             case AboutChange():
                 self._describe(item)
+
+    def report_inert(self) -> None:
+        """Report the events without effect, after the commit."""
+        for agent, events in self._inert:
+            report_inert_events(agent, events)
 
     def _get_record(self, agent: AgentHandle) -> AgentRecord:
         return self.records.get(agent.id) or get_record(self._backend, agent)
@@ -324,12 +331,13 @@ class IntakeCommit:
     ) -> AgentRecord:
         """Write events after the end of an agent's log. Return the agent with its new head."""
         now_us = self._transaction.read_clock()
-        for start in range(0, len(drafts), BATCH):
-            part = drafts[start : start + BATCH]
-            decided = decide_bases(self._transaction, agent, part, end.head)
-            salts = new_salts(len(decided))
-            rows, end = build_rows(end, decided, now_us, salts)
+        for start in range(0, len(drafts), INTAKE_BATCH):
+            part = drafts[start : start + INTAKE_BATCH]
+            decided = decide_next_bases(self._transaction, agent, part, end.head)
+            salts = new_salts(len(decided.drafts))
+            rows, end = build_rows(end, decided.drafts, now_us, salts)
             self._transaction.add_rows(agent, rows)
+            self._inert.append((agent, decided.inert))
             agent = agent._replace(head=end.head, updated_us=end.last_us)
         return agent
 
@@ -397,8 +405,7 @@ def _check_source_id(id: Any) -> str:
     """Return the id that a tool gave to a source. Raises Invalid."""
     if not isinstance(id, str):
         raise Invalid(f"the id of a source is a string, not {id!r:.60}", remedy="pass a string")
-    check_text(id, "the id of this source")
-    return to_plain_str(id)
+    return check_text(id, "the id of this source")
 
 
 def _encode_cursor(cursor: Any) -> str:

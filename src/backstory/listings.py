@@ -8,11 +8,16 @@ from typing import NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
-from backstory.log.checks import check_key, read_title_and_tags
+from backstory.log.arguments import check_key, read_title_and_tags
 from backstory.log.events import Event, StoredRow
 from backstory.log.times import to_datetime
 from backstory.references import find_agent
-from backstory.storage.agent_trees import AgentTree
+from backstory.storage.agent_trees import (
+    AgentTree,
+    find_root,
+    group_by_session,
+    has_key_prefix,
+)
 from backstory.storage.follow import Follower, HeadTracker, WaitResult
 from backstory.storage.ids import find_agent_by_id, find_keyed_agent
 from backstory.storage.protocol import (
@@ -24,9 +29,9 @@ from backstory.storage.protocol import (
 )
 from backstory.storage.targets import MARKS
 
-PAGE = 200  # agents read at a time
-FEW = 1_000  # up to this many sessions with a prefix are listed by their ids
-NEWEST_MOVES = EventFilter(moves_only=True, newest_only=True)
+AGENTS_AT_ONCE = 200  # agents read at a time
+MOST_LISTED_BY_ID = 1_000  # up to this many sessions with a prefix are listed by their ids
+NEWEST_MOVES = EventFilter(irregular_only=True, newest_only=True)
 
 
 class Session(NamedTuple):
@@ -71,16 +76,8 @@ def _list_oldest_sessions(backend: Backend, query: AgentQuery, after: str | None
     return [_build_session(trees[id]) for id in ids if id in trees]
 
 
-def group_by_session(records: Iterable[AgentRecord]) -> dict[str, list[AgentRecord]]:
-    """Return the agents of each session, in their order."""
-    trees: dict[str, list[AgentRecord]] = {}
-    for record in records:
-        trees.setdefault(record.session, []).append(record)
-    return trees
-
-
 def _build_session(tree: Sequence[AgentRecord]) -> Session:
-    root = _find_root(tree)
+    root = find_root(tree)
     oldest = root or min(tree, key=lambda record: record.created_us)
     title, tags = read_title_and_tags(oldest.about)
     id = oldest.session
@@ -95,13 +92,6 @@ def _build_session(tree: Sequence[AgentRecord]) -> Session:
         tags=tags,
         key=root.key if root else None,
     )
-
-
-def _find_root(tree: Iterable[AgentRecord]) -> AgentRecord | None:
-    for record in tree:
-        if record.id == record.session:
-            return record
-    return None
 
 
 class LatestSessions:
@@ -124,7 +114,7 @@ class LatestSessions:
     def list_page(self) -> list[Session]:
         """Return the sessions of the page."""
         limit = self._query.limit
-        size = PAGE if limit is None else min(PAGE, 2 * limit)
+        size = AGENTS_AT_ONCE if limit is None else min(AGENTS_AT_ONCE, 2 * limit)
         page = self._query._replace(
             key_prefix=None, sessions=self._find_few_sessions(), after=self._last, limit=size
         )
@@ -148,9 +138,11 @@ class LatestSessions:
         prefix = self._query.key_prefix
         if prefix is None:
             return None
-        query = AgentQuery(key_prefix=prefix, roots_only=True, limit=FEW + 1, allow_partial=True)
+        query = AgentQuery(
+            key_prefix=prefix, roots_only=True, limit=MOST_LISTED_BY_ID + 1, allow_partial=True
+        )
         roots = self._backend.list_agents(query)
-        if len(roots) > FEW:
+        if len(roots) > MOST_LISTED_BY_ID:
             return None
         return tuple(root.session for root in roots)
 
@@ -164,11 +156,12 @@ class LatestSessions:
         if not first:
             return
         self._seen.update(first)
+        prefix = self._query.key_prefix or ""
         latest_first = AgentQuery(sessions=tuple(first), latest_first=True)
         trees = group_by_session(self._backend.list_agents(latest_first))
         for id, record in first.items():
             tree = trees.get(id)  # None if the session was deleted in between
-            if tree and self._is_latest(record, tree) and self._has_prefix(tree):
+            if tree and self._is_latest(record, tree) and has_key_prefix(tree, prefix):
                 self._found.append(_build_session(tree))
 
     def _is_latest(self, first: AgentRecord, tree: Sequence[AgentRecord]) -> bool:
@@ -177,14 +170,6 @@ class LatestSessions:
             # No later agent was left out, but another one may have been written to since.
             return True
         return tree[0].id == first.id
-
-    def _has_prefix(self, tree: Sequence[AgentRecord]) -> bool:
-        """Return True if the key of the session's root has the prefix."""
-        prefix = self._query.key_prefix
-        if prefix is None:
-            return True
-        root = _find_root(tree)
-        return root is not None and (root.key or "").startswith(prefix)
 
 
 # --- events of many agents ---

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from backstory.errors import Invalid
-from backstory.log.checks import (
+from backstory.log.arguments import (
     check_key,
     check_keys,
     check_limit,
@@ -18,15 +18,16 @@ from backstory.log.checks import (
     check_note_names,
 )
 from backstory.log.events import Event, OutlineRow, parse_object
-from backstory.log.explanation import Explanation
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
-from backstory.log.replay import Context
+from backstory.log.messages import find_open_calls, find_unanswered
+from backstory.log.replay import Context, Explanation, Fold
 from backstory.log.times import to_datetime
-from backstory.storage.agent_trees import AgentTree, list_session
+from backstory.storage.agent_errors import log_inert
+from backstory.storage.agent_trees import AgentTree
 from backstory.storage.follow import Follower, follow_agent
 from backstory.storage.lineage import LineageReader, read_digest
 from backstory.storage.positions import find_owner
-from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
+from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter
 from backstory.storage.targets import MARKS, At, resolve_position
 
 if TYPE_CHECKING:  # imported where they are used, because most agents are not compared
@@ -34,7 +35,7 @@ if TYPE_CHECKING:  # imported where they are used, because most agents are not c
     from backstory.log.diff import Change, Comparison
     from backstory.wire.conversation import Conversation
 
-MOVES = EventFilter(moves_only=True)
+IRREGULAR = EventFilter(irregular_only=True)
 NOTES = EventFilter(kinds=frozenset({"note"}))
 
 
@@ -52,13 +53,6 @@ class MoveRow(NamedTuple):
     seq: int
     base: int
     kind: str
-
-
-class ContextSize(NamedTuple):
-    """The size of a context."""
-
-    events: int
-    bytes: int  # of their content and data
 
 
 class AgentHandle(Protocol):
@@ -82,11 +76,11 @@ class AgentReader:
 
     def __init__(self, backend: Backend, record: AgentRecord) -> None:
         self._backend = backend
-        self._row = record
+        self._record = record
 
     @property
     def _lineage(self) -> LineageReader:
-        return LineageReader(self._backend, self._row)
+        return LineageReader(self._backend, self._record)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} {self.id}>"
@@ -104,68 +98,70 @@ class AgentReader:
     @property
     def id(self) -> str:
         """The agent's id, a time-ordered UUID."""
-        return self._row.id
+        return self._record.id
 
     @property
     def name(self) -> str:
         """The agent's name, unique in its session."""
-        return self._row.name
+        return self._record.name
 
     @property
     def session(self) -> str:
         """The id of the session, which is the id of its root agent."""
-        return self._row.session
+        return self._record.session
 
     @property
     def parent(self) -> str | None:
-        """The id of the agent that it was forked or spawned from; None for a root."""
-        return self._row.parent
+        """The id of the agent that owns the position where it began, also after that was deleted:
+        for a sub-agent the one that spawned it, for a fork perhaps an ancestor of the one that was
+        forked. None for a root."""
+        return self._record.parent
 
     @property
     def fork_seq(self) -> int:
         """The last position that it inherits; 0 if it inherits nothing."""
-        return self._row.fork_seq
+        return self._record.fork_seq
 
     @property
     def born_seq(self) -> int:
         """The position in its parent where it began: the fork position, or the parent's head when
         it was spawned."""
-        return self._row.born_seq
+        return self._record.born_seq
 
     @property
     def spawned(self) -> bool:
         """True if it is a sub-agent."""
-        return self._row.spawned
+        return self._record.spawned
 
     @property
     def key(self) -> str | None:
         """The key that finds the agent: `store.agent(key=…)`."""
-        return self._row.key
+        return self._record.key
 
     @property
     def about(self) -> dict[str, Any]:
         """Its title, tags and other details, as they were when this handle was made."""
-        return parse_object(self._row.about) or {}
+        return parse_object(self._record.about) or {}
 
     @property
     def created_at(self) -> datetime:
         """The time when it was created."""
-        return to_datetime(self._row.created_us)
+        return to_datetime(self._record.created_us)
 
     @property
     def updated_at(self) -> datetime:
         """The time when it was last written to, as it was when this handle was made."""
-        return to_datetime(self._row.updated_us)
+        return to_datetime(self._record.updated_us)
 
     @property
     def listed_head(self) -> int:
         """The newest position as it was when this handle was made, such as by a listing."""
-        return self._row.head
+        return self._record.head
 
     @property
     def head(self) -> int:
         """The newest position, read from the store each time."""
-        return self._backend.read_head(self._row)
+        return self._backend.read_head(self._record)
 
     # --- contexts ---
 
@@ -195,16 +191,26 @@ class AgentReader:
         last_names = check_note_names(last)
         most = check_limit(limit, "messages")
         where = EventFilter(MESSAGE_KINDS | {"note"}, note_names=(*all_names, *last_names))
-        live = self._lineage.find_live(at)
+        live = self._lineage.walk(at)
         if most is None:
             events = self._lineage.read_matches(live.pieces, where)
         else:
             events = self._lineage.read_last_matches(live.pieces, where, most)
         return _keep_newest_notes(events, set(last_names) - set(all_names))
 
+    def open_calls(self, at: At = None) -> list[Event]:
+        """Return the live tool calls that have no result yet, oldest first: what a loop runs, or
+        answers with an error, before it asks the model again."""
+        return find_open_calls(self.messages(at))
+
+    def unanswered(self, at: At = None) -> list[Event]:
+        """Return the user messages and results at the end of the context that the model has not
+        answered yet. If there are any, a loop that was interrupted asks the model again."""
+        return find_unanswered(self.messages(at))
+
     def marks(self, at: At = None) -> list[Event]:
         """Return the mark stack, oldest first."""
-        live = self._lineage.find_live(at)
+        live = self._lineage.walk(at)
         return self._lineage.read_matches(live.pieces, MARKS)
 
     def notes(self, name: str | None = None, *, at: At = None, live: bool = True) -> list[Event]:
@@ -214,7 +220,9 @@ class AgentReader:
         if name is not None:
             where = NOTES._replace(note_names=(check_note_name(name),))
         if live:
-            pieces = self._lineage.find_live(at).pieces
+            pieces = self._lineage.walk(at).pieces
+        elif at is None:
+            pieces = self._lineage.find_all()
         else:
             pieces = self._lineage.find_range(0, at)
         return self._lineage.read_matches(pieces, where)
@@ -222,7 +230,7 @@ class AgentReader:
     def last_notes(self, names: Iterable[str], at: At = None) -> dict[str, Event]:
         """Return the newest live note of each of these names that has one."""
         wanted = tuple(check_note_names(names))
-        live = self._lineage.find_live(at)
+        live = self._lineage.walk(at)
         if not wanted:
             return {}
         where = NOTES._replace(note_names=wanted, newest_only=len(wanted) == 1)
@@ -261,11 +269,6 @@ class AgentReader:
         where = EventFilter(kinds=check_kinds(kinds))
         return self._lineage.read_matches(self._lineage.find_range(after, until), where)
 
-    def event(self, seq: int) -> Event:
-        """Return one event of the lineage, dead or alive."""
-        [event] = self.events([seq])
-        return event
-
     def outline(self, after: At = 0, until: At = None) -> list[OutlineRow]:
         """Return the lineage without its texts, or the part after `after` and up to `until`: the
         kind, size, time and base of each event."""
@@ -275,33 +278,35 @@ class AgentReader:
         """Return the parts of the lineage, oldest first, each with the id of the agent that owns
         it. The last part is the agent's own, perhaps an empty one. Positions of a deleted agent
         are named after the oldest living agent that inherits them."""
-        *inherited, own = self._lineage.read_lineage()
-        parts: list[LineagePart] = []
-        if inherited:
-            tree = AgentTree(list_session(self._backend, self.session))
-            for piece in inherited:
-                parts += _name_owners(tree, piece)
-        return [*parts, LineagePart(self.id, own.low, own.high)]
+        tree = self._read_tree()
+        (own, head), *inherited = tree.list_owners(tree.check_agent(self._record))
+        parts = []
+        for owner, last in reversed(inherited):
+            parts += _name_owners(tree, owner, last)
+        return [*parts, LineagePart(own.id, own.fork_seq + 1, head)]
 
     def moves(self) -> list[MoveRow]:
         """Return position, base and kind of each event of the lineage that has a base, in order:
         clears, and valid rewinds and jumps."""
-        pieces = self._lineage.read_lineage()
-        query = AgentQuery(id_prefix=self.id)
-        records = [self._row]
-        if len(pieces) > 1:
-            query = AgentQuery(session=self.session, include_deleted=True)
-            records = self._backend.list_agents(query)
-        pks = {record.id: record.pk for record in records}
-        pieces_by_owner = {piece.owner: piece for piece in pieces}
+        tree = self._read_tree()
+        owners = tree.list_owners(tree.check_agent(self._record))
+        last_of = {owner.id: last for owner, last in owners}
         moves = []
-        for owner, row in self._backend.read_owned(query, MOVES):
-            piece = pieces_by_owner.get(pks.get(owner))
-            if piece is None or row.base is None:
-                continue
-            if piece.low <= row.seq <= piece.high:
+        for owner_id, row in self._backend.read_owned(self._relatives, IRREGULAR):
+            is_in_lineage = row.seq <= last_of.get(owner_id, 0)
+            if is_in_lineage and row.base is not None:
                 moves.append(MoveRow(row.seq, row.base, row.kind))
         return sorted(moves)
+
+    @property
+    def _relatives(self) -> AgentQuery:
+        """Agents that include all owners of the lineage."""
+        if self.fork_seq == 0:
+            return AgentQuery(id_prefix=self.id)
+        return AgentQuery(session=self.session, include_deleted=True)
+
+    def _read_tree(self) -> AgentTree:
+        return AgentTree(self._backend.list_agents(self._relatives))
 
     def find(self, key: str) -> Event | None:
         """Return the event of the lineage, dead or alive, that has this key; None if there is
@@ -314,13 +319,13 @@ class AgentReader:
         in hex."""
         pieces, [position] = self._lineage.locate(at)
         owner_pk = find_owner(pieces, position)
-        return read_digest(self._backend, self._row, owner_pk, position).hex()
+        return read_digest(self._backend, self._record, owner_pk, position).hex()
 
     def follow(self, after: At = None, *, timeout: float | None = None) -> Follower[Event]:
         """Return an iterator over the events after `after` (default: the head), as anyone commits
         them. It ends when it or the store is closed, or when nothing came for `timeout` seconds."""
-        position = resolve_position(self._backend, self._row, after)
-        return follow_agent(self._backend, self._row, position, timeout)
+        position = resolve_position(self._backend, self._record, after)
+        return follow_agent(self._backend, self._record, position, timeout)
 
     # --- comparing and explaining ---
 
@@ -357,7 +362,7 @@ class AgentReader:
         changes after `after`, the last one of the previous page."""
         from backstory.comparing import ContextSide, check_change, compare_contexts
 
-        other_record = self._row if other is None else get_record(self._backend, other)
+        other_record = self._record if other is None else get_record(self._backend, other)
         check_change(after)
         most = check_limit(limit, "changes")
         return compare_contexts(
@@ -375,16 +380,16 @@ class AgentReader:
         return preview_move(self._lineage, move, to)
 
 
-def _name_owners(tree: AgentTree, piece: Piece) -> list[LineagePart]:
-    """Return the parts of a piece, each named after an agent that is alive."""
+def _name_owners(tree: AgentTree, owner: AgentRecord, last: int) -> list[LineagePart]:
+    """Return the positions that an agent owns, up to `last`, as parts that are named after agents
+    that are alive."""
     parts = []
-    owner = tree.by_pk.get(piece.owner)
-    low = piece.low
-    while owner is not None and low <= piece.high:
+    low = owner.fork_seq + 1
+    while low <= last:
         heir = tree.find_heir(owner, low)
         if heir is None:
-            break  # the lineage was read before its agents were listed, and they are deleted
-        high = min(piece.high, tree.find_last_position(heir, owner))
+            break  # only in a damaged store
+        high = min(last, tree.find_last_position(heir, owner))
         parts.append(LineagePart(heir.id, low, high))
         low = high + 1
     return parts
@@ -415,20 +420,21 @@ def check_kinds(kinds: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def resolve_at(agent: AgentReader, at: At) -> int:
-    """Return the position that a label or a time means. Raises AgentNotFound if the agent was
-    deleted, which looking up a time would not notice."""
-    _, [position] = agent._lineage.locate(at)
-    return position
+def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
+    """Return the context at the end of a log that is in no store. Inert events are logged with the
+    name `agent`."""
+    fold = Fold()
+    for event in events:
+        decision = fold.feed(event)
+        if decision.problem:
+            log_inert(agent, event.seq, decision.problem)
+    return Context(fold.find_context(fold.head).list_events(), fold.head)
 
 
-def measure_context(agent: AgentReader) -> ContextSize:
-    """Count the events and bytes of the agent's live positions, without reading their text."""
-    lineage = agent._lineage
-    counts = agent._backend.count_events(agent._row, lineage.find_live(None).pieces)
-    events = sum(count.events for count in counts)
-    size = sum(count.bytes for count in counts)
-    return ContextSize(events, size)
+def get_lineage(agent: AgentReader) -> LineageReader:
+    """Return what reads the lineage of an agent, for other modules of the library. It is not a
+    public property, because those are for users."""
+    return agent._lineage
 
 
 def get_record(backend: Backend, agent: object) -> AgentRecord:
@@ -437,14 +443,15 @@ def get_record(backend: Backend, agent: object) -> AgentRecord:
     handle = getattr(agent, "sync", agent)  # the agent of an AsyncAgent
     if not isinstance(handle, AgentReader):
         raise Invalid(f"{agent!r:.60} is not an agent", remedy="pass what store.agent(…) returns")
-    if handle._backend is not backend:
+    lineage = get_lineage(handle)
+    if lineage.reader is not backend:
         raise Invalid(
             f"agent {handle.name!r} belongs to another store",
             remedy="use each agent with the store that it came from",
         )
-    return handle._row
+    return lineage.agent
 
 
 def replace_record(agent: AgentReader, record: AgentRecord) -> None:
     """Set the row of a handle whose agent was created by an intake."""
-    agent._row = record
+    agent._record = record

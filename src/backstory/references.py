@@ -14,15 +14,12 @@ from typing import NamedTuple
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, Ambiguous, MarkNotFound, Remedy
-from backstory.log.moves import LABEL, read_labels
-from backstory.reading import resolve_at
-from backstory.storage.agent_errors import build_position_error
+from backstory.reading import get_lineage
+from backstory.storage.agent_errors import build_position_error, suggest_name
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, Reader, SourceRecord
-from backstory.storage.targets import select_mark
 
 MOST_NAMES = 200  # the latest names that a misspelled one is compared with
-MOST_LABELS = 8  # labels that an error names
 MOST_MATCHES = 8  # agents that an error names
 SHORTEST_PREFIX = 4  # of an id
 LONGEST_ID = 36
@@ -38,14 +35,14 @@ class Reference(NamedTuple):
 
 def resolve_reference(backend: Backend, text: str = "@") -> Reference:
     """Return the agent and position that a reference means. Raises NotFound or Ambiguous."""
-    name, moment = text, ""
+    name, at = text, ""
     if isinstance(text, str):
-        name, _, moment = text.partition("@")  # a name has no @ in it, a label may
+        name, _, at = text.partition("@")  # a name has no @ in it, a label may
     record = _find_latest_agent(backend) if name == "" else find_agent(backend, name)
     agent = Agent(backend, record)
-    if not moment:
+    if not at:
         return Reference(agent, None)
-    return _resolve_moment(agent, moment)
+    return _resolve_at(agent, at)
 
 
 def _find_latest_agent(backend: Backend) -> AgentRecord:
@@ -55,21 +52,18 @@ def _find_latest_agent(backend: Backend) -> AgentRecord:
     raise AgentNotFound(f"no agent in {backend.url!r} yet", remedy=Remedy("{} makes one", "start"))
 
 
-def _resolve_moment(agent: Agent, moment: str) -> Reference:
+def _resolve_at(agent: Agent, at: str) -> Reference:
     """Return the position that a number, label or time means."""
-    if re.fullmatch(r"-?[0-9]+", moment):
-        return Reference(agent, _resolve_number(agent, moment))
-    marks = agent.marks()
-    labels = read_labels(agent.notes(LABEL, live=False))
-    mark = select_mark(marks, moment)
-    position = labels.get(moment) if mark is None else mark.seq
-    if position is not None:
-        return Reference(agent, position, moment)
-    time = _parse_time(moment)
-    if time is not None:
-        return Reference(agent, resolve_at(agent, time))
-    marked = {mark.label: mark.seq for mark in marks if mark.label}
-    raise _build_mark_error(agent, moment, [*labels, *marked])
+    if re.fullmatch(r"-?[0-9]+", at):
+        return Reference(agent, _resolve_number(agent, at))
+    lineage = get_lineage(agent)
+    try:
+        return Reference(agent, lineage.find_position(at), at)
+    except MarkNotFound:
+        time = _parse_time(at)
+        if time is None:
+            raise
+    return Reference(agent, lineage.find_position(time))
 
 
 def _resolve_number(agent: Agent, text: str) -> int:
@@ -90,26 +84,6 @@ def _parse_time(text: str) -> datetime | None:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         return None
-
-
-def _build_mark_error(agent: Agent, label: str, labels: list[str]) -> MarkNotFound:
-    hint = _suggest(label, labels)
-    known = ", ".join(map(repr, labels[-MOST_LABELS:]))
-    return MarkNotFound(
-        f"agent {agent.name!r} has no mark {label!r}{hint}",
-        remedy=f"its marks are {known}" if labels else "it has no labelled marks",
-    )
-
-
-def _suggest(word: str, words: list[str]) -> str:
-    """Return a question whether one of these words was meant, or nothing."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, words)
-    if not near:
-        return ""
-    names = " or ".join(map(repr, near))
-    return f" (did you mean {names}?)"
 
 
 # --- agents and sessions ---
@@ -219,4 +193,4 @@ def _suggest_names(reader: Reader, ref: str) -> str:
     latest = reader.list_agents(AgentQuery(latest_first=True, limit=MOST_NAMES))
     names = {record.name for record in latest}
     _, _, name = ref.rpartition("/")
-    return _suggest(name, list(names))
+    return suggest_name(name, list(names))

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from backstory.agent import Agent, create_agent
-from backstory.errors import AgentNotFound, Invalid, KeyTaken, Remedy
+from backstory.errors import AgentNotFound, Conflict, Invalid, KeyTaken, Remedy
 from backstory.listings import (
     HeadWatch,
     Session,
@@ -18,19 +18,18 @@ from backstory.listings import (
     list_marks,
     list_sessions,
 )
-from backstory.log.checks import (
-    check_draft,
-    check_drafts,
+from backstory.log.arguments import (
     check_keys,
     check_limit,
     check_moment,
     check_name,
-    check_not_blank,
     check_note_name,
     check_prefix,
 )
-from backstory.log.events import Draft, Event
-from backstory.reading import AgentHandle, get_record
+from backstory.log.checks import check_draft, check_drafts, check_not_blank
+from backstory.log.events import Draft, Event, EventTuple
+from backstory.log.messages import drop_replaced
+from backstory.reading import AgentHandle, get_lineage, get_record
 from backstory.references import (
     Reference,
     find_agent,
@@ -38,6 +37,7 @@ from backstory.references import (
     resolve_reference,
 )
 from backstory.storage import connect
+from backstory.storage.agent_errors import report_inert_events
 from backstory.storage.follow import Follower, follow_store
 from backstory.storage.ids import find_keyed_agent, name_from_key
 from backstory.storage.locks import DEFAULT_TIMEOUT
@@ -47,26 +47,31 @@ from backstory.storage.protocol import (
     AgentRecord,
     Backend,
     Distributable,
+    EventFilter,
     ListOrder,
     NewAgent,
     RemovalRecord,
 )
+from backstory.storage.repeats import check_distinct_keys
 from backstory.storage.write import (
     AgentBatch,
     append_together,
-    decide_first_bases,
+    decide_bases,
 )
 
 if TYPE_CHECKING:  # imported where they are used, so that opening a store does not wait for them
     from backstory.intake import Intake
     from backstory.maintenance.export_format import Transfer
     from backstory.maintenance.exporter import Writable
+    from backstory.maintenance.indexing import Progress
     from backstory.maintenance.removal import Removed
-    from backstory.maintenance.search import Hit, Hits, Progress
+    from backstory.maintenance.search import Hit, Hits
     from backstory.maintenance.stats import Stats
     from backstory.maintenance.verify import Finding
-    from backstory.transcripts.outcome import Outcome
+    from backstory.transcripts.importing import ImportOptions
+    from backstory.transcripts.model import ImportOutcome
 
+SYSTEM_MESSAGES = EventFilter(kinds=frozenset({"system"}))
 BATCH_FORM = "pass (agent, events) or (agent, events, expected) for each agent"
 
 
@@ -135,23 +140,31 @@ class Store:
         *,
         system: str | None = None,
         key: str | None = None,
-        events: Iterable[Event | tuple[Any, ...]] = (),
+        events: Iterable[Event | EventTuple] = (),
     ) -> Agent:
         """Start a session and return its root agent, with a system message if one is given, and
         then with `events`, as in `agent.extend`: all in one step. Raises KeyTaken if an agent has
         this key already."""
         checked_name = check_name(name)
-        drafts = _build_first_drafts(checked_name, system, events)
+        drafts = _build_first_drafts(system, events)
+        decided = decide_bases(drafts, head=0)
         new = NewAgent(id="", session="", name=checked_name, key=key)
-        return create_agent(self._backend, new, drafts)
+        agent = create_agent(self._backend, new, decided.drafts)
+        report_inert_events(get_record(self._backend, agent), decided.inert)
+        return agent
 
     def ensure(self, key: str, *, name: str | None = None, system: str | None = None) -> Agent:
         """Return the agent with this key. If there is none, a session is started with it, only
-        once, however many processes ask at the same time."""
+        once, however many processes ask at the same time. If its context has another system prompt
+        than `system`, that is replaced: see `agent.system(replace=True)`. The name is that of a
+        new session; an existing one keeps its own."""
         while True:
             _, found = find_keyed_agent(self._backend, key)
             if found is not None:
-                return Agent(self._backend, found)
+                agent = Agent(self._backend, found)
+                if system is not None:
+                    _ensure_system_prompt(agent, system)
+                return agent
             try:
                 wanted = name_from_key(key) if name is None else name
                 return self.start(wanted, system=system, key=key)
@@ -369,20 +382,16 @@ class Store:
         /,
         paths: "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]",
         *,
-        format: str | None = None,
         progress: "Callable[[int, int], object] | None" = None,
-        **options: Any,
-    ) -> "Outcome":
+        **options: "Unpack[ImportOptions]",
+    ) -> "ImportOutcome":
         """Add the histories of other tools from these files, folders, databases and zips; what is
         there already is skipped. `format` names the tool; without it, the format is recognized.
-        `progress(done, total)` is called with bytes. Options: `since`, `project`, `mask`, `images`,
-        `raw`, `settle`, `dry` and `siblings`."""
-        from backstory.transcripts import format_named
-        from backstory.transcripts.run import import_transcripts
+        `progress(done, total)` is called with bytes. The options are those of `ImportOptions`."""
+        from backstory.transcripts.importing import import_transcripts
 
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
-        chosen = None if format is None else format_named(format)
-        return import_transcripts(self, given, format=chosen, progress=progress, **options)
+        return import_transcripts(self, given, progress=progress, **options)
 
     # --- maintenance ---
 
@@ -474,13 +483,28 @@ def _ignore_progress(done: int, total: int) -> None:
     pass
 
 
-def _build_first_drafts(
-    name: str, system: str | None, events: Iterable[Event | tuple[Any, ...]]
-) -> list[Draft]:
-    """Return the first events of a session, with the bases that they get."""
+def _build_first_drafts(system: str | None, events: Iterable[Event | EventTuple]) -> list[Draft]:
+    """Return the first events of a session."""
     drafts = []
     if system is not None:
         check_not_blank("system", system)
         drafts.append(check_draft("system", system))
     drafts += check_drafts(events)
-    return decide_first_bases(name, drafts)
+    check_distinct_keys(drafts)
+    return drafts
+
+
+def _ensure_system_prompt(agent: Agent, system: str) -> None:
+    """Replace the system prompt of an agent's context, if it is another one."""
+    check_not_blank("system", system)
+    lineage = get_lineage(agent)
+    while True:
+        walk = lineage.walk(None)
+        prompts = drop_replaced(lineage.read_matches(walk.pieces, SYSTEM_MESSAGES))
+        if prompts and prompts[0].content == system:
+            return
+        try:
+            agent.system(system, replace=True, expected=walk.at)
+            return
+        except Conflict:
+            continue  # another process wrote something, perhaps the same prompt

@@ -9,7 +9,7 @@ import contextvars
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -32,17 +32,21 @@ async def run_abandonable(call: Callable[[], R]) -> R:
     return job.get_result()
 
 
-async def in_thread(call: Callable[[], R]) -> R:
+async def in_thread(call: Callable[[], R], wake: Callable[[], None] | None = None) -> R:
     """Run a call in a thread. If it is cancelled, finish the call before the cancellation is
-    raised."""
+    raised. `wake` is called then, and may make the call return sooner."""
     loop = _find_loop()
     if loop is None:
-        return await _in_trio_thread(call, abandon=False)
+        if wake is None:
+            return await _in_trio_thread(call, abandon=False)
+        return await _in_woken_trio_thread(call, wake)
     job = ThreadJob(call, loop)
     _get_pool().submit(job.run)
     try:
         await job.waiter
     except asyncio.CancelledError:
+        if wake is not None:
+            wake()
         while not job.is_done:
             job.waiter = loop.create_future()
             # Another cancellation: the outcome of the call must still be known.
@@ -83,6 +87,33 @@ async def _in_trio_thread(call: Callable[[], R], *, abandon: bool, is_extra: boo
 
     limiter = CapacityLimiter(1) if is_extra else None
     return await to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=limiter)
+
+
+async def _in_woken_trio_thread(call: Callable[[], R], wake: Callable[[], None]) -> R:
+    """Run a call in a thread of trio. If it is cancelled, call `wake`, and finish the call."""
+    from trio import CancelScope, open_nursery, sleep_forever
+
+    future: Future[R] = Future()
+
+    async def wake_when_cancelled() -> None:
+        try:
+            await sleep_forever()
+        finally:
+            if not future.done():
+                wake()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    async with open_nursery() as nursery:
+        nursery.start_soon(wake_when_cancelled)
+        with CancelScope(shield=True):
+            await _in_trio_thread(run, abandon=False)
+        nursery.cancel_scope.cancel()
+    return future.result()
 
 
 class ThreadJob(Generic[R]):

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 import backstory
-from backstory.adapters import stores
+from backstory.adapters import shared
+from backstory.storage.sqlite.backend import SqliteBackend
+from backstory.storage.sqlite.transaction import SqliteTransaction
 from tests.processes import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +30,9 @@ NEEDS = {
     "test_strands*.py": "strands",
     "test_odd_values.py": "google.adk",
     "test_pairs.py": "google.adk",
+    "test_round_trips.py": "google.adk",
+    "test_event_loop.py": "google.adk",
+    "test_types.py": "basedpyright",
 }
 
 
@@ -62,9 +67,39 @@ def pytest_terminal_summary(terminalreporter) -> None:
 def stores_are_closed() -> Iterator[None]:
     """Adapters share open stores by their addresses, and the tests use databases again."""
     yield
-    for store, _ in stores._open.values():
-        store.close()
-    stores._open.clear()
+    shared.close_shared_stores()
+
+
+@pytest.fixture
+def opened(durable_url):
+    """The store that an adapter uses, opened beside it."""
+    with backstory.open(durable_url) as store:
+        yield store
+
+
+@pytest.fixture
+def statements(durable_url, monkeypatch):
+    """The statements that stores have run since the list was cleared last."""
+    seen = []
+    if durable_url.endswith(".db"):
+        for owner in (SqliteBackend, SqliteTransaction):
+            record_calls(monkeypatch, owner, "_run", seen)
+    else:
+        import psycopg
+
+        record_calls(monkeypatch, psycopg.Cursor, "execute", seen)
+    return seen
+
+
+def record_calls(monkeypatch, owner, name, seen):
+    """Add the first argument of each call of a method to `seen`."""
+    method = getattr(owner, name)
+
+    def record(self, sql, *args, **options):
+        seen.append(str(sql))
+        return method(self, sql, *args, **options)
+
+    monkeypatch.setattr(owner, name, record)
 
 
 @pytest.fixture

@@ -83,6 +83,7 @@ def test_events_come_back_equal_and_the_last_one_dates_the_session(service, run)
         said("yes", author="calc", state_delta={"n": 1}),
         Event(author="calc", long_running_tool_ids={"a", "b"}),
         Event(author="calc", output_transcription=types.Transcription(text="words", finished=True)),
+        said("nobody's", author=""),
         said("", author="calc"),
     ]
     events[-1].timestamp = 5.0
@@ -176,13 +177,13 @@ def test_a_fork_a_rewind_and_what_others_wrote(service, run):
         run(service.fork_session(**IDS, session_id="s", new_session_id="t"))
 
 
-def test_two_processes_lose_nothing(durable_url, two_writers, run, sound):
+def test_two_processes_lose_nothing(durable_url, two_writers, run, sound, opened):
     two_writers("adk", durable_url)
     service = BackstorySessionService(durable_url)
     found = texts(run(service.get_session(**IDS, session_id="shared")))
     assert sorted(found) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
     assert run(service.get_user_state(**IDS)) == {"one": 49, "two": 49}
-    sound(service._history.store)
+    sound(opened)
 
 
 def test_the_registry_names_a_place_by_its_scheme(tmp_path, run):
@@ -229,16 +230,16 @@ def test_many_sessions_are_listed_by_a_few_queries(tmp_path, run, monkeypatch):
             )
         return len(found), len(calls)
 
-    run(filled(3))
+    run(filled(6))
     few = asked()
     run(filled(20))
     many = asked()
-    assert (few[0], many[0]) == (3, 23)
+    assert (few[0], many[0]) == (6, 26)
     assert few[1] == many[1]
-    agent = service.agent("app", "u0", "s3-0")
+    agent = service.agent("app", "u0", "s6-0")
     agent.user("from elsewhere")
     assert asked() == (
-        23,
+        26,
         many[1] + 2,
     )  # the walk and the end of the one session that someone else wrote to
 
@@ -257,10 +258,10 @@ def test_ids_of_any_length_are_listed_as_they_are(service, run, name):
     assert run(service.list_sessions(app_name=ids["app_name"])).sessions == []
 
 
-def test_a_fork_of_nothing_or_onto_another_session_writes_nothing(service, run):
+def test_a_fork_of_nothing_or_onto_another_session_writes_nothing(service, run, opened):
     with pytest.raises(SessionNotFoundError):
         run(service.fork_session(**IDS, session_id="nobody", new_session_id="new"))
-    assert service._history.store.agents() == []
+    assert opened.agents() == []
     session = run(service.create_session(**IDS, session_id="s"))
     run(service.append_event(session, said("one")))
     service.fork("app", "me", "s", "t")
@@ -303,17 +304,16 @@ def test_a_stale_event_changes_no_state_of_the_app_or_the_user(service, run):
     assert run(service.get_user_state(**IDS)) == {}
 
 
-def test_an_event_and_the_state_that_it_changes_are_written_in_one_step(service, run):
+def test_an_event_and_the_state_that_it_changes_are_written_in_one_step(service, run, opened):
     session = run(service.create_session(**IDS, session_id="s", state={"app:n": 0, "user:n": 0}))
     event = said("one")
     event.actions.state_delta = {"app:n": 1, "user:n": 2, "n": 3}
     run(service.append_event(session, event))
-    states = {
-        agent.key: agent.last_notes(["adk.state"]).get("adk.state")
-        for agent in service._history.store.agents()
-    }
-    assert len(states) == 3
-    assert len({note.created_us for note in states.values()}) == 1
+    times = set()
+    for agent in opened.agents():
+        times.add(agent.last_notes(["adk.update"])["adk.update"].created_us)
+    assert len(opened.agents()) == 3
+    assert len(times) == 1
 
 
 def test_an_agent_without_events_is_not_a_session_yet(service, run):
@@ -358,7 +358,7 @@ def test_an_answer_is_stored_once(service, run):
     assert "rather" not in answer.data_json
     assert run(service.get_session(**IDS, session_id="s")).events[0].content == content
     told = service.agent(**IDS, session_id="s").conversation().to("gemini", pause=True)
-    assert told["contents"][0]["parts"] == [{"text": answer.content}]
+    assert told["contents"][-1]["parts"] == [{"text": answer.content}]
 
 
 @pytest.mark.parametrize("value", [1, "text", {"a": 1}, ["b"]], ids=repr)
@@ -386,3 +386,109 @@ def test_what_adk_would_not_pass_is_refused_and_writes_nothing(run, value):
             with pytest.raises(TypeError, match="is of the type"):
                 run(call())
         assert [(agent, agent.listed_head, agent.updated_at) for agent in store.agents()] == before
+
+
+def test_of_a_large_state_only_the_changes_are_written(service, run, opened):
+    state = {"large": "x" * 20_000, "n": 0}
+    session = run(service.create_session(**IDS, session_id="s", state=state))
+    for number in range(20):
+        run(service.append_event(session, said("a", state_delta={"n": number})))
+    found = run(service.get_session(**IDS, session_id="s"))
+    assert found.state == session.state == state | {"n": 19}
+    events = opened.agents()[0].events()
+    assert sum(len(event.data_json or "") for event in events) < 2 * 20_000
+
+
+def test_a_state_is_that_of_the_context_and_after_a_clear_the_newest(service, run):
+    session = run(service.create_session(**IDS, session_id="s", state={"n": 0}))
+    agent = service.agent("app", "me", "s")
+    agent.mark("here")
+    for number in (1, 2):
+        run(service.append_event(session, said("a", state_delta={"n": number})))
+    agent.rewind("here")
+    assert run(service.get_session(**IDS, session_id="s")).state == {"n": 0}
+    agent.undo()
+    agent.clear()
+    cleared = run(service.get_session(**IDS, session_id="s"))
+    assert (cleared.events, cleared.state) == ([], {"n": 2})
+    run(service.append_event(cleared, said("b", state_delta={"m": 3})))
+    assert run(service.get_session(**IDS, session_id="s")).state == {"n": 2, "m": 3}
+
+
+def test_a_rewind_into_an_event_leaves_the_part_that_is_live(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    call = types.FunctionCall(id="c1", name="look", args={})
+    parts = [types.Part(text="I will look."), types.Part(function_call=call)]
+    content = types.Content(role="model", parts=parts)
+    run(service.append_event(session, Event(author="calc", content=content)))
+    agent = service.agent("app", "me", "s")
+    [text, _] = agent.messages()
+    agent.jump(text.seq)
+    [event] = run(service.get_session(**IDS, session_id="s")).events
+    assert event.author == "app"
+    assert [part.text for part in event.content.parts] == ["I will look."]
+    agent.undo()
+    [event] = run(service.get_session(**IDS, session_id="s")).events
+    assert event.content == content
+
+
+def test_the_usage_of_an_answer_is_recorded_with_its_model(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    usage = types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=100,
+        candidates_token_count=5,
+        thoughts_token_count=2,
+        cached_content_token_count=40,
+    )
+    event = said("Two.", author="calc")
+    event.model_version, event.usage_metadata = "gemini-x", usage
+    run(service.append_event(session, event))
+    [answer] = service.agent("app", "me", "s").messages()
+    assert answer.data["model"] == "gemini-x"
+    assert answer.data["usage"] == {"input": 100, "output": 7, "cached": 40}
+
+
+def test_a_call_that_others_left_open_is_closed_unless_repair_is_off(service, run, durable_url):
+    agent = service.agent("app", "me", "s")
+    agent.user("Look.")
+    agent.tool_call("look", {}, id="c1")
+    events = run(service.get_session(**IDS, session_id="s")).events
+    assert "interrupted" in events[2].content.parts[0].function_response.response["error"]
+    assert len({event.id for event in events}) == 3
+    other = BackstorySessionService(durable_url, repair=False)
+    assert len(run(other.get_session(**IDS, session_id="s")).events) == 2
+    other.close()
+
+
+def test_an_open_call_of_adk_stays_open_until_someone_else_continues(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    call = types.Part(function_call=types.FunctionCall(id="c1", name="look", args={}))
+    content = types.Content(role="model", parts=[call])
+    run(service.append_event(session, Event(author="calc", content=content)))
+    assert len(run(service.get_session(**IDS, session_id="s")).events) == 1
+    service.agent("app", "me", "s").user("Never mind.")
+    events = run(service.get_session(**IDS, session_id="s")).events
+    assert [event.author for event in events] == ["calc", "calc", "user"]
+    assert events[1].content.parts[0].function_response.id == "c1"
+
+
+def test_of_two_results_of_a_call_the_newest_counts_elsewhere(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    call = types.FunctionCall(id="c1", name="remove", args={})
+    pending = types.FunctionResponse(id="c1", name="remove", response={"error": "asks first"})
+    done = types.FunctionResponse(id="c1", name="remove", response={"result": "removed"})
+    parts = [
+        ("model", types.Part(function_call=call)),
+        ("user", types.Part(function_response=pending)),
+        ("user", types.Part(function_response=done)),
+    ]
+    run(service.append_event(session, said("Remove it.")))
+    for role, part in parts:
+        content = types.Content(role=role, parts=[part])
+        run(service.append_event(session, Event(author="calc", content=content)))
+    agent = service.agent("app", "me", "s")
+    for format in backstory.wire.FORMATS:
+        body = str(agent.conversation().to(format))
+        assert "removed" in body
+        assert "asks first" not in body
+    assert len(run(service.get_session(**IDS, session_id="s")).events) == 4

@@ -89,7 +89,7 @@ def without_ids(value):
     return value
 
 
-def test_the_same_happens_as_with_the_service_in_memory(durable_url, run, sound):
+def test_the_same_happens_as_with_the_service_in_memory(durable_url, run, sound, opened):
     theirs, their_session = run(story(InMemorySessionService()))
     service = BackstorySessionService(durable_url)
     ours, our_session = run(story(service))
@@ -105,4 +105,61 @@ def test_the_same_happens_as_with_the_service_in_memory(durable_url, run, sound)
     ]
     assert "a mistake" not in kinds
     assert "instead" in kinds
-    sound(service._history.store)
+    sound(opened)
+
+
+async def continue_in_adk(service, app):
+    """One turn of the agent "calc"; returns what its model was given."""
+    model = Model(given=[])
+    agent = LlmAgent(name="calc", model=model, tools=[add])
+    runner = Runner(app_name=app, agent=agent, session_service=service)
+    content = types.Content(role="user", parts=[types.Part(text="Thanks.")])
+    async for _ in runner.run_async(user_id="me", session_id="s", new_message=content):
+        pass
+    return model.given[0]
+
+
+def begin_elsewhere(service, app):
+    agent = service.agent(app, "me", "s")
+    agent.user("What is 1 + 1?")
+    agent.tool_call("add", {"a": 1, "b": 1}, id="c1")
+    agent.tool_result("c1", "2")
+    agent.assistant("Two.")
+
+
+BEGUN = [
+    ("user", "text", "What is 1 + 1?"),
+    ("model", "function_call", "add"),
+    ("user", "function_response", "add"),
+    ("model", "text", "Two."),
+]
+
+
+def summarize(contents):
+    found = []
+    for content in contents:
+        for part in content["parts"]:
+            [(name, value)] = part.items()
+            found.append((content["role"], name, value if name == "text" else value["name"]))
+    return found
+
+
+def test_what_others_answered_is_an_answer_of_the_agent_that_runs(durable_url, run):
+    service = BackstorySessionService(durable_url, agent_name="calc")
+    begin_elsewhere(service, "app")
+    given = run(continue_in_adk(service, "app"))
+    assert summarize(given) == [*BEGUN, ("user", "text", "Thanks.")]
+    service.close()
+
+
+def test_without_a_name_others_answered_as_the_last_author_or_as_the_app(durable_url, run):
+    service = BackstorySessionService(durable_url)
+    begin_elsewhere(service, "calc")
+    thanks = ("user", "text", "Thanks.")
+    assert summarize(run(continue_in_adk(service, "calc"))) == [*BEGUN, thanks]
+    run(service.create_session(**IDS, session_id="s"))
+    run(continue_in_adk(service, "app"))
+    begin_elsewhere(service, "app")
+    given = run(continue_in_adk(service, "app"))
+    assert summarize(given[-5:]) == [*BEGUN, thanks]
+    service.close()

@@ -81,7 +81,7 @@ def texts(messages):
     return [message.text for message in messages]
 
 
-def test_the_model_is_given_the_same_as_with_the_provider_in_memory(history, run, sound):
+def test_the_model_is_given_the_same_as_with_the_provider_in_memory(history, run, sound, opened):
     theirs = run(story(InMemoryHistoryProvider()))
     ours = run(story(history))
     assert ours == theirs
@@ -90,7 +90,7 @@ def test_the_model_is_given_the_same_as_with_the_provider_in_memory(history, run
         *("user", "assistant", "user", "tool_call", "tool_call"),
         *("tool_result", "tool_result", "assistant", "user", "assistant"),
     ]
-    sound(history._history.store)
+    sound(opened)
 
 
 def test_messages_come_back_equal(history, run):
@@ -187,12 +187,12 @@ def test_it_opens_an_agent_that_something_else_began(run):
         assert texts(run(BackstoryHistory(store, key="mine").get_messages("any"))) == ["hello"]
 
 
-def test_two_processes_lose_nothing(durable_url, two_writers, run, sound):
+def test_two_processes_lose_nothing(durable_url, two_writers, run, sound, opened):
     two_writers("agent_framework", durable_url)
     history = BackstoryHistory(durable_url)
     found = texts(run(history.get_messages("shared")))
     assert sorted(found) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
-    sound(history._history.store)
+    sound(opened)
 
 
 def test_a_transcript_that_someone_else_saves_meanwhile_is_there_once(history, run, meanwhile):
@@ -234,10 +234,10 @@ def test_messages_are_the_same_by_their_ids_or_by_what_they_say(history, run):
     assert texts(run(history.get_messages("s"))) == ["a", "b", "c"]
 
 
-def test_a_fork_of_nothing_writes_nothing(history):
+def test_a_fork_of_nothing_writes_nothing(history, opened):
     with pytest.raises(backstory.AgentNotFound):
         history.fork("nobody", "new")
-    assert history._history.store.agents() == []
+    assert opened.agents() == []
 
 
 @pytest.mark.parametrize("value", [1, "text", {"role": "user"}, [None], [{}], [Message]], ids=repr)
@@ -249,3 +249,28 @@ def test_what_is_no_message_is_refused_and_writes_nothing(run, value):
         with pytest.raises(TypeError):
             run(history.save_messages("s", [Message("user", ["Hello"]), value]))
         assert store.agents() == []
+
+
+def test_files_of_messages_and_tools_reach_other_formats(history, run):
+    pdf = Content.from_data(b"%PDF-1.4 a page", "application/pdf")
+    picture = Content.from_data(b"a picture", "image/png")
+    call = Content.from_function_call("c", "look", arguments={})
+    messages = [
+        Message("user", ["read this", pdf]),
+        Message("assistant", [call]),
+        Message("tool", [Content.from_function_result("c", result=[picture])]),
+    ]
+    run(history.save_messages("s", messages))
+    body = history.agent("s").conversation().to("anthropic")
+    assert [block["type"] for block in body["messages"][0]["content"]] == ["text", "document"]
+    [result] = body["messages"][2]["content"]
+    assert [block["type"] for block in result["content"]] == ["image"]
+
+
+def test_a_call_that_another_program_left_open_is_interrupted(durable_url, history, run):
+    history.agent("s").tool_call("add", {"a": 1}, id="c")
+    [_, result] = run(history.get_messages("s"))
+    assert (result.role, result.contents[0].call_id) == ("tool", "c")
+    open_calls = BackstoryHistory(durable_url, repair=False)
+    assert [message.role for message in run(open_calls.get_messages("s"))] == ["assistant"]
+    open_calls.close()

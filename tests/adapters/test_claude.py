@@ -52,12 +52,6 @@ def store(durable_url):
     store.close()
 
 
-@pytest.fixture
-def opened(durable_url):
-    with backstory.open(durable_url) as store:
-        yield store
-
-
 def test_the_kit_passes_on_every_backend(new_url, run):
     for backend in ("memory", "sqlite"):
         run(
@@ -142,7 +136,7 @@ def test_two_processes_append_whole_batches(durable_url, two_writers, run, sound
         sound(opened)
 
 
-def test_five_hundred_lines_in_one_append(store, run, sound):
+def test_five_hundred_lines_in_one_append(store, opened, run, sound):
     lines = Transcript()
     for n in range(250):
         lines.says(f"{n} " + "x" * 2_000)
@@ -150,7 +144,7 @@ def test_five_hundred_lines_in_one_append(store, run, sound):
     run(store.append(KEY, lines.lines))
     assert run(store.load(KEY)) == lines.lines
     assert len(store.agent(KEY).conversation()) == 500
-    sound(store._history.store)
+    sound(opened)
 
 
 def test_it_works_under_trio(tmp_path):
@@ -223,7 +217,7 @@ def test_a_fork_is_one_row_and_its_lines_have_its_own_session(store, run):
         store.fork(key, "third", up_to="nobody")
 
 
-def test_deleting_a_session_leaves_no_event_of_it_and_of_its_subagents(store, run):
+def test_deleting_a_session_leaves_no_event_of_it_and_of_its_subagents(store, opened, run):
     sub = KEY | {"subpath": "subagents/agent-1"}
     lines = Transcript()
     lines.says("the treasure", isSidechain=True)
@@ -231,7 +225,7 @@ def test_deleting_a_session_leaves_no_event_of_it_and_of_its_subagents(store, ru
     run(store.append(sub, lines.lines))
     assert conversation(store.agent(sub)) == ["the treasure"]
     run(store.delete(KEY))
-    assert store._history.store.agents() == []
+    assert opened.agents() == []
     run(store.append(KEY, lines.lines))
     assert run(store.load(KEY)) == lines.lines
 

@@ -85,7 +85,7 @@ def nested(levels):
 
 
 @pytest.mark.parametrize("levels", [90, 92, 93, 95, 97, 98, 101, 150, 240])
-def test_a_line_that_is_too_deep_for_an_event_is_carried_as_text(store, durable_url, run, levels):
+def test_a_line_that_is_too_deep_for_an_event_comes_back(store, durable_url, run, levels):
     lines = Transcript()
     lines.says("List the files.")
     lines.answers({"type": "odd", "x": nested(levels)})
@@ -100,9 +100,107 @@ def test_a_line_that_is_too_deep_for_an_event_is_carried_as_text(store, durable_
     with backstory.open(durable_url) as opened, backstory.open(":memory:") as other:
         [agent] = opened.agents()
         other.start().extend(agent.events())  # checks all of it again
-        as_text = [
-            "text" in event.data["item"] for event in agent.events() if "item" in (event.data or {})
-        ]
-    assert any(as_text) == (
-        levels + 5 > 97
-    )  # a call's input is the fifth level; three are around a line
+
+
+def say(number, parent):
+    lines = Transcript()
+    return lines.says(f"Message {number}.", parent=parent)
+
+
+def test_the_first_append_of_a_process_is_four_statements(store, durable_url, run, statements):
+    lines = story()
+    for number in range(100):
+        lines.says(f"Message {number}.")
+    run(store.append(KEY, lines.lines))
+    other = BackstorySessionStore(durable_url)
+    asked = []
+    for number in range(3):
+        line = say(number, lines.last)
+        lines.last = line["uuid"]
+        statements.clear()
+        run(other.append(KEY, [line]))
+        asked.append(len(statements))
+    assert asked == [4, 1, 1]
+    other.close()
+
+
+def test_a_line_of_an_earlier_process_is_not_written_again(store, durable_url, run):
+    lines = story()
+    for number in range(100):
+        lines.says(f"Message {number}.")
+    run(store.append(KEY, lines.lines))
+    again = BackstorySessionStore(durable_url)
+    with_uuid = [line for line in lines.lines if "uuid" in line]
+    for part in (with_uuid[-1:], with_uuid[:3], with_uuid):
+        run(again.append(KEY, part))
+    assert run(again.load(KEY)) == lines.lines
+    again.close()
+
+
+def test_appends_of_two_stores_in_turn_are_all_there(store, durable_url, run, sound, opened):
+    other = BackstorySessionStore(durable_url)
+    lines = story()
+    run(store.append(KEY, lines.lines))
+    for number in range(4):
+        line = say(number, lines.last)
+        lines.lines.append(line)
+        lines.last = line["uuid"]
+        run((store, other)[number % 2].append(KEY, [line]))
+    assert run(store.load(KEY)) == lines.lines
+    assert [event.kind for event in opened.agents()[0].events()].count("jump") == 0
+    other.close()
+    sound(opened)
+
+
+def test_a_session_that_was_deleted_elsewhere_begins_again(store, durable_url, run):
+    lines = story().lines
+    other = BackstorySessionStore(durable_url)
+    sub = KEY | {"subpath": "subagents/a"}
+    for key in (KEY, sub):
+        run(store.append(key, lines))
+    run(other.delete(KEY))
+    other.close()
+    for key in (sub, KEY):
+        assert run(store.load(key)) is None
+        run(store.append(key, lines[:2]))
+        assert run(store.load(key)) == lines[:2]
+
+
+def test_a_call_that_another_program_left_open_was_interrupted(store, durable_url, run):
+    lines = story()
+    run(store.append(KEY, lines.lines))
+    agent = store.agent(KEY)
+    call = agent.tool_call("Bash", {"command": "ls"}, id="c1")
+    agent.user("And now?")
+    found = run(store.load(KEY))[len(lines.lines) :]
+    assert [line["type"] for line in found] == ["assistant", "user", "user"]
+    [result] = found[1]["message"]["content"]
+    assert (result["tool_use_id"], "interrupted" in str(result["content"])) == ("c1", True)
+    chain = [lines.last, *(line["uuid"] for line in found)]
+    assert [line["parentUuid"] for line in found] == chain[:-1]
+    assert len({line["uuid"] for line in found}) == 3
+    unrepaired = BackstorySessionStore(durable_url, repair=False)
+    assert len(run(unrepaired.load(KEY))) == len(lines.lines) + 2
+    unrepaired.close()
+    agent.tool_result(call, "a.py")
+
+
+def test_an_open_call_of_claude_stays_open_until_somebody_else_writes(store, run):
+    lines = Transcript()
+    lines.says("List the files.")
+    lines.answers(use("toolu_1", command="ls"))
+    run(store.append(KEY, lines.lines))
+    assert run(store.load(KEY)) == lines.lines
+    store.agent(KEY).user("Stop.")
+    *own, result, said = run(store.load(KEY))
+    assert own == lines.lines
+    assert result["message"]["content"][0]["tool_use_id"] == "toolu_1"
+    assert said["parentUuid"] == result["uuid"]
+
+
+def test_files_of_others_are_blocks_of_a_line(store, run):
+    pdf = b"%PDF-1.4 a document"
+    store.agent(KEY).user("Read this.", files=[pdf])
+    [line] = run(store.load(KEY))
+    kinds = [block["type"] for block in line["message"]["content"]]
+    assert sorted(kinds) == ["document", "text"]

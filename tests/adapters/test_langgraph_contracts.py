@@ -31,14 +31,15 @@ def asked(text, n):
     return {"messages": [HumanMessage(text, id=f"h{n}")]}
 
 
-def put(saver, id, parent=None, *, messages=(), thread="t", **values):
+def put(saver, id, parent=None, *, messages=(), thread="t", changed=(), version=1, **values):
     checkpoint = empty_checkpoint() | {"id": id}
     checkpoint["channel_values"] = values | ({"messages": list(messages)} if messages else {})
-    checkpoint["channel_versions"] = dict.fromkeys(checkpoint["channel_values"], 1)
+    checkpoint["channel_versions"] = dict.fromkeys(checkpoint["channel_values"], version)
     named = {"thread_id": thread, "checkpoint_ns": ""} | (
         {"checkpoint_id": parent} if parent else {}
     )
-    return saver.put({"configurable": named}, checkpoint, {"source": "loop", "step": 1}, {})
+    metadata = {"source": "loop", "step": 1}
+    return saver.put({"configurable": named}, checkpoint, metadata, dict.fromkeys(changed, version))
 
 
 def values(saver, id=None, thread="t"):
@@ -47,14 +48,14 @@ def values(saver, id=None, thread="t"):
     return found and found.checkpoint["channel_values"]
 
 
-def test_what_cannot_be_serialized_makes_no_thread(saver):
+def test_what_cannot_be_serialized_makes_no_thread(saver, opened):
     with pytest.raises(TypeError):
         put(saver, "1", value=lambda: None)
     at = {"configurable": THREAD["configurable"] | {"checkpoint_id": "1"}}
     with pytest.raises(TypeError):
         saver.put_writes(at, [("a", lambda: None)], "task")
     assert list(saver.list(None)) == []
-    assert saver._history.store.agents() == []
+    assert opened.agents() == []
 
 
 def test_writes_may_come_before_their_checkpoint(saver):
@@ -140,12 +141,14 @@ def test_after_a_deletion_nothing_late_brings_a_checkpoint_back(saver):
     assert [each.checkpoint["id"] for each in saver.list(THREAD)] == ["3"]
 
 
-def test_a_copy_survives_the_deletion_of_its_source_and_is_one_row_for_each_namespace(saver):
+def test_a_copy_survives_the_deletion_of_its_source_and_is_one_row_for_each_namespace(
+    saver, opened
+):
     put(saver, "1", messages=[HumanMessage("one", id="1")], x=1)
     below = {"configurable": {"thread_id": "t", "checkpoint_ns": "sub:1"}}
     saver.put(below, empty_checkpoint(), {"source": "loop"}, {})
     saver.copy_thread("t", "u")
-    assert len(saver._history.store.agents()) == 4
+    assert len(opened.agents()) == 4
     saver.delete_thread("t")
     assert values(saver, thread="u")["x"] == 1
     assert [message.content for message in values(saver, thread="u")["messages"]] == ["one"]
@@ -210,7 +213,7 @@ def test_values_of_any_type_come_back(saver):
     }
 
 
-def test_messages_of_every_kind_are_messages_for_everything_else(saver, sound):
+def test_messages_of_every_kind_are_messages_for_everything_else(saver, sound, opened):
     thought = {"type": "thinking", "thinking": "hm", "signature": "c2VhbA=="}
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     messages = [
@@ -239,7 +242,7 @@ def test_messages_of_every_kind_are_messages_for_everything_else(saver, sound):
     body = saver.agent("t").conversation().to("anthropic", model="claude-x")
     last = [message for message in body["messages"] if message["role"] == "assistant"][-1]
     assert last["content"][0] == thought
-    sound(saver._history.store)
+    sound(opened)
 
 
 def test_what_others_wrote_is_in_the_newest_state_and_what_was_rewound_is_not(saver):
@@ -355,12 +358,12 @@ def test_task_ids_of_any_length_are_told_apart(saver):
     assert saver.get_tuple(config).pending_writes == [(task, "channel", task) for task in tasks]
 
 
-def test_a_fork_of_nothing_and_an_unknown_strategy_write_nothing(saver):
+def test_a_fork_of_nothing_and_an_unknown_strategy_write_nothing(saver, opened):
     with pytest.raises(backstory.AgentNotFound):
         saver.fork("nobody", "new")
     with pytest.raises(ValueError, match="strategy"):
         saver.prune(["t"], strategy="some")
-    assert saver._history.store.agents() == []
+    assert opened.agents() == []
 
 
 def test_a_thread_that_another_process_made_again_is_read_again(durable_url, saver):
@@ -398,3 +401,143 @@ def test_a_message_that_is_read_is_in_every_way_the_one_that_was_written(saver):
         assert (repr(one), one.model_dump()) == (repr(other), other.model_dump())
         assert copy.deepcopy(one) == one
         assert one.model_copy(update={"content": "new"}).content == "new"
+
+
+def test_a_saver_sees_what_another_one_wrote_after_it(saver, opened):
+    one, two, three = (HumanMessage(text, id=text) for text in ("one", "two", "three"))
+    other = BackstorySaver(opened)
+    put(saver, "1", messages=[one])
+    put(other, "2", "1", messages=[one, two])
+    put(saver, "3", "2", messages=[one, two, three])
+    put(saver, "4", "1", messages=[one, three])
+    assert values(other)["messages"] == [one, three]
+    assert values(other, "3")["messages"] == [one, two, three]
+    assert values(other, "2")["messages"] == [one, two]
+
+
+def test_a_checkpoint_that_is_put_again_is_there_once(saver):
+    for _ in range(2):
+        put(saver, "1", messages=[HumanMessage("one", id="1")])
+    for _ in range(2):
+        put(saver, "2", "1", messages=[HumanMessage(text, id=text) for text in ("1", "2")])
+    assert len(list(saver.list(THREAD))) == 2
+    assert [message.content for message in values(saver)["messages"]] == ["1", "2"]
+
+
+@pytest.mark.parametrize("long", [[1] * 50, [1.0] * 50], ids=["int", "float"])
+def test_a_value_with_a_new_version_is_written_even_if_it_is_equal(saver, long):
+    put(saver, "1", x=[True] * 50)
+    put(saver, "2", "1", x=long, changed=["x"])
+    assert repr(values(saver)["x"]) == repr(long)
+    put(saver, "3", "2", x=long)
+    assert repr(values(saver)["x"]) == repr(long)
+
+
+def test_a_copied_checkpoint_has_the_long_values_of_its_source(saver):
+    put(saver, "1", notes="old " * 50)
+    put(saver, "2", "1", notes="new " * 50, changed=["notes"], version=2)
+    # LangGraph's copy is beside its source: it has the parent of the source, and nothing is new.
+    put(saver, "3", "1", notes="new " * 50, version=2)
+    assert values(saver)["notes"] == "new " * 50
+
+
+PDF = {"type": "file", "base64": "JVBERi0xLjQ=", "mime_type": "application/pdf"}
+SOUND = {"type": "audio", "base64": "c291bmQ=", "mime_type": "audio/wav"}
+IMAGE = {"type": "image", "base64": "cGljdHVyZQ==", "mime_type": "image/png"}
+
+
+def test_files_of_messages_and_tools_reach_other_formats(saver):
+    call = {"name": "look", "args": {}, "id": "c", "type": "tool_call"}
+    openai = {"type": "image_url", "image_url": {"url": "data:image/png;base64,cGljdHVyZQ=="}}
+    elsewhere = {"type": "file", "file_id": "file_1"}
+    text = {"type": "text", "text": "read this"}
+    messages = [
+        HumanMessage([text, PDF, openai, elsewhere], id="1"),
+        AIMessage("", tool_calls=[call], id="2"),
+        ToolMessage([IMAGE], tool_call_id="c", id="3"),
+        HumanMessage([SOUND], id="4"),
+    ]
+    put(saver, "1", messages=messages)
+    assert values(saver)["messages"] == messages
+    conversation = saver.agent("t").conversation()
+    asked, _, [result, *_] = [each["content"] for each in conversation.to("anthropic")["messages"]][
+        :3
+    ]
+    assert [block["type"] for block in asked] == ["text", "document", "image", "text"]
+    assert asked[-1]["text"] == "(a document that cannot be shown here)"
+    assert [block["type"] for block in result["content"]] == ["image"]
+    body = conversation.to("gemini")
+    assert body["contents"][-1]["parts"][-1]["inlineData"]["mimeType"] == "audio/wav"
+
+
+def test_files_that_others_wrote_are_files(saver, opened):
+    agent = opened.ensure("langgraph:t/")
+    agent.user("look", images=[b"\x89PNG\r\n\x1a\n a picture"])
+    [message] = values(saver)["messages"]
+    assert [block["type"] for block in message.content_blocks] == ["text", "image"]
+
+
+def test_the_tokens_of_an_answer_are_recorded_with_its_model(saver):
+    usage = {
+        "input_tokens": 100,
+        "output_tokens": 7,
+        "total_tokens": 107,
+        "input_token_details": {"cache_read": 20},
+    }
+    call = {"name": "look", "args": {}, "id": "c", "type": "tool_call"}
+    model = {"model_name": "gpt-x"}
+    answer = AIMessage(
+        "I look.", tool_calls=[call], usage_metadata=usage, response_metadata=model, id="1"
+    )
+    put(saver, "1", messages=[answer])
+    first, second = saver.agent("t").messages()
+    assert first.data["model"] == "gpt-x"
+    assert first.data["usage"] == {"input": 100, "output": 7, "cached": 20}
+    assert "usage" not in second.data
+
+
+def test_a_call_that_another_program_left_open_is_interrupted(saver, opened):
+    agent = opened.ensure("langgraph:t/")
+    agent.user("add")
+    agent.tool_call("add", {"a": 1}, id="c")
+    seen = []
+
+    def answer(state):
+        seen.append([message.type for message in state["messages"]])
+        return {"messages": [AIMessage("done")]}
+
+    builder = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer")
+    builder.compile(checkpointer=saver).invoke(asked("go on", 1), THREAD)
+    builder.compile(checkpointer=saver).invoke(asked("and now?", 2), THREAD)
+    assert seen == [
+        ["human", "ai", "tool", "human"],
+        ["human", "ai", "tool", "human", "ai", "human"],
+    ]
+    found = values(saver)["messages"]
+    assert found[2].tool_call_id == "c"
+    assert len({message.id for message in found}) == len(found)
+    as_they_are = BackstorySaver(opened, repair=False)
+    assert [message.type for message in values(as_they_are)["messages"]][:3] == [
+        "human",
+        "ai",
+        "human",
+    ]
+    assert len(agent.messages()) == 6  # the result is not in the log
+
+
+def test_a_graph_keeps_its_own_open_call(saver):
+    call = {"name": "look", "args": {}, "id": "c", "type": "tool_call"}
+    put(saver, "1", messages=[HumanMessage("a", id="1"), AIMessage("", tool_calls=[call], id="2")])
+    assert [message.type for message in values(saver)["messages"]] == ["human", "ai"]
+
+
+def test_a_thread_of_an_older_version_goes_on_as_one_that_others_began(saver, opened):
+    agent = opened.ensure("langgraph:t/")
+    old = {"of": "langgraph", "form": {"type": "human"}}
+    agent.extend([("user", "hello", {"item": old})])
+    agent.note("langgraph.checkpoint", {"id": "1", "parent": None, "metadata": {"json": {}}})
+    assert [message.content for message in values(saver)["messages"]] == ["hello"]
+    config = saver.get_tuple(THREAD).config["configurable"]
+    put(saver, "2", config["checkpoint_id"], messages=[*values(saver)["messages"], AIMessage("hi")])
+    assert [message.content for message in values(saver)["messages"]] == ["hello", "hi"]
+    assert [event.content for event in agent.messages()] == ["hello", "hi"]

@@ -1,6 +1,7 @@
 """The session of the OpenAI Agents SDK: its protocol, and what it means in the log."""
 
 import asyncio
+import gc
 import json
 from functools import reduce
 
@@ -167,7 +168,7 @@ def test_the_request_of_the_stored_items_is_the_items(run):
 
 @pytest.mark.parametrize(
     ("limit", "expected"),
-    [(None, "abcde"), (2, "de"), (5, "abcde"), (99, "abcde"), (0, ""), (-1, "")],
+    [(None, "abcde"), (2, "de"), (5, "abcde"), (99, "abcde"), (0, ""), (-1, "abcde")],
 )
 def test_a_limit_gives_the_newest_in_order(limit, expected, run):
     session = BackstorySession("s")
@@ -238,9 +239,10 @@ def test_clearing_one_session_leaves_the_others_alone(durable_url, run):
     two.close()
 
 
-def test_a_session_that_someone_deleted_begins_again(session, run):
+def test_a_session_that_someone_deleted_begins_again(session, durable_url, run):
     run(session.add_items(users("a")))
-    session._history.store.delete(session.agent.id)
+    with backstory.open(durable_url) as store:
+        store.delete(session.agent.id)
     run(session.add_items(users("b")))
     assert texts(run(session.get_items())) == ["b"]
 
@@ -341,20 +343,49 @@ def test_what_the_agent_rewound_is_gone_at_the_next_read(session, run):
     assert texts(run(session.get_items())) == ["a"]
 
 
-def test_a_fork_goes_on_from_any_position_without_touching_the_first(session, run):
+def test_a_fork_goes_on_from_any_position_without_touching_the_first(session, durable_url, run):
     run(session.add_items(users("a", "b")))
     branch = session.fork("user-42/b", at=1)
     run(branch.add_items(users("c")))
     assert texts(run(branch.get_items())) == ["a", "c"]
     assert texts(run(session.get_items())) == ["a", "b"]
     assert branch.agent.parent == session.agent.id
-    again = BackstorySession("user-42/b", session._history.store)
+    again = BackstorySession("user-42/b", durable_url)
     assert texts(run(again.get_items(1))) == ["c"]
 
 
+@pytest.mark.parametrize("place", ["history.db", ":memory:"])
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_fork_outlives_its_parent(place, is_closed, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parent = BackstorySession("a", place)
+    run(parent.add_items(users("a")))
+    branch = parent.fork("b")
+    agent = branch.agent
+    if is_closed:
+        parent.close()
+    del parent
+    gc.collect()
+    assert texts(run(branch.get_items())) == ["a"]
+    branch.close()
+    with pytest.raises(backstory.StorageError, match="closed"):
+        agent.messages()
+
+
+def test_a_fork_has_the_settings_of_its_parent(run):
+    parent = BackstorySession("a", session_settings=SessionSettings(limit=1), repair=True)
+    run(parent.add_items([*users("a"), OUTPUT]))
+    branch = parent.fork("b")
+    assert branch.session_id == "b"
+    assert run(branch.get_items()) == [OUTPUT]
+    branch.session_settings = None
+    assert texts(run(branch.get_items())) == ["a"]
+
+
 def test_outputs_without_calls_are_left_out_when_asked(run):
-    items = [*users("a"), OUTPUT, CALL | {"call_id": "x"}, OUTPUT | {"call_id": "x"}]
-    for repair, expected in ((False, items), (True, [items[0], *items[2:]])):
+    nameless = {"type": "function_call_output", "output": "3"}
+    items = [*users("a"), OUTPUT, nameless, CALL | {"call_id": "x"}, OUTPUT | {"call_id": "x"}]
+    for repair, expected in ((False, items), (True, [items[0], *items[3:]])):
         session = BackstorySession("s", repair=repair)
         run(session.add_items(items))
         assert run(session.get_items()) == expected
@@ -415,3 +446,13 @@ def test_what_is_not_an_item_writes_nothing(session, run, items):
     with pytest.raises(TypeError):
         run(session.add_items(items))
     assert run(session.get_items()) == []
+
+
+def test_a_jump_restores_what_was_popped_with_a_wrong_key(session, run):
+    run(EncryptedSession("s", session, "the right secret").add_items(users("one", "two")))
+    before = run(session.get_items())
+    head = session.agent.head
+    assert run(EncryptedSession("s", session, "another secret").pop_item()) is None
+    assert run(session.get_items()) == []
+    session.agent.jump(head)
+    assert run(session.get_items()) == before

@@ -9,13 +9,11 @@ from tests.adapters.conftest import is_here
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "adapters").glob("*.md"))
 MODULES = {"adk": "google.adk", "openai_agents": "agents", "claude": "claude_agent_sdk"}
-SEVERAL = {"README", "three-frameworks"}
+OVERVIEW = "README"
 
 
 def needs(page):
-    if page.stem == "three-frameworks":
-        return ["agents", "pydantic_ai", "agent_framework"]
-    return [] if page.stem == "README" else [MODULES.get(page.stem, page.stem)]
+    return [] if page.stem == OVERVIEW else [MODULES.get(page.stem, page.stem)]
 
 
 def code_of(page):
@@ -34,7 +32,7 @@ def test_the_python_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if p.stem not in SEVERAL], ids=lambda page: page.stem
+    "page", [p for p in PAGES if p.stem != OVERVIEW], ids=lambda page: page.stem
 )
 def test_a_page_begins_with_what_is_kept_and_what_is_deleted(page):
     beginning = " ".join(page.read_text()[:400].split())

@@ -108,14 +108,14 @@ def without_metadata(messages):
     return [{"role": each["role"], "content": each["content"]} for each in messages]
 
 
-def test_the_model_is_given_the_same_as_with_files(repository, tmp_path, sound):
+def test_the_model_is_given_the_same_as_with_files(repository, tmp_path, sound, opened):
     theirs, their_messages = story(lambda: FileSessionManager("s", storage_dir=str(tmp_path)))
     ours, our_messages = story(lambda: RepositorySessionManager("s", session_repository=repository))
     assert ours == theirs
     assert without_metadata(our_messages) == without_metadata(their_messages)
     kinds = [each.kind for each in repository.agent("s", "a").conversation()]
     assert kinds[:5] == ["user", "assistant", "user", "tool_call", "tool_call"]
-    sound(repository._history.store)
+    sound(opened)
 
 
 def test_what_is_not_there_is_none_and_what_is_there_twice_is_an_error(repository):
@@ -221,10 +221,10 @@ def test_what_others_wrote_a_rewind_and_a_fork(repository):
     assert texts(repository) == ["a"]
 
 
-def test_deleting_a_session_erases_its_agents(repository):
+def test_deleting_a_session_erases_its_agents(repository, opened):
     begun(repository, "a")
     repository.delete_session("s")
-    assert repository._history.store.agents() == []
+    assert opened.agents() == []
     assert repository.read_session("s") is None
 
 
@@ -242,13 +242,13 @@ def test_the_state_of_several_agents_together(repository):
     assert repository.read_multi_agent("s", "nobody") is None
 
 
-def test_two_processes_lose_nothing(durable_url, two_writers, sound):
+def test_two_processes_lose_nothing(durable_url, two_writers, sound, opened):
     begun(BackstoryRepository(durable_url))
     two_writers("strands", durable_url)
     repository = BackstoryRepository(durable_url)
     found = texts(repository)
     assert sorted(found) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
-    sound(repository._history.store)
+    sound(opened)
 
 
 def test_it_can_be_handed_an_open_store():
@@ -261,22 +261,34 @@ def test_it_can_be_handed_an_open_store():
 LONG = "a/b@é " * 900
 
 
-def test_ids_of_any_length_are_erased_with_their_session(repository):
+def test_ids_of_any_length_are_erased_with_their_session(repository, opened):
     repository.create_session(Session(session_id=LONG, session_type=SessionType.AGENT))
     state = SessionAgent(agent_id=LONG, state={}, conversation_manager_state={})
     repository.create_agent(LONG, state)
     repository.delete_session(LONG)
     assert (repository.read_session(LONG), repository.read_agent(LONG, LONG)) == (None, None)
-    assert repository._history.store.agents() == []
+    assert opened.agents() == []
 
 
-def test_a_fork_of_nothing_writes_nothing(repository):
+def test_a_fork_of_nothing_writes_nothing(repository, opened):
     begun(repository)
-    before = len(repository._history.store.agents())
+    before = len(opened.agents())
     for session, agent in (("nobody", "a"), ("s", "nobody")):
         with pytest.raises(SessionException):
             repository.fork(session, agent, "new")
-    assert len(repository._history.store.agents()) == before
+    assert len(opened.agents()) == before
+
+
+def test_a_fork_that_fails_leaves_no_session(repository):
+    begun(repository)
+    with pytest.raises(backstory.PositionNotFound):
+        repository.fork("s", "a", "new", at=999)
+    repository.agent("taken", "a")
+    with pytest.raises(backstory.KeyTaken):
+        repository.fork("s", "a", "taken")
+    assert (repository.read_session("new"), repository.read_session("taken")) == (None, None)
+    with pytest.raises(SessionException, match="already exists"):
+        repository.fork("s", "a", "s")
 
 
 WRITES = {
@@ -322,3 +334,25 @@ def test_a_message_without_content_is_kept_as_it_is(repository):
     message = SessionMessage({"role": "user"}, 0)
     repository.create_message("s", "a", message)
     assert repository.read_message("s", "a", 0) == message
+
+
+def test_a_session_has_the_first_text_as_its_title(repository, opened):
+    begun(repository, "What is\nthe weather?", "And tomorrow?")
+    [session] = opened.sessions()
+    assert session.title == "What is the weather?"
+
+
+def test_small_changes_of_a_large_state_are_small(repository):
+    state = {f"k{n}": "x" * 1_000 for n in range(200)}
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+    repository.create_agent("s", SessionAgent("a", state, {}))
+    for n in range(50):
+        changed = SessionAgent("a", state | {"n": n}, {})
+        repository.update_agent("s", changed)
+    agent = repository.agent("s", "a")
+    written = sum(len(event.data_json) for event in agent.events())
+    assert written < 2 * len(repr(state))
+    assert repository.read_agent("s", "a").state == state | {"n": 49}
+    smaller = SessionAgent("a", {"n": 49}, {})
+    repository.update_agent("s", smaller)
+    assert repository.read_agent("s", "a").state == {"n": 49}

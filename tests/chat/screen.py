@@ -46,6 +46,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 STATUS = re.compile(r" · [\d,/]+ tokens( · ⚑ .*)?$")
+BUSY = " s · Ctrl-C stops"  # in the status line, while something is done
 OPENED, CLOSED = b"\x1b[?2004h", b"\x1b[?2004l"  # what the editor says to the terminal
 
 
@@ -191,6 +192,11 @@ class Terminal:
         self.type("\r")
         self.wait(lambda _: self.raw.find(CLOSED, opened) >= 0)
 
+    def allow(self, answer: str = "y") -> None:
+        """Answer the question whether something may run."""
+        self.wait(lambda text: edited(text).endswith("why not)"))
+        self.type(f"{answer}\r")
+
     def erase(self) -> None:
         """Empty the editor, in which one line stands."""
         self.ready()
@@ -245,7 +251,7 @@ def contents(agent: Any) -> list[str | None]:
 def edited(text: str) -> str:
     """The last line in the editor."""
     *_, line, status = ["", "", *(line for line in text.split("\n") if line.strip())]
-    return line.removeprefix(">").strip() if STATUS.search(status) else ""
+    return line.removeprefix(">").strip() if STATUS.search(status) or BUSY in status else ""
 
 
 def prompts_on(text: str) -> list[str]:

@@ -12,9 +12,8 @@ import pytest
 
 from backstory.log.messages import Message
 from backstory.runtime.models import ModelError
-from backstory.runtime.models import download as fetching
-from backstory.runtime.models.download import SHA256, VARIABLE, fetch, model_file
-from backstory.runtime.models.embedded import EmbeddedModel
+from backstory.runtime.models import embedded as fetching
+from backstory.runtime.models.embedded import SHA256, VARIABLE, EmbeddedModel, fetch, model_file
 from backstory.wire.conversation import Conversation
 from tests.processes import PATIENCE, wait_until
 
@@ -72,7 +71,7 @@ def test_a_question_a_mark_a_rewind_a_kill_and_the_context_is_right(start, reope
     def answered(number):
         return sum(event.kind == "assistant" for event in reopened().events()) >= number
 
-    terminal = start(None, env=env)
+    terminal = start(None, "--model", "embedded", env=env)
     assert "a tiny model to try things out with" in terminal.ready()
     terminal.send("Say hello.")
     terminal.wait(lambda _: answered(1))
@@ -87,7 +86,7 @@ def test_a_question_a_mark_a_rewind_a_kill_and_the_context_is_right(start, reope
     assert contents()[:-1] == before  # and the rewind itself, which the model does not see
     terminal.kill()
 
-    again = start(None, env=env)
+    again = start(None, "--model", "embedded", env=env)
     text = again.wait("restored 3 messages, 1 mark")
     assert "> Say hello." in text
     assert "> Say goodbye." not in text
@@ -101,10 +100,10 @@ def test_a_question_a_mark_a_rewind_a_kill_and_the_context_is_right(start, reope
 
 
 def test_ctrl_c_stops_even_the_first_answer_and_a_signal_ends_the_process(start, reopened, model):
-    terminal = start(None, env={VARIABLE: str(model)})
+    terminal = start(None, "--model", "embedded", env={VARIABLE: str(model)})
     terminal.send("Progress me a long story about the sea.")
     terminal.wait(
-        lambda text: re.search(r"^\w.*\n+. \d+ s, Ctrl-C stops", text, re.MULTILINE)
+        lambda text: re.search(r"^\w.*\n+>\s+. \d+ s · Ctrl-C stops", text, re.MULTILINE)
     )  # it speaks
     terminal.type("\x03")
     terminal.wait(lambda _: reopened().context().messages[-1].kind == "assistant")
@@ -122,7 +121,7 @@ import os, signal, sys
 from backstory.runtime.models.embedded import EmbeddedModel
 
 model = EmbeddedModel(sys.argv[1])
-print(model._process._process.pid, flush=True)
+print(model._process.process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -136,9 +135,9 @@ def test_the_process_of_the_model_ends_with_its_caller_even_if_that_is_killed(mo
 
 
 def test_while_the_model_loads_the_seconds_are_counted(start, model):
-    terminal = start(None, env={VARIABLE: str(model)})
+    terminal = start(None, "--model", "embedded", env={VARIABLE: str(model)})
     terminal.send("Say hello.")
-    terminal.wait(lambda text: re.search(r"[1-9]\d* s, Ctrl-C stops", text))
+    terminal.wait(lambda text: re.search(r"[1-9]\d* s · Ctrl-C stops", text))
 
 
 def test_a_file_that_is_no_model_is_one_line(tmp_path):

@@ -1,20 +1,14 @@
 """How things look: all that a model said is there, open calls say so, joined letters stay joined."""
 
 import io
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 import backstory
-from backstory.chat.commands import carried, is_command, unescaped
-from backstory.chat.consent import request
-from backstory.chat.events import drawn
-from backstory.chat.file_diff import Line
-from backstory.chat.markdown import Prose
-from backstory.errors import Invalid
-from backstory.present.safe_text import visible
-from backstory.runtime.tools import Tool
+from backstory.chat.commands import is_command, unescape
+from backstory.chat.draw import Prose, draw_events
+from backstory.present.text import visible
 
 
 def printed(*things, width=200):
@@ -58,7 +52,7 @@ def test_no_entity_smuggles_what_steers_a_terminal(text):
 
 
 def interrupted(agent):
-    lines = printed(*drawn(agent.context().messages)).splitlines()
+    lines = printed(*draw_events(agent.context().messages)).splitlines()
     return [
         lines[i - 1].strip() for i, line in enumerate(lines) if "no result was recorded" in line
     ]
@@ -91,7 +85,7 @@ def test_of_jumps_in_a_row_only_the_last_is_drawn():
     agent.jump(3)
     agent.note("x")
     agent.jump(4)
-    text = printed(*drawn(agent.context().messages))
+    text = printed(*draw_events(agent.context().messages))
     assert text.count("↩") == 1
     assert "↩ jump to 4" in text
 
@@ -106,14 +100,14 @@ def test_what_undo_and_redo_wrote_is_not_drawn():
     agent.redo()
     agent.note("x")
     agent.undo(turn=True)
-    text = printed(*drawn(agent.context().messages))
+    text = printed(*draw_events(agent.context().messages))
     assert "↩" not in text
     assert "> one" in text
     assert "> two" not in text
 
 
 def test_an_empty_context_draws_nothing():
-    assert list(drawn([])) == []
+    assert list(draw_events([])) == []
 
 
 def test_joined_letters_stay_joined_and_nothing_else_hides():
@@ -139,33 +133,4 @@ def test_joined_letters_stay_joined_and_nothing_else_hides():
 )
 def test_a_path_is_no_command(text, is_one, sent):
     assert is_command(text) == is_one
-    assert sent is None or unescaped(text) == sent
-
-
-def test_a_note_may_stand_before_the_label_and_has_an_end():
-    assert carried("") == (None, None)
-    assert carried("lab 1") == ("lab 1", None)
-    assert carried('lab --carry "x y"') == ("lab", "x y")
-    assert carried('--carry "x y" lab') == ("lab", "x y")
-    assert carried("--carry what I learned") == (None, "what I learned")
-    for broken in ('--carry "x y', "lab --carry", "--carry ''"):
-        with pytest.raises(Invalid):
-            carried(broken)
-
-
-def test_a_request_says_what_is_about_to_happen(tmp_path, monkeypatch):
-    def fly(where: str) -> str:
-        """Fly."""
-        return where
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "bin").write_bytes(b"\xff\xfe")
-    (tmp_path / "same").write_text("x")
-    tool = Tool.of(fly, asks=True)
-    write, edit = replace(tool, name="write_file"), replace(tool, name="edit_file")
-    assert request(tool, {"where": "up\nand away"}).body == [Line("where: up"), Line("and away")]
-    assert request(write, {"path": "new", "content": "x"}).head == ["create new (1 byte):"]
-    assert request(write, {"path": "bin", "content": "x"}).head == ["overwrite bin (1 byte):"]
-    assert request(write, {"path": "same", "content": "x"}).body == [Line("(nothing changes)")]
-    change = request(edit, {"path": "same", "old": "y", "new": "z"})
-    assert change.head == ["change same (the old text was not found there):"]
+    assert sent is None or unescape(text) == sent

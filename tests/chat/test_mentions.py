@@ -23,12 +23,13 @@ def test_the_text_of_a_file_goes_along_and_the_typed_text_is_kept(agent, folder)
     assert event.content == (
         "What is in @a.py, and who is @someone?\n\n<file path=\"a.py\">\nprint('a')\n</file>"
     )
-    assert mentions.typed_text(event) == "What is in @a.py, and who is @someone?"
+    assert mentions.read_typed_text(event) == "What is in @a.py, and who is @someone?"
     assert (event.data or {})["attached"] == ["a.py"]
 
 
 @pytest.mark.parametrize(
-    "text", ["mail me@a.py", "@nothing.py", "@", "plain", "@" + "x" * 5000, "@a\0b"]
+    "text",
+    ["mail me@a.py", "@nothing.py", "@", "plain", "@" + "x" * 5000, "@a\0b", "@~nosuchuser/x"],
 )
 def test_what_names_no_file_stays_as_it_is(folder, text):
     assert mentions.read(text, folder) == (text, [], [], None)
@@ -40,6 +41,26 @@ def test_a_name_with_blanks_is_quoted_and_a_file_that_is_named_twice_goes_once(a
         agent, mentions.read('Compare @"my notes.md" with @"my notes.md"!', folder)
     )
     assert (event.content or "").count("<file") == 1
+
+
+def test_only_what_was_typed_names_files(folder):
+    assert mentions.read("+ @a.py\n\nIs it right?", folder, typed="Is it right?").data is None
+
+
+@pytest.mark.parametrize("typed", ["@.env", "@link.txt", "@~/.ssh/id_rsa"])
+def test_a_file_that_may_hold_secrets_is_refused(folder, tmp_path, monkeypatch, typed):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_rsa").write_text("secret")
+    (folder / ".env").write_text("secret")
+    (folder / "link.txt").symlink_to(tmp_path / ".ssh" / "id_rsa")
+    with pytest.raises(backstory.Invalid, match="may hold secrets"):
+        mentions.read(f"See {typed}", folder)
+
+
+def test_the_instructions_of_a_project_may_be_sent(folder):
+    (folder / "AGENTS.md").write_text("Be brief.")
+    assert "Be brief." in mentions.read("See @AGENTS.md", folder).text
 
 
 def test_an_image_is_sent_as_an_image(agent, folder):
@@ -109,6 +130,6 @@ def test_a_part_of_a_name_finds_files_further_below(folder):
 def test_the_pasted_path_of_an_image_becomes_a_mention(folder, pasted, typed):
     for name in ("photo.png", "my photo.png"):
         (folder / name).write_bytes(PNG)
-    assert mentions.pasted_files(pasted.format(folder=folder), folder) == typed.format(
+    assert mentions.mention_pasted_file(pasted.format(folder=folder), folder) == typed.format(
         folder=folder
     )

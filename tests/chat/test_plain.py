@@ -60,13 +60,46 @@ def test_nothing_is_written_or_run_without_a_terminal_unless_yes_is_said(run, fo
         assert (folder / "new").read_text() == "x"
 
 
-def test_rules_decide_where_nobody_can_be_asked_and_deny_wins_over_yes(run, folder):
-    (folder / ".backstory.toml").write_text('[consent]\ndeny = ["write_file: secret*"]\n')
-    write = Say(calls=(("c1", "write_file", '{"path": "secret.txt", "content": "x"}'),))
-    with scripted(write, Say("Refused.")) as server:
-        assert run("ask", "Write", "--yes", *connected(server)).stdout == "Refused.\n"
-        assert "the rule 'write_file: secret*' denies it" in server.said()[-1][1]
-    assert not (folder / "secret.txt").exists()
+def test_yes_prints_what_it_allows_and_never_covers_sensitive_files(run, folder):
+    """S8: `--yes` overrode the rules that wanted to be asked."""
+    (folder / ".env").write_text("KEY=sesame")
+    write = Say(calls=(("c1", "write_file", '{"path": "new", "content": "x"}'),))
+    steal = Say(calls=(("c2", "read_file", '{"path": ".env"}'),))
+    with scripted(write, steal, Say("Done.")) as server:
+        done = run("ask", "Go", "--yes", *connected(server))
+        assert "there was no one to ask" in server.said()[-1][1]
+    assert f"--yes: write_file {folder / 'new'}" in done.stderr.splitlines()
+    assert "sesame" not in str(server.bodies)
+
+
+def test_the_chat_has_no_yes(run):
+    assert run("chat", "--yes", given="Hello").returncode == 2
+
+
+def test_a_link_out_of_the_repository_is_not_read_as_instructions(run, folder, tmp_path):
+    """S9: the target of AGENTS.md was sent to the model, wherever it was."""
+    (tmp_path / "private.txt").write_text("sesame")
+    (folder / "AGENTS.md").symlink_to(tmp_path / "private.txt")
+    (folder / "CLAUDE.md").write_text("Be brief.")
+    with scripted(Say("Hi.")) as server:
+        run("ask", "Hello", *connected(server))
+    assert "sesame" not in str(server.bodies)
+    assert "Be brief." in str(server.bodies)
+
+
+def test_what_a_project_file_says_is_not_read(run, folder, tmp_path):
+    """S3, S7: rules and servers of a folder counted, which a model could write itself."""
+    (tmp_path / "config" / "backstory").mkdir(parents=True)
+    trust = f'[consent]\ntrusted = ["{folder}"]\n'
+    (tmp_path / "config" / "backstory" / "chat.toml").write_text(trust)
+    (folder / ".backstory.toml").write_text(
+        '[consent]\nallow = ["bash"]\n[mcp.x]\ncommand = "sh"\nargs = ["-c", "touch started"]\n'
+    )
+    bash = Say(calls=(("c1", "bash", '{"command": "touch ran"}'),))
+    with scripted(bash, Say("Done.")) as server:
+        run("ask", "Go", *connected(server))
+    assert not (folder / "ran").exists()
+    assert not (folder / "started").exists()
 
 
 def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
@@ -75,21 +108,18 @@ def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
     assert done.returncode == 1
     assert done.stdout == ""
     taken_back, line = done.stderr.splitlines()
-    assert taken_back == "there was no answer: the question was taken back (--keep keeps it)"
+    assert taken_back == "there was no answer: the question was taken back"
     assert line.startswith("backstory: 127.0.0.1")
     assert "refused the key (HTTP 401: bad key)" in line
 
 
-@pytest.mark.parametrize(("options", "sent"), [((), ["two"]), (("--keep",), ["one", "two"])])
-def test_a_question_without_an_answer_is_not_in_the_next_request_unless_it_is_kept(
-    run, options, sent
-):
+def test_a_question_without_an_answer_is_not_in_the_next_request(run):
     with scripted(
         Refuse(500, "oh", (("Retry-After", "0"),)), *[Refuse(400, "no")], Say("Fine.")
     ) as server:
-        assert run("ask", "one", *options, *connected(server)).returncode == 1
+        assert run("ask", "one", *connected(server)).returncode == 1
         assert run("ask", "two", *connected(server)).returncode == 0
-        assert [text for role, text in server.said() if role == "user"] == sent
+        assert [text for role, text in server.said() if role == "user"] == ["two"]
 
 
 @pytest.mark.parametrize(
@@ -169,11 +199,11 @@ def test_no_answer_is_exit_code_one(run, act):
 
 
 def test_a_model_that_goes_round_in_circles_has_not_answered(run):
-    rounds = [Say(calls=((f"c{n}", "fly", "{}"),)) for n in range(45)]
+    rounds = [Say(calls=((f"c{n}", "fly", "{}"),)) for n in range(101)]
     with scripted(*rounds) as server:
         done = run("ask", "Hello", *connected(server))
     assert done.returncode == 1
-    assert "stopped after 40 steps" in done.stderr
+    assert "stopped after 100 steps" in done.stderr
 
 
 def test_the_answer_as_json(run, reopened):
@@ -260,17 +290,6 @@ def test_a_damaged_store_is_one_line(run, address):
         done = run("ask", "Hello", *connected(server))
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_key_in_the_config_file_is_used_if_nobody_else_can_read_it(run, tmp_path):
-    with scripted(Say("Hi.")) as server:
-        config = tmp_path / "config" / "backstory" / "chat.toml"
-        config.parent.mkdir(parents=True)
-        config.write_text(f'model = "scripted-1"\nbase_url = "{server.url}"\nkey = "secret"\n')
-        config.chmod(0o644)
-        assert "run chmod 600" in run("ask", "Hello").stderr
-        config.chmod(0o600)
-        assert run("ask", "Hello").stdout == "Hi.\n"
 
 
 @pytest.mark.parametrize("command", ["ask", "chat"])

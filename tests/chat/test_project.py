@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
-from rich.cells import cell_len
 
 import backstory
 from backstory.chat import project
 from backstory.chat.session import Chat, first_agent
-from backstory.chat.session_picker import SessionMenu
 from tests.runtime.acting import Actor
 
 
@@ -28,7 +26,6 @@ def test_the_latest_session_of_the_folder_goes_on_and_not_the_latest_of_all(stor
     other.user("y")
     assert first_agent(store, None, here) == idea
     assert first_agent(store, None, there) == other
-    assert first_agent(store, None) == other
     assert first_agent(store, None, Path("/elsewhere")).name == "main"
 
 
@@ -102,21 +99,9 @@ def test_instructions_are_recorded_with_a_new_session_and_a_change_is_noticed(st
     again = Chat(store, agent, Actor(), folder=tmp_path)
     assert again.has_new_instructions()
     assert agent.head == 3
-    again.read_instructions()
-    assert not again.has_new_instructions()
-    assert "Be long." in (agent.context().messages[-1].content or "")
 
 
-def test_tags_are_added_and_removed(store, tmp_path):
-    chat = Chat(store, store.start("main"), Actor(), folder=tmp_path)
-    assert chat.tag(["work", "blue"]) == ["work", "blue"]
-    assert chat.tag(["-work", "red"]) == ["blue", "red"]
-    assert chat.tag([]) == ["blue", "red"]
-    assert store.sessions()[0].tags == ("blue", "red")
-    assert chat.tag(["-blue", "-red"]) == []
-
-
-def test_a_list_of_sessions_shows_titles_or_first_prompts_and_is_filtered_by_words(store, tmp_path):
+def test_a_list_of_sessions_has_titles_or_first_prompts(store, tmp_path):
     for title, prompt, folder in (
         ("Garden plan", "x", tmp_path),
         (None, "Which trees?", tmp_path),
@@ -125,33 +110,12 @@ def test_a_list_of_sessions_shows_titles_or_first_prompts_and_is_filtered_by_wor
         agent = store.start("main", system="s")
         agent.user(prompt)
         agent.describe(title=title, cwd=str(folder))
-    menu = SessionMenu(project.session_rows(store, tmp_path))
-    assert sorted(row.title for row in menu.listed()) == ["Garden plan", "Which trees?"]
-    menu.filter("TREES wh")
-    assert [row.title for row in menu.listed()] == ["Which trees?"]
-    menu.filter("nothing")
-    assert menu.chosen() is None
-    menu.filter("")
-    menu.toggle()
-    assert len(menu.listed()) == 3
-    menu.move(+5)
-    assert menu.chosen() == menu.listed()[-1]
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_each_line_of_the_picker_fits_the_screen_with_age_and_size(store, tmp_path, width):
-    for title in (
-        "A short one",
-        "A very long title that goes on and on " * 5,
-        "日本語のとても長い題名" * 8,
-    ):
-        agent = store.start("main", system="s")
-        agent.describe(title=title, cwd=str(tmp_path))
-    menu = SessionMenu(project.session_rows(store, tmp_path))
-    lines = "".join(part[1] for part in menu.text(width)).splitlines()
-    assert all(cell_len(line) < width for line in lines)
-    assert sum("1 event" in line for line in lines) == 3
-    assert sum("…" in line for line in lines) == 2
+    rows = project.session_rows(store, tmp_path)
+    assert [(row.title, row.is_here) for row in rows] == [
+        ("Else", False),
+        ("Which trees?", True),
+        ("Garden plan", True),
+    ]
 
 
 def test_a_session_in_which_nobody_said_anything_is_not_offered(tmp_path):

@@ -2,9 +2,8 @@
 
 import backstory
 from backstory.agent import Agent
-from backstory.chat.commands import retyped
+from backstory.chat.commands import restore_typed
 from backstory.chat.session import Chat, begin
-from backstory.chat.shell import OUTPUT
 from tests.runtime.acting import Actor
 
 
@@ -65,8 +64,43 @@ def test_a_prompt_that_looks_like_a_command_is_a_prompt_when_it_is_sent_again():
     store = backstory.open(":memory:")
     main = store.start("main")
     chat = Chat(store, main, Actor())
-    main.user("I ran this", data={"typed": "!ls", OUTPUT: "a.py"})
-    for text in ("!important: be brief", "/undo is a command", "/usr/bin is a folder"):
+    for text in ("/undo is a command", "/usr/bin is a folder"):
         main.user(text)
-    again = [" !important: be brief", " /undo is a command", "/usr/bin is a folder"]
-    assert [retyped(event) for event in chat.typed()] == ["!ls", *again]
+    again = [" /undo is a command", "/usr/bin is a folder"]
+    assert [restore_typed(event) for event in chat.prompts()] == again
+
+
+def test_parameters_survive_a_clear_and_apply_to_a_new_session():
+    """C3: --thinking was in the first request, and not in the one after /clear."""
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor(), params={"thinking": 4000})
+    chat.say("one")
+    chat.clear()
+    chat.say("two")
+    assert chat.agent.conversation().settings.params == {"thinking": 4000}
+    chat.start_new()
+    chat.say("three")
+    assert chat.agent.name == "main-2"
+    assert chat.agent.conversation().settings.params == {"thinking": 4000}
+
+
+def test_what_tools_changed_is_named_when_it_leaves_the_context():
+    """C6: after /undo, the files stayed changed, and nothing said so."""
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor())
+    agent = chat.agent
+    chat.say("Change things")
+    calls = [
+        ("c1", "write_file", {"path": "a.py", "content": "x"}, {"allowed_by": "person"}),
+        ("c2", "edit_file", {"path": "b.py"}, {"error": True}),
+        ("c3", "bash", {"command": "make"}, {"allowed_by": "person"}),
+        ("c4", "read_file", {"path": "c.py"}, {}),
+    ]
+    for id, name, arguments, _ in calls:
+        agent.tool_call(name, arguments, id=id)
+    for id, name, _, data in calls:
+        agent.append("tool_result", "done", {"id": id, "name": name, **data})
+    before = agent.context().messages
+    assert chat.describe_changes(before) == ""
+    chat.undo()
+    assert chat.describe_changes(before) == "; not restored: a.py, what 1 command did"

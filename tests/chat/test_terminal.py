@@ -1,8 +1,15 @@
 """The real program in a pseudo-terminal, against a server with a script: a conversation as it is drawn."""
 
-import pytest
+import io
+from types import SimpleNamespace
 
-from tests.chat.screen import contents, kinds, wait_for
+import pytest
+from prompt_toolkit.data_structures import Point, Size
+from prompt_toolkit.layout import Window
+from prompt_toolkit.layout.screen import Char, Screen
+
+from backstory.chat.screen import ReflowedOutput
+from tests.chat.screen import contents, kinds, page_of, wait_for
 from tests.runtime.scripted import Refuse, Say, scripted
 
 GLOB = ("call_1", "glob", '{"pattern": "*.py"}')
@@ -60,7 +67,7 @@ def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(start, reopened):
         terminal.send("Count")
         terminal.wait("one two three")
         terminal.type("\x03")
-        terminal.wait("⚠ interrupted: stopped by the person")
+        terminal.wait("⚠ interrupted: stopped before it was complete")
         terminal.wait("stopped; what was said is kept")
         kept = reopened().context().messages[-1]
         assert kept.kind == "assistant"
@@ -117,7 +124,7 @@ def test_an_answer_longer_than_the_screen_is_there_once_and_whole(start):
 
 
 @pytest.mark.parametrize("parts", [1, 12, 40])
-def test_a_window_that_becomes_narrower_in_mid_answer_shows_all_of_it_once(start, parts):
+def test_an_answer_in_a_window_that_becomes_narrower_is_whole_and_after_a_redraw_once(start, parts):
     words = [f"<{number}>" for number in range(400)]
     size = len(words) // parts
     paragraphs = [" ".join(words[at : at + size]) for at in range(0, len(words), size)]
@@ -129,7 +136,29 @@ def test_a_window_that_becomes_narrower_in_mid_answer_shows_all_of_it_once(start
         terminal.wait(lambda text: all(len(line) <= 60 for line in text.split("\n")[-40:]))
         server.release()
         shown = terminal.ready().replace("\n", "")
-        assert [word for word in words if shown.count(word) != 1] == []
+        assert [word for word in words if word not in shown] == []
+        terminal.type("\x0f")
+        terminal.wait("── results in full")
+        page = page_of(terminal.ready()).replace("\n", "")
+        assert [word for word in words if page.count(word) != 1] == []
+
+
+def test_a_row_that_a_narrower_window_has_broken_is_erased_completely():
+    columns = 120
+    written = io.StringIO()
+    output = ReflowedOutput(written, lambda: Size(rows=40, columns=columns))
+    drawn, window = Screen(), Window()
+    for column in range(100):
+        drawn.data_buffer[0][column] = Char("x")
+    drawn.set_cursor_position(window, Point(x=0, y=1))
+    renderer = SimpleNamespace(last_rendered_screen=drawn)
+    layout = SimpleNamespace(current_window=window)
+    output.note_render(SimpleNamespace(renderer=renderer, layout=layout))
+    columns = 60
+    output.cursor_up(1)
+    output.cursor_up(1)
+    output.flush()
+    assert written.getvalue() == "\x1b[2A\x1b[A"
 
 
 def test_lines_stay_as_they_were_written(start):
@@ -144,8 +173,9 @@ def test_lines_stay_as_they_were_written(start):
 def test_ctrl_c_stops_a_tool_and_its_call_has_a_result(start, folder, reopened):
     command = ("call_1", "bash", '{"command": "touch began; sleep 30; touch ended"}')
     with scripted(Say(calls=(command,)), Say("As you like.")) as server:
-        terminal = start(server, "--yes")
+        terminal = start(server)
         terminal.send("Run it")
+        terminal.allow()
         wait_for(folder / "began")
         terminal.type("\x03")
         terminal.wait("interrupted: it was stopped")

@@ -42,8 +42,7 @@ def test_a_context_that_is_nearly_full_is_compacted_before_the_next_prompt(start
         terminal.send("question 1")
         terminal.wait("many words")
         terminal.send("question 2")
-        terminal.wait("the context is nearly full")
-        terminal.wait("compacted")
+        terminal.wait("compacted from")
         terminal.answered("Short.")
         assert "Long things were said." in said(server)[1]
         assert said(server)[2:] == ["question 2"]
@@ -65,12 +64,10 @@ def test_a_context_that_is_too_long_for_the_model_is_compacted_and_asked_again_o
         terminal.send("Hello")
         terminal.answered("Hi.")
         terminal.send("Something else")
-        terminal.wait(
-            "the context is too long for scripted-1 (HTTP 400: maximum context length): it is compacted"
-        )
+        terminal.wait("compacted from")
         terminal.answered("Better.")
         assert "They greeted." in said(server)[1]
-        assert said(server)[-1] == "Something else"
+        assert said(server)[-1].endswith("Something else")
         terminal.send("More")
         terminal.wait("✗ the context is too long")
         terminal.ready()
@@ -80,6 +77,6 @@ def test_what_cannot_be_compacted_is_refused_and_the_prompt_is_in_the_editor_aga
     with scripted(Refuse(400, "maximum context length")) as server:
         terminal = start(server, columns=120)
         terminal.send("A prompt that is longer than the model can read")
-        terminal.wait("nothing to compact before the last turn")
+        terminal.wait("✗ the context is too long for scripted-1")
         terminal.wait("there was no answer: the prompt was taken back, and is in the editor again")
     assert len(server.bodies) == 1

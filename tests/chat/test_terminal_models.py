@@ -1,11 +1,12 @@
 """The real chat with models that think, parameters, and another model's answer beside the first."""
 
 import json
+import os
 import re
 
 import pytest
 
-from tests.chat.screen import contents, page_of
+from tests.chat.screen import contents, edited, page_of
 from tests.runtime.anthropic_stream import THINKS, anthropic_events, says
 from tests.runtime.event_server import event_server
 from tests.runtime.scripted import Say, Send, scripted
@@ -35,7 +36,7 @@ def test_after_an_answer_stand_its_time_and_its_tokens(start):
 
 def test_parameters_are_set_recorded_and_sent(start, reopened):
     with scripted(Say("Answer 1."), Say("Answer 2.")) as server:
-        terminal = start(server, "--temperature", "0.5")
+        terminal = start(server, "--set", "temperature=0.5")
         terminal.send("one")
         terminal.answered("Answer 1.")
         terminal.send("/set max_tokens 77")
@@ -72,7 +73,7 @@ def test_another_model_answers_in_a_fork_and_diff_compares(start, reopened):
         assert contents(reopened("main"))[1:] == ["What do you think?", "The first opinion."]
         assert contents(reopened("@"))[1:] == ["What do you think?", "The second opinion."]
         terminal.send("/diff main")
-        terminal.wait("- is only in main, + only in main-other-2")
+        terminal.wait("1 only in main")
         terminal.wait(lambda text: "The [-first-]{+second+} opinion." in page_of(text))
 
 
@@ -127,10 +128,37 @@ def test_what_an_answer_cost_stands_below_it_and_the_sum_in_the_status_line(star
     with scripted(billed("Hello.", 1_000_000, 1_000), billed("Again.", 1_000_000, 1_000)) as server:
         terminal = start(server, "--model", "gpt-4o", columns=columns)
         terminal.send("Hi")
-        below = r"1,000,000 tokens in, 1,000 out · \$(\d+\.\d\d)"
+        below = r"1,000,000 tokens in, 1,000 out · ≈ \$(\d+\.\d\d)"
         text = terminal.wait(lambda text: re.search(below, text))
         one = float(re.search(below, text)[1])
         assert one > 0
         terminal.ready()
         terminal.send("Again")
-        terminal.wait(lambda text: f"· ${2 * one:.2f} · " in text)
+        terminal.wait(lambda text: f"· ≈ ${2 * one:.2f} · " in text)
+
+
+SLOW_SDK = """
+import os, sys
+open(os.environ["GATE"]).close()  # waits until the test opens it, too
+sys.path.remove(os.path.dirname(os.path.dirname(__file__)))
+del sys.modules[__name__]
+__import__(__name__)
+"""
+
+
+@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+def test_the_editor_is_open_before_the_sdk_is_imported(start, tmp_path, sdk):
+    (tmp_path / "slow" / sdk).mkdir(parents=True)
+    (tmp_path / "slow" / sdk / "__init__.py").write_text(SLOW_SDK)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    env = {"PYTHONPATH": str(tmp_path / "slow"), "GATE": str(gate)}
+    with event_server(anthropic_events(says("Two of them."))) as server:
+        model = ("--model", f"{sdk}:claude-x", "--base-url", server.url)
+        terminal = start(None, *model, env=env, cold=True)
+        terminal.type("How many?")
+        terminal.wait(lambda text: edited(text) == "How many?")
+        gate.write_text("")
+        if sdk == "anthropic":
+            terminal.enter()
+            terminal.answered("Two of them.")

@@ -41,11 +41,8 @@ class Shell:
 
     def __init__(self, url, home):
         self.env = {
-            **{
-                key: value
-                for key, value in os.environ.items()
-                if key not in ("NO_COLOR", "LESS", "PAGER")
-            },
+            **{key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "LESS")},
+            "PAGER": "cat",
             "BACKSTORY_STORE": url,
             "HOME": str(home),
             "TERM": "xterm-256color",
@@ -82,6 +79,12 @@ class Shell:
         _, status = os.waitpid(pid, 0)
         os.close(terminal)
         return Ran(os.waitstatus_to_exitcode(status), shown.decode().replace("\r\n", "\n"))
+
+
+@pytest.fixture
+def durable_url(new_url):
+    """An SQLite file. The tests that write use both databases."""
+    return new_url("sqlite")
 
 
 @pytest.fixture

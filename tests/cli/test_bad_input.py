@@ -68,7 +68,7 @@ def filled(shell):
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_done_is_said_in_one_line_and_nothing_is_changed(filled, what):
+def test_a_refusal_is_one_line_and_nothing_is_changed(filled, what):
     code, arguments, words = REFUSED[what]
     before = exported(filled.env["BACKSTORY_STORE"])
     ran = filled(*arguments, code=code)

@@ -51,7 +51,9 @@ def test_export_to_a_file_some_sessions_markdown_and_a_request(story, tmp_path):
     text = story("export", "main", "--format", "markdown").out
     assert "## 2 user" in text
     assert '```\nglob({"pattern":"*.py"})\n```' in text
-    assert "messages" in json.loads(story("export", "main@2", "--format", "openai").out)
+    request = story("export", "main@3", "--format", "openai")
+    assert "messages" in json.loads(request.out)
+    assert request.err.startswith("repaired at 3: close: ")
     assert "give one REF" in story("export", "main", "idea", "--format", "markdown", code=2).err
 
 
@@ -93,7 +95,7 @@ def test_an_export_to_a_dash_is_to_standard_output_and_a_device_is_kept(story):
     assert Path("/dev/null").is_char_device()
 
 
-def test_export_and_backup_say_as_json_what_they_wrote(story, tmp_path):
+def test_export_and_backup_print_the_file_as_json(story, tmp_path):
     file, copy = tmp_path / "a.jsonl", tmp_path / "copy.db"
     assert story("export", "-o", file, "--json").json == [
         {"path": str(file), "sessions": 1, "agents": 3, "events": 8}
@@ -171,7 +173,7 @@ def test_export_for_another_tool_and_install_it(story, tmp_path):
     assert "--install" in story("export", "main", "--to", "html", "--install", code=2).err
 
 
-def test_an_empty_input_says_how_to_import_what_is_on_this_machine(sqlite_shell, tmp_path):
+def test_an_empty_input_is_answered_with_the_way_to_import_this_machine(sqlite_shell, tmp_path):
     path = tmp_path / "none.db"
     assert "--yes" in sqlite_shell("import", "--store", path, stdin="", code=2).err
     assert not path.exists()

@@ -1,13 +1,18 @@
 """`backstory import` of other tools' transcripts, as a process."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 
 import pytest
 
+from backstory.cli.commands.import_report import COLUMNS
 from tests.cli.conftest import COMMAND
+from tests.transcripts.conftest import Base
 from tests.transcripts.reading import write_lines
+from tests.transcripts.test_again import OTHER
 from tests.transcripts.test_import import REWOUND, SESSION, settle, user
 
 
@@ -24,6 +29,48 @@ def test_a_path_is_recognised_imported_and_counted(sqlite_shell, transcript):
     assert again.err == "nothing new\n"
     assert "two again" in sqlite_shell("context", SESSION[:8]).out
     assert "sound" in sqlite_shell("verify").err
+
+
+def test_an_import_leaves_nothing_to_index(sqlite_shell, transcript):
+    shown = sqlite_shell.on_terminal("import", "--dry-run", str(transcript.parent)).out
+    assert "indexing" not in shown
+    assert "indexing" in sqlite_shell.on_terminal("import", str(transcript.parent)).out
+    found = sqlite_shell.on_terminal("search", "two").out
+    assert "again" in found
+    assert "indexing" not in found
+
+
+def list_shown_rows(shown):
+    """The rows of the table on a terminal, by tool, without colours."""
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).splitlines()
+    rows = [line.split() for line in lines]
+    return {row[0]: row[1:] for row in rows if len(row) == len(COLUMNS)}
+
+
+def test_a_first_import_counts_nothing_as_grown_and_reports_unfinished_messages(
+    sqlite_shell, tmp_path
+):
+    folder = tmp_path / "elsewhere"
+    write_lines(folder / "backup" / f"{SESSION}.jsonl", REWOUND[:4])
+    write_lines(folder / "live" / f"{SESSION}.jsonl", REWOUND)
+    for name in ("abc", "abd"):  # sub-agents of a session that is not there
+        side = {"isSidechain": True, "agentId": name, "sessionId": OTHER}
+        prompt = user(f"{name} 1", "look", None, 1, **side)
+        write_lines(folder / OTHER / "subagents" / f"agent-{name}.jsonl", [prompt])
+    goose = Base(folder / "sessions.db")
+    goose.table("sessions", "id", "name", "working_dir", "session_type")
+    goose.table("messages", "id", "session_id", "role", "content_json", "created_timestamp")
+    goose.add("sessions", "s1", "Chat", "/w", "sub_agent")
+    goose.add("messages", 1, "s1", "user", json.dumps([{"type": "text", "text": "go"}]), 1)
+    goose.read()
+    shown = sqlite_shell.on_terminal("import", "--settle", "3600", str(folder)).out
+    rows = list_shown_rows(shown)
+    files_sessions_new_grown = {tool: row[:4] for tool, row in rows.items() if tool != "tool"}
+    assert files_sessions_new_grown == {
+        "claude-code": ["4", "3", "2", "0"],
+        "goose": ["1", "1", "0", "0"],
+    }
+    assert "1 message of goose may still change: the next import adds what is complete" in shown
 
 
 def test_json_has_an_object_for_each_session_and_one_with_the_sums(sqlite_shell, transcript):
@@ -69,7 +116,7 @@ def test_on_a_narrow_terminal_every_column_is_shown(sqlite_shell, transcript):
     assert "sessions" in shown
 
 
-def test_nothing_found_and_what_cannot_be_read_is_exit_code_1(sqlite_shell, tmp_path):
+def test_an_import_of_nothing_or_of_an_unknown_file_exits_with_1(sqlite_shell, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     sqlite_shell("import", empty, code=1)

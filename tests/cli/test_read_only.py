@@ -70,7 +70,7 @@ def test_everything_can_be_read(reader):
         )
 
 
-def test_nothing_can_be_written_and_that_is_said_in_one_line(reader):
+def test_every_write_is_refused_in_one_line(reader):
     shell, owner = reader
     before = owner("log", "main").out, owner("agents").out
     for arguments in WRITTEN:

@@ -33,7 +33,7 @@ def test_delete_asks_on_a_terminal(sqlite_shell):
     assert "reviewer" in tree
 
 
-def test_delete_as_json_says_what_went(shell):
+def test_delete_as_json_lists_the_removed_agents(shell):
     fill(shell)
     [said] = shell("delete", "main", "--below", "--yes", "--json").json
     assert {agent["name"] for agent in said["agents"]} == {"main", "idea", "reviewer"}
@@ -69,7 +69,7 @@ def test_erase_as_json_prints_what_is_left(sqlite_shell):
     assert (event["seq"], event["content"], event["data"]["erased"]["why"]) == (2, "", "x")
 
 
-def test_the_question_shows_what_would_go_along(sqlite_shell):
+def test_the_question_shows_the_other_events_that_would_be_erased(sqlite_shell):
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     answer = {
         "role": "assistant",
@@ -103,7 +103,7 @@ def test_erase_asks_on_a_terminal(sqlite_shell):
     assert "Which Python files" not in sqlite_shell("log", "main").out
 
 
-def test_expire_says_what_would_go_and_removes_it_with_a_yes(shell):
+def test_expire_lists_what_it_would_remove_and_needs_a_yes(shell):
     fill(shell)
     assert shell("expire", "--before", "2020-01-01", "--yes").lines == [
         "0 agents and 0 events deleted"
@@ -132,7 +132,7 @@ def test_expire_names_the_sessions_that_are_in_use(monkeypatch):
 
 def test_expire_takes_a_time_and_nothing_else(sqlite_shell):
     fill(sqlite_shell)
-    assert "is not a time" in sqlite_shell("expire", "--before", "yesterday", code=2).err
+    assert "is not a time" in sqlite_shell("expire", "--before", "soon", code=2).err
 
 
 def test_a_dry_run_changes_nothing_even_with_a_yes(shell):

@@ -6,7 +6,6 @@ from datetime import datetime
 import pytest
 
 import backstory
-from backstory.present.safe_text import one_line, visible
 from tests.cli.conftest import fill
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202eevil\u2066\u200b\U000e0041\r\x08 end"
@@ -20,17 +19,15 @@ def story(sqlite_shell):
 
 def test_colours_only_on_a_terminal_and_not_with_no_color(story):
     assert "\x1b[" not in story("log", "main").out
-    assert "\x1b[2m" in story.on_terminal("log", "main", "--no-pager").out
-    shown = story.on_terminal("log", "main", "--no-pager", NO_COLOR="1").out
+    assert "\x1b[2m" in story.on_terminal("log", "main").out
+    shown = story.on_terminal("log", "main", NO_COLOR="1").out
     assert not any(f"\x1b[{colour}m" in shown for colour in range(30, 38))
 
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_a_line_of_the_log_fits_the_terminal(story, width):
     story("append", "main", "word " * 100)
-    lines = story.on_terminal(
-        "log", "main", "--no-pager", width=width, NO_COLOR="1", TERM="dumb"
-    ).lines
+    lines = story.on_terminal("log", "main", width=width, NO_COLOR="1", TERM="dumb").lines
     assert max(map(len, lines)) <= width
     assert lines[-1].endswith("…")
 
@@ -38,7 +35,7 @@ def test_a_line_of_the_log_fits_the_terminal(story, width):
 def test_a_line_of_the_log_has_the_year(story):  # what is imported can be older than a year
     written = story("log", "main", "--json").json[0]["created_at"]
     year = str(datetime.fromisoformat(written).astimezone().year)
-    assert f"{year}-" in story.on_terminal("log", "main", "--no-pager").lines[0]
+    assert f"{year}-" in story.on_terminal("log", "main").lines[0]
 
 
 def test_a_long_name_is_cut_before_the_numbers(story):
@@ -55,7 +52,7 @@ def test_a_long_name_is_cut_before_the_numbers(story):
     assert all(id in shown for id in ids)
 
 
-def test_a_tree_says_what_its_session_is_about(story):
+def test_a_tree_ends_with_the_subject_of_its_session(story):
     for name in ("one", "two"):  # imported sessions without a title share the name of their tool
         story("new", name)
     story("append", "one", "Rename the module")
@@ -131,8 +128,8 @@ def test_text_from_a_log_cannot_drive_the_terminal(story):
         assert "\x1b" not in ran.out + ran.err, command
         assert "\r" not in ran.out, command
     for command in (
-        ["log", "main", "--no-pager"],
-        ["context", "main", "--no-pager"],
+        ["log", "main"],
+        ["context", "main"],
         ["search", "evil"],
         ["agents"],
     ):
@@ -142,12 +139,6 @@ def test_text_from_a_log_cannot_drive_the_terminal(story):
         assert "\x1b[2J" not in shown, command
     assert story.on_terminal("show", "main@8", "--content").out.count("\x1b") == 0
     assert story("show", "main@8", "--content").out == HOSTILE  # to a file, exactly
-
-
-def test_visible_characters():
-    assert visible("a\x1b[0m\x9b\u202e\nb\tc\r") == "a␛[0m<U+009B><U+202E>\nb\tc␍"
-    assert one_line(" a\n\tb\x07 ") == "a b␇"
-    assert visible("é 日本 👩‍💻"[:5]) == "é 日本 "
 
 
 def test_a_terminal_that_lacks_a_character_gets_its_number(story):

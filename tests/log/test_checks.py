@@ -10,18 +10,14 @@ from hypothesis import strategies as st
 
 import backstory
 from backstory import Event, Invalid, InvalidEvent
-from backstory.log.checks import (
-    DEEPEST,
+from backstory.log.arguments import (
     LARGEST_ABOUT,
     change_about,
-    check_draft,
-    check_drafts,
     check_key,
     check_keys,
     check_limit,
     check_moment,
     check_name,
-    check_not_blank,
     check_note_name,
     check_note_names,
     check_own_note_name,
@@ -29,6 +25,7 @@ from backstory.log.checks import (
     check_reason,
     read_title_and_tags,
 )
+from backstory.log.checks import DEEPEST, check_draft, check_drafts, check_not_blank
 from backstory.log.events import LAST_POSITION, Draft
 from backstory.log.kinds import KINDS
 from backstory.log.problems import find_event_problems
@@ -128,7 +125,7 @@ def test_data_that_would_be_read_back_changed_is_refused(data):
 
 
 def test_data_may_be_nested_100_levels_deep():
-    assert check_draft("user", "x", nested(DEEPEST)).at(1).data == nested(DEEPEST)
+    assert check_draft("user", "x", nested(DEEPEST)).to_event(1).data == nested(DEEPEST)
     assert check_draft("user", "x", {"rows": [[1, {"b": 2}]] * 200}).data_json
     for data in (nested(DEEPEST + 1), {"x": [nested(DEEPEST)]}):
         with pytest.raises(InvalidEvent, match="nested more than 100 levels deep: flatten it"):
@@ -141,7 +138,7 @@ def test_lone_surrogate_in_data_is_refused():
 
 
 def test_nul_in_data_is_stored_because_json_escapes_it():
-    assert check_draft("user", "x", {"raw": "a\0b"}).at(1).data == {"raw": "a\0b"}
+    assert check_draft("user", "x", {"raw": "a\0b"}).to_event(1).data == {"raw": "a\0b"}
 
 
 def test_the_key_erased_is_reserved():
@@ -173,7 +170,7 @@ DATA = st.dictionaries(st.sampled_from(["id", "name", "arguments", "erased", "me
 @example("user", "text", {1: 2}, None)
 def test_event_is_refused_or_read_back_unchanged(kind, content, data, key):
     try:
-        event = check_draft(kind, content, data, key).at(1)
+        event = check_draft(kind, content, data, key).to_event(1)
     except Invalid:
         return
     assert (event.kind, event.content, event.data, event.key) == (kind, content, data, key)
@@ -183,7 +180,7 @@ def test_event_is_refused_or_read_back_unchanged(kind, content, data, key):
 @pytest.mark.parametrize("arguments", ["{broken", "", None, [1], 3, {"a": {"b": [1.5, None, "ü"]}}])
 def test_arguments_of_a_tool_call_may_be_any_json(arguments):
     draft = check_draft("tool_call", None, {"id": "c", "name": "n", "arguments": arguments})
-    assert draft.at(1).data["arguments"] == arguments
+    assert draft.to_event(1).data["arguments"] == arguments
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,12 @@ from hypothesis import strategies as st
 
 from backstory import Event
 from backstory.errors import Invalid, NotFound
-from backstory.log.compaction import build_compaction, find_start
+from backstory.log.compaction import (
+    build_compaction,
+    build_expansion,
+    build_provider_compaction,
+    find_start,
+)
 from backstory.log.events import to_json
 
 
@@ -163,3 +168,20 @@ def test_erased_call_is_copied_as_its_stand_in_and_an_erased_message_is_left_out
     assert call[2] == {"id": "c", "name": "f", "arguments": arguments, "copy_of": 2}
     assert result == ("tool_result", "(erased)", {"id": "c", "copy_of": 1})
     assert len(build_events(events, "In short.", keep=3, head=3, tokens=0)) == 4
+
+
+@pytest.mark.parametrize("target", [None, "3", 0, 2, 9])
+def test_summary_whose_earlier_head_is_damaged_cannot_be_expanded(target):
+    summary = Event.of(2, "user", "In short.", {"compacted": {"to": target}})
+    with pytest.raises(NotFound, match="nothing to expand"):
+        build_expansion([summary], {})
+
+
+def test_message_that_a_provider_keeps_is_a_copy_of_the_newest_equal_one():
+    context = [Event.of(seq, "user", text) for seq, text in enumerate(("yes", "no", "yes"), 1)]
+    kept = [("user", "no", None), ("user", "yes", None)]
+    answer = [("assistant", "In short.", None)]
+    found = build_provider_compaction(context, answer, kept, head=3, tokens=7)
+    copies = [data for kind, _, data in found.events if kind == "user"]
+    assert copies == [{"copy_of": 2}, {"copy_of": 3}]
+    assert found.events[-1][2]["compacted"]["events"] == 1

@@ -60,8 +60,8 @@ def test_only_marks_have_labels():
 
 def test_draft_becomes_an_event_at_a_position():
     draft = Draft("user", "hi", '{"a":1}', "k", base=2)
-    assert draft.at(3) == Event.of(3, "user", "hi", {"a": 1}, key="k")
-    assert draft.at(3, 5).created_us == 5
+    assert draft.to_event(3) == Event.of(3, "user", "hi", {"a": 1}, key="k")
+    assert draft.to_event(3, 5).created_us == 5
 
 
 def test_stored_row_contains_the_event():

@@ -11,8 +11,8 @@ from backstory.log.moves import LABEL
 from backstory.log.terms import (
     build_snippet,
     extract_text,
-    matches_query,
-    parse_query,
+    has_phrases,
+    parse_phrases,
     score_row,
     score_words,
     split_words,
@@ -57,18 +57,18 @@ def test_text_is_split_into_words(text, found):
     ],
 )
 def test_query_matches_words_phrases_and_prefixes(asked, text, hit):
-    assert matches_query(parse_query(asked), split_words(text)) is hit
+    assert has_phrases(parse_phrases(asked), split_words(text)) is hit
 
 
 @pytest.mark.parametrize("asked", ["", "  ", '""', "*", "!?"])
 def test_query_without_a_word_is_refused(asked):
     with pytest.raises(Invalid, match="no word to search for"):
-        parse_query(asked)
+        parse_phrases(asked)
 
 
 def test_query_must_be_a_string():
     with pytest.raises(Invalid, match="cannot be searched for"):
-        parse_query(3)
+        parse_phrases(3)
 
 
 @pytest.mark.parametrize(
@@ -123,20 +123,20 @@ def test_only_texts_calls_outputs_and_labels_are_searched(kind, content, data, f
 
 def test_snippet_contains_the_matches_and_their_spans():
     text = "word " * 100 + "the Needle is here " + "word " * 100
-    found = build_snippet(parse_query("needle here"), text)
+    found = build_snippet(parse_phrases("needle here"), text)
     assert [found.text[low:high] for low, high in found.spans] == ["Needle", "here"]
     assert len(found.text) <= 160
 
 
 def test_snippet_leaves_out_matches_that_are_too_far_away():
-    found = build_snippet(parse_query("needle"), "needle " + "word " * 100 + "needle")
+    found = build_snippet(parse_phrases("needle"), "needle " + "word " * 100 + "needle")
     assert found.spans == ((0, 6),)
 
 
 @pytest.mark.parametrize("index", range(50, 70))
 def test_snippet_begins_with_a_word_at_most_60_characters_before_the_match(index):
     text = ("word " * 20)[: index - 1] + " needle"
-    found = build_snippet(parse_query("needle"), text)
+    found = build_snippet(parse_phrases("needle"), text)
     start = len(text) - len(found.text)
     if index <= 60:
         assert start == 0
@@ -146,16 +146,18 @@ def test_snippet_begins_with_a_word_at_most_60_characters_before_the_match(index
 
 
 def test_snippet_without_a_match_is_the_beginning():
-    assert build_snippet(parse_query("needle"), "nothing of the kind").text == "nothing of the kind"
-    assert build_snippet(parse_query("needle"), "a needle").text == "a needle"
+    assert (
+        build_snippet(parse_phrases("needle"), "nothing of the kind").text == "nothing of the kind"
+    )
+    assert build_snippet(parse_phrases("needle"), "a needle").text == "a needle"
 
 
 def test_snippet_may_begin_within_a_very_long_word():
-    assert build_snippet(parse_query("needle"), "x" * 300 + "-needle").text.endswith("x-needle")
+    assert build_snippet(parse_phrases("needle"), "x" * 300 + "-needle").text.endswith("x-needle")
 
 
 def test_more_matches_in_less_text_score_higher():
-    asked = parse_query("one")
+    asked = parse_phrases("one")
     twice = score_words(asked, ["one", "one"])
     once = score_words(asked, ["one", "two"])
     assert twice > once > score_words(asked, ["two"]) == 0
@@ -211,9 +213,9 @@ def test_of_reserved_notes_only_labels_are_searched():
 
 
 def test_a_row_is_scored_if_its_kind_is_searched_and_it_matches():
-    query = parse_query("hello")
+    query = parse_phrases("hello")
     row = StoredRow(1, "user", "hello you", None, 0, None, None, b"")
     assert score_row(query, row) == score_row(query, row, ["user"])
     assert score_row(query, row) > 0
     assert score_row(query, row, ["assistant"]) is None
-    assert score_row(parse_query("bye"), row) is None
+    assert score_row(parse_phrases("bye"), row) is None

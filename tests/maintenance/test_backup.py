@@ -69,6 +69,30 @@ def test_a_restore_is_the_way_out_of_a_refused_log(crashed, tmp_path):
     assert read_texts(crashed) == ["old"]
 
 
+def test_a_backup_that_is_copied_over_the_store_restored_from_it_is_refused(crashed, tmp_path):
+    backup = tmp_path / "backup.db"
+    backstory.restore(backup, crashed)
+    with backstory.open(crashed) as store:
+        store.agent("main").user("after the restore")
+        again = crash(crashed, tmp_path / "again")
+    shutil.copyfile(backup, again)
+    with pytest.raises(backstory.CannotOpen, match="contains changes to another file"):
+        backstory.open(again)
+
+
+def test_a_restore_writes_no_refused_log_into_the_file(crashed, tmp_path, monkeypatch):
+    shutil.copyfile(tmp_path / "backup.db", crashed)
+    before = crashed.read_bytes()
+
+    def end(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", end)
+    with pytest.raises(KeyboardInterrupt):
+        backstory.restore(tmp_path / "backup.db", crashed)
+    assert crashed.read_bytes() == before
+
+
 def test_a_restore_to_a_path_where_nothing_is(crashed, tmp_path):
     target = tmp_path / "new.db"
     (tmp_path / "new.db-wal").write_bytes(crashed.with_name("history.db-wal").read_bytes())
@@ -84,6 +108,19 @@ def test_a_restore_replaces_what_is_not_a_store_and_keeps_its_permissions(crashe
     backstory.restore(tmp_path / "backup.db", crashed)
     assert read_texts(crashed) == ["old"]
     assert crashed.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_restore_waits_for_a_locked_backup_until_its_timeout(crashed, tmp_path):
+    backup = tmp_path / "backup.db"
+    with closing(apsw.Connection(str(backup))) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+        db.execute("UPDATE numbers SET last_no = last_no")
+        with pytest.raises(backstory.Busy, match=r"for 0\.1 seconds"):
+            backstory.restore(backup, crashed, timeout=0.1)
+    with pytest.raises(backstory.Invalid, match="not a number of seconds"):
+        backstory.restore(backup, crashed, timeout=0)
+    backstory.restore(backup, crashed, timeout=0.1)
+    assert read_texts(crashed) == ["old"]
 
 
 def test_a_store_in_use_is_not_replaced(crashed, tmp_path):
@@ -180,7 +217,7 @@ def interrupt(function):
         return function(*arguments)
     return call
 
-for name in ("write_back_log", "remove_log", "mark_as_copy", "replace_store", "copy_store"):
+for name in ("write_back_wal", "remove_wal", "mark_as_copy", "replace_store", "copy_store"):
     setattr(replacement, name, interrupt(getattr(replacement, name)))
 for name in ("unlink", "chmod", "replace", "fsync"):
     setattr(os, name, interrupt(getattr(os, name)))

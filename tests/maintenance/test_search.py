@@ -8,10 +8,10 @@ import apsw
 import pytest
 
 import backstory
-from backstory.log.terms import parse_query, split_words
-from backstory.maintenance import search
+from backstory.log.terms import parse_phrases, split_words
+from backstory.maintenance import indexing
 from backstory.reading import get_record
-from backstory.storage.protocol import CANDIDATES, SearchScope, WordQuery
+from backstory.storage.protocol import CANDIDATES, SearchQuery, SearchScope
 from backstory.storage.sqlite import backend as sqlite_backend
 from tests.maintenance.raw import run_sql
 from tests.processes import wait_until
@@ -53,9 +53,9 @@ def names(agents):
     return [agent.name for agent in agents]
 
 
-def find_words(store, text):
+def find_matches(store, text):
     """Ask the index itself."""
-    return store._backend.find_words(WordQuery(parse_query(text)), 10_000)
+    return store._backend.find_matches(SearchQuery(parse_phrases(text)), 10_000)
 
 
 # --- words ---
@@ -303,7 +303,7 @@ def test_searches_of_several_threads_index_everything_once(durable_url):
         for thread in threads:
             thread.join()
         assert counts == [5_000] * 4
-        assert len(find_words(store, "needle")) == 5_000
+        assert len(find_matches(store, "needle")) == 5_000
 
 
 def test_events_that_another_process_has_indexed_are_not_indexed_again(durable_url):
@@ -314,7 +314,7 @@ def test_events_that_another_process_has_indexed_are_not_indexed_again(durable_u
         assert store._backend.index_events(10) == 1
         assert other._backend.index_events(10) == 0
         assert store._backend.count_unindexed() == 0
-        assert len(find_words(store, "needle")) == 3
+        assert len(find_matches(store, "needle")) == 3
 
 
 def test_events_that_are_erased_or_deleted_before_they_are_indexed_stay_out(durable_url):
@@ -328,8 +328,8 @@ def test_events_that_are_erased_or_deleted_before_they_are_indexed_stay_out(dura
         store.delete("goes")
         store._backend.index_events(10)
         for text in ("secret", "plan", "too"):
-            assert find_words(store, text) == []
-        assert len(find_words(store, "harmless")) == 1
+            assert find_matches(store, text) == []
+        assert len(find_matches(store, "harmless")) == 1
         assert store._backend.count_unindexed() == 0
         assert store.verify() == []
 
@@ -391,7 +391,7 @@ def test_searching_writes_no_event_and_the_store_stays_sound(durable_url):
 
 
 @pytest.mark.parametrize("live", [False, True])
-@pytest.mark.parametrize("method", ["find_words", "list_agents", "walk"])
+@pytest.mark.parametrize("method", ["find_matches", "list_agents", "walk"])
 def test_an_agent_that_is_deleted_during_a_search_is_not_found(store, monkeypatch, live, method):
     stays, goes = store.start(), store.start()
     for agent in (stays, goes):
@@ -414,15 +414,15 @@ def test_a_session_is_searched_although_its_newest_agent_is_deleted_meanwhile(st
     root = store.start("root")
     root.user("a needle")
     newest = root.spawn("newest")  # inherits nothing, and owns nothing that is found
-    find_words, deleted = store._backend.find_words, []
+    find_matches, deleted = store._backend.find_matches, []
 
     def delete_first(*arguments):
         if not deleted:
             deleted.append(True)
             store.delete(newest.id)
-        return find_words(*arguments)
+        return find_matches(*arguments)
 
-    monkeypatch.setattr(store._backend, "find_words", delete_first)
+    monkeypatch.setattr(store._backend, "find_matches", delete_first)
     assert sorted_positions(store.search("needle", session=root.session)) == [("root", 1)]
 
 
@@ -434,16 +434,39 @@ def test_a_damaged_log_can_still_be_searched(tmp_path):
         assert sorted_positions(store.search("needle")) == [("main", 1), ("main", 3)]
 
 
+def test_a_damaged_log_is_indexed_to_its_end(tmp_path):
+    path = str(tmp_path / "history.db")
+    with backstory.open(path) as store:
+        store.start("main").extend([("user", f"needle{n}") for n in range(1, 4_002)])
+        run_sql(path, "DELETE FROM events WHERE seq = 2")
+        assert sorted_positions(store.search("needle4001")) == [("main", 4001)]
+
+
 def test_events_are_indexed_without_being_counted_first(durable_url):
     with backstory.open(durable_url) as store:
         store.start("main").user("a needle")
         assert store._backend.index_events(10) == 1
-        assert [found.seq for found in find_words(store, "needle")] == [1]
+        assert [found.seq for found in find_matches(store, "needle")] == [1]
+
+
+@pytest.mark.parametrize(
+    "lost", ["TABLE search_3", "TABLE searched_3", "TRIGGER remember_unsearched_3"]
+)
+def test_an_index_of_which_a_part_was_dropped_is_created_again(tmp_path, lost):
+    path = str(tmp_path / "history.db")
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        agent.user("needle one")
+        assert len(store.search("needle")) == 1
+        run_sql(path, f"DROP {lost}")
+        agent.user("needle two")
+        assert len(store.search("needle")) == 2
+        assert store.verify() == []
 
 
 def test_the_index_of_very_many_events_is_merged(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite_backend, "WORTH_MERGING", 100)
-    monkeypatch.setattr(search, "PAGE", 50)
+    monkeypatch.setattr(indexing, "INDEX_BATCH", 50)
     path = str(tmp_path / "many.db")
     with backstory.open(path) as store:
         agent = store.start("main")
@@ -479,7 +502,7 @@ class Gate:
 
 
 def test_a_search_that_does_not_wait_counts_the_events_that_it_lacks(durable_url, monkeypatch):
-    monkeypatch.setattr(search, "AT_ONCE", 5)
+    monkeypatch.setattr(indexing, "AT_ONCE", 5)
     with backstory.open(durable_url) as store:
         gate = Gate(store, monkeypatch)
         agent = store.start("main")
@@ -492,7 +515,7 @@ def test_a_search_that_does_not_wait_counts_the_events_that_it_lacks(durable_url
 
 
 def test_a_search_finds_everything_however_much_is_new(durable_url, monkeypatch):
-    monkeypatch.setattr(search, "AT_ONCE", 5)
+    monkeypatch.setattr(indexing, "AT_ONCE", 5)
     with backstory.open(durable_url) as store:
         agent = store.start("main")
         agent.extend([("user", f"needle {n}") for n in range(20)])
@@ -513,7 +536,7 @@ def test_events_that_cannot_be_indexed_are_counted_as_missing(durable_url, monke
 
 
 def test_one_thread_indexes_for_many_searches(durable_url, monkeypatch):
-    monkeypatch.setattr(search, "AT_ONCE", 0)
+    monkeypatch.setattr(indexing, "AT_ONCE", 0)
     with backstory.open(durable_url) as store:
         gate = Gate(store, monkeypatch)
         store.start("main").user("needle")
@@ -525,7 +548,7 @@ def test_one_thread_indexes_for_many_searches(durable_url, monkeypatch):
 
 
 def test_closing_the_store_ends_the_indexing_silently(durable_url, monkeypatch):
-    monkeypatch.setattr(search, "AT_ONCE", 0)
+    monkeypatch.setattr(indexing, "AT_ONCE", 0)
     before = set(threading.enumerate())
     store = backstory.open(durable_url)
     gate = Gate(store, monkeypatch)

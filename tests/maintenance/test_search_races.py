@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.log.terms import parse_query
+from backstory.log.terms import parse_phrases
 from backstory.reading import get_record
-from backstory.storage.postgres import citus
-from backstory.storage.postgres import index as postgres_index
-from backstory.storage.protocol import WHOLE_STORE, SearchScope, WordQuery
+from backstory.storage.postgres.citus import CitusIndexWriter
+from backstory.storage.postgres.index import PostgresIndexWriter
+from backstory.storage.protocol import WHOLE_STORE, SearchQuery, SearchScope
 from backstory.storage.sqlite.index import READ_TEXTS
 from backstory.storage.sqlite.transaction import SqliteTransaction
 from tests.maintenance.raw import is_sqlite, run_sql
@@ -68,19 +68,19 @@ def patch_reads(monkeypatch, after):
         return rows
 
     monkeypatch.setattr(SqliteTransaction, "_run", run_and_pause)
-    for module in (postgres_index, citus):
-        patch_read(monkeypatch, module, after)
+    for writer in (PostgresIndexWriter, CitusIndexWriter):
+        patch_read(monkeypatch, writer, after)
 
 
-def patch_read(monkeypatch, module, after):
-    read = module.read_texts
+def patch_read(monkeypatch, writer, after):
+    read = writer.read_texts
 
     def read_and_pause(*arguments):
         rows = read(*arguments)
         after()
         return rows
 
-    monkeypatch.setattr(module, "read_texts", read_and_pause)
+    monkeypatch.setattr(writer, "read_texts", read_and_pause)
 
 
 def has_waiting_writer(url):
@@ -103,9 +103,9 @@ def stores(durable_url):
         yield store, other
 
 
-def find_words(store, text):
+def find_matches(store, text):
     """Ask the index itself."""
-    return store._backend.find_words(WordQuery(parse_query(text)), 100)
+    return store._backend.find_matches(SearchQuery(parse_phrases(text)), 100)
 
 
 def count_entries(url):
@@ -142,8 +142,8 @@ def test_text_that_is_removed_while_it_is_indexed_stays_out(
     intruder.finish()
 
     remaining = 1 if removal == "erase" else 0
-    assert find_words(store, "secret") == find_words(store, "plan") == []
-    assert len(find_words(store, "harmless")) == count_entries(durable_url) == remaining
+    assert find_matches(store, "secret") == find_matches(store, "plan") == []
+    assert len(find_matches(store, "harmless")) == count_entries(durable_url) == remaining
     assert store._backend.count_unindexed() == 0
     assert store.verify() == []
 
@@ -161,7 +161,7 @@ def test_events_that_another_process_indexes_meanwhile_are_indexed_once(
     indexed = store._backend.index_events(10)
 
     assert (indexed, intruder.finish()) == (2, 0)
-    assert [found.seq for found in find_words(store, "needle")] == [2, 1]
+    assert [found.seq for found in find_matches(store, "needle")] == [2, 1]
     agent.erase([1, 2], why="a test")  # FTS5 would keep the second of two entries
-    assert find_words(store, "needle") == []
+    assert find_matches(store, "needle") == []
     assert store.verify() == []

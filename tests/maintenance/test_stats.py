@@ -135,3 +135,28 @@ def test_the_statistics_of_a_chain_of_forks_take_few_reads(monkeypatch):
     assert set(calls) == {"list_agents", "count_events", "read_owned"}
     assert len(calls) <= 4
     assert sorted(one.context for one in found.agents) == [*range(1, 51), 50]
+
+
+def test_an_event_that_is_appended_meanwhile_does_not_make_others_dead(store, monkeypatch):
+    agent = store.start("main")
+    backend, count_events = store._backend, store._backend.count_events
+
+    def count_and_append():
+        counts = count_events()
+        agent.user("new")
+        return counts
+
+    monkeypatch.setattr(backend, "count_events", count_and_append)
+    assert store.stats().dead == 0
+
+
+def test_an_agent_that_is_deleted_meanwhile_leaves_no_negative_numbers(store, monkeypatch):
+    store.start("main").user("one")
+    backend, count_events = store._backend, store._backend.count_events
+
+    def delete_and_count():
+        store.delete("main")
+        return count_events()
+
+    monkeypatch.setattr(backend, "count_events", delete_and_count)
+    assert store.stats().dead == 0

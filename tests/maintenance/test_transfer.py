@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import backstory
 from backstory.agent import Agent
 from backstory.maintenance import backup, importer
-from backstory.maintenance.importer import BATCH
+from backstory.maintenance.importer import IMPORT_BATCH
 from backstory.reading import get_record
 from tests.conftest import BACKENDS
 from tests.maintenance.raw import run_sql
@@ -39,7 +39,7 @@ def fill(store):
     agent.append("rewind", None, {"target_message_id": 99})  # inert
     agent.rewind("x")
     child = agent.fork("child", at=3)
-    child.extend([("user", f"n{n}", None) for n in range(BATCH + 7)])
+    child.extend([("user", f"n{n}", None) for n in range(IMPORT_BATCH + 7)])
     grandchild = child.fork("grandchild", at=5)
     grandchild.clear()
     agent.spawn("sub").user("hello")
@@ -53,7 +53,7 @@ def test_exported_imported_and_exported_again_is_the_same(new_url, first, second
     with backstory.open(new_url(first)) as one, backstory.open(new_url(second)) as other:
         fill(one)
         text = exported(one)
-        assert other.import_from(lines(text)) == (2, 6, BATCH + 16)
+        assert other.import_from(lines(text)) == (2, 6, IMPORT_BATCH + 16)
         assert exported(other) == text
         assert other.verify() == []
         for agent in one.agents():
@@ -313,7 +313,7 @@ REFUSED = {
         [HEADER, a(), {"event": {**REWIND, "base": 0}}],
         "position 1: its base is 0",
     ),
-    "a message without content": ([HEADER, a(), e(content=None)], "the message has no content"),
+    "a message without content": ([HEADER, a(), e(content=None)], "its content is missing"),
     "content that is no text": ([HEADER, a(), e(content=5)], "its content is not text"),
     "a NUL character": ([HEADER, a(), e(content="a\0b")], "its content contains a NUL"),
     "a lone surrogate": (
@@ -428,7 +428,7 @@ def test_an_import_that_is_killed_is_continued_by_the_next(url, monkeypatch):
 
 def test_others_write_between_two_batches_of_an_import(url, monkeypatch):
     with backstory.open(":memory:") as one, backstory.open(url) as store:
-        one.start("long").extend([("user", "hello", None)] * (3 * BATCH))
+        one.start("long").extend([("user", "hello", None)] * (3 * IMPORT_BATCH))
         mine = store.start("mine")
         run_after_batches(store, monkeypatch, lambda number: Agent.user(mine, f"{number}"))
         store.import_from(lines(exported(one)))
@@ -437,7 +437,7 @@ def test_others_write_between_two_batches_of_an_import(url, monkeypatch):
 
 def test_an_agent_that_is_written_to_during_its_import_is_not_mixed_up(url, monkeypatch):
     with backstory.open(":memory:") as one, backstory.open(url) as store:
-        one.start("long").extend([("user", "hello", None)] * (2 * BATCH))
+        one.start("long").extend([("user", "hello", None)] * (2 * IMPORT_BATCH))
 
         def write(number):
             if number == 1:
@@ -453,7 +453,7 @@ def test_an_agent_that_is_written_to_during_its_import_is_not_mixed_up(url, monk
 
 def test_an_agent_that_is_deleted_during_its_import_does_not_come_back(url, monkeypatch):
     with backstory.open(":memory:") as one, backstory.open(url) as store:
-        one.start("long").extend([("user", "hello", None)] * (2 * BATCH))
+        one.start("long").extend([("user", "hello", None)] * (2 * IMPORT_BATCH))
 
         def delete(number):
             if number == 1:
@@ -470,8 +470,10 @@ def test_the_sources_of_an_agent_come_with_its_last_event(url, monkeypatch):
     with backstory.open(":memory:") as one, backstory.open(url) as store:
         with one.intake() as intake:
             agent = intake.agent("key", name="long")
-            intake.extend(agent, [("user", "hello")] * (2 * BATCH))
+            intake.extend(agent, [("user", "hello")] * (2 * IMPORT_BATCH))
             intake.remember("tool", "file", agent=agent, cursor={"size": 1})
+            other = intake.agent("another key")
+            intake.remember("tool", "another file", agent=other)
         seen = []
         run_after_batches(
             store, monkeypatch, lambda number: seen.append(store._backend.list_sources())
@@ -486,7 +488,7 @@ def test_what_the_store_has_already_is_refused_before_the_first_batch(url, error
     with backstory.open(":memory:") as one, backstory.open(url) as store:
         main = one.start("main")
         store.import_from(lines(exported(one)))
-        main.extend([("user", "hello", None)] * (BATCH + 1))
+        main.extend([("user", "hello", None)] * (IMPORT_BATCH + 1))
         if error is backstory.NameTaken:
             main.fork("taken")
             store.agent("main").fork("taken")
@@ -614,7 +616,7 @@ def test_a_backup_while_others_write_is_of_one_moment(durable_url, tmp_path):
 
 def test_an_import_stops_if_its_agent_is_deleted_meanwhile(store, monkeypatch):
     with backstory.open(":memory:") as source:
-        source.start("main").extend([("user", str(number)) for number in range(3 * BATCH)])
+        source.start("main").extend([("user", str(number)) for number in range(3 * IMPORT_BATCH)])
         text = exported(source)
     write = importer._write_batch
 

@@ -9,6 +9,7 @@ import pytest
 
 import backstory
 from backstory.maintenance import checker
+from backstory.storage.sqlite.schema import PARTIAL_INDEXES
 from tests.damage import overwrite_events
 from tests.maintenance.raw import is_sqlite, run_sql
 
@@ -245,6 +246,35 @@ def test_a_damaged_file_is_a_finding(tmp_path):
     assert all(f.severity == "error" for f in found)
 
 
+@pytest.mark.parametrize("index", PARTIAL_INDEXES)
+def test_surplus_entries_of_an_index_are_found(tmp_path, index):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.ensure("ticket-1")
+        agent.describe(title="with a title")
+        agent.user("with a key", key="k")
+        agent.mark("m")
+        agent.note("n")
+        agent.jump(1)
+    # Under another condition, SQLite leaves the entries of the rows that are removed.
+    _, condition = PARTIAL_INDEXES[index]
+    replace_in_schema(path, index, f"WHERE {condition}", "WHERE 0")
+    run_sql(str(path), "DELETE FROM events WHERE id > 0")
+    run_sql(str(path), "UPDATE agents SET key = NULL, about = NULL")
+    replace_in_schema(path, index, "WHERE 0", f"WHERE {condition}")
+    with backstory.open(path) as store:
+        problems = [finding.problem for finding in store.verify()]
+    assert f"the index {index} has entries of events or agents that do not exist" in problems
+
+
+def replace_in_schema(path, index, old, new):
+    """Replace a part of the statement that creates an index, and leave its entries as they are."""
+    with closing(apsw.Connection(str(path))) as db:
+        db.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1)
+        change = "UPDATE sqlite_master SET sql = replace(sql, ?, ?) WHERE name = ?"
+        db.execute(change, (old, new, index))
+
+
 def test_a_missing_end_of_a_log_is_found(damage):
     damage.run(f"DELETE FROM events WHERE {damage.event('child', 8)}")
     found = {(f.agent_id, f.position) for f in damage.store.verify()}
@@ -468,3 +498,32 @@ def test_a_seal_ends_at_an_ancestry_that_is_a_circle(damage):
     damage.run("UPDATE agents SET parent = 3, fork_seq = 99 WHERE no = 2")
     damage.run("UPDATE agents SET fork_seq = 99 WHERE no = 3")
     assert damage.store.verify(seal=seal) != []
+
+
+@pytest.fixture
+def answered(store):
+    """A store with an answer whose request has a digest."""
+    agent = store.start("main")
+    agent.user("hello")
+    request = {"sha256": "0" * 64, "at": 1, "format": "openai-chat"}
+    agent.append("assistant", "hi", {"request": request})
+    return store
+
+
+@pytest.mark.parametrize("error", [backstory.Busy("x"), backstory.ConnectionLost("x")])
+def test_a_failed_read_of_a_request_is_not_a_finding(answered, monkeypatch, error):
+    monkeypatch.setattr(answered._backend, "walk", fail_with(error))
+    with pytest.raises(type(error)):
+        answered.verify(requests=True)
+
+
+def test_the_requests_of_an_agent_that_is_deleted_meanwhile_are_skipped(answered, monkeypatch):
+    monkeypatch.setattr(answered._backend, "walk", fail_with(backstory.AgentNotFound("x")))
+    assert answered.verify(requests=True) == []
+
+
+def fail_with(error):
+    def fail(*_):
+        raise error
+
+    return fail

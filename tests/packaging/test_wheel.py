@@ -1,5 +1,7 @@
 """What people install: the wheel is built from the sdist, installed into a clean environment, and used."""
 
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import backstory
+from tests.docs.test_pages import code_of
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -53,20 +56,16 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(built, tmp_path_factory):
-    """A clean environment, and a function that installs the wheel into it with some extras."""
+    """The programs of a clean environment into which only the wheel was installed."""
     if pip(
         "download", "--no-deps", "--dest", tmp_path_factory.mktemp("probe"), "orjson"
     ).returncode:
         pytest.skip("no package index can be reached")
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, with_pip=False)
-
-    def install(extras=""):
-        done = pip("--python", folder / "bin" / "python", "install", f"{built[1]}{extras}")
-        assert done.returncode == 0, done.stderr
-
-    install()
-    return folder / "bin", install
+    done = pip("--python", folder / "bin" / "python", "install", built[1])
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
 
 
 def test_the_wheel_has_the_package_and_nothing_else(built):
@@ -82,18 +81,28 @@ def test_the_wheel_has_the_package_and_nothing_else(built):
     }
     packed = {f"backstory/storage/sqlite/dictionary.{part}" for part in ("txt", "tables")}
     assert source | packed | {"backstory/py.typed"} <= names
-    static = {
+    page = {
         path.relative_to(ROOT / "src").as_posix()
-        for path in (ROOT / "src").glob("**/static/**/*.*")
+        for path in (ROOT / "src").glob("**/web/page/**/*.*")
     }
-    assert {name for name in names if "/static/" in name and ".dist-info" not in name} == static
-    assert not [name for name in names if "/web/page/" in name and ".dist-info" not in name]
+    assert {name for name in names if "/web/page/" in name and ".dist-info" not in name} == page
     licences = {path.name for path in (ROOT / "src").glob("**/*.LICENSE")}
     assert {
         name.rpartition("/")[2] for name in names if ".dist-info/licenses/" in name
     } == licences | {"LICENSE"}
     assert f"Version: {backstory.__version__}\n" in metadata
     assert "Provides-Extra: all\n" in metadata
+
+
+def test_the_files_that_the_image_copies_are_enough_to_build_it(tmp_path):
+    copied = re.findall(r"^COPY (?!--)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    for name in " ".join(copied).split():
+        source = ROOT / name
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, tmp_path / name)
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", tmp_path)
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert {f"!{name}" for name in " ".join(copied).split()} <= set(ignored)
 
 
 def test_the_sdist_has_what_is_needed_to_test_it(built):
@@ -107,19 +116,32 @@ def test_the_sdist_has_what_is_needed_to_test_it(built):
 
 
 def test_the_wheel_is_installed_and_used_in_a_clean_environment(environment, tmp_path):
-    bin, install = environment
+    bin = environment
     code = (
         "import backstory; store = backstory.open('history.db'); store.start('main').user('hello');"
         "print(backstory.__version__, len(store.agent('main').conversation().to('openai')['messages']))"
     )
     assert run(bin / "python", "-c", code, cwd=tmp_path) == f"{backstory.__version__} 1\n"
-    missing = run(bin / "backstory", "agents", cwd=tmp_path, code=1)
-    assert "backstory[cli]" in missing
-    assert "Traceback" not in missing
-
-    install("[cli]")
     run(bin / "python", ROOT / "tests" / "smoke.py", cwd=tmp_path)
     for command in ([bin / "backstory"], [bin / "python", "-m", "backstory"]):
         assert backstory.__version__ in run(*command, "--version", cwd=tmp_path)
     run(bin / "backstory", "--store", "history.db", "new", "other", cwd=tmp_path)
     assert "other" in run(bin / "backstory", "--store", "history.db", "agents", cwd=tmp_path)
+    missing = run(bin / "backstory", "web", cwd=tmp_path, code=1)
+    assert "pip install 'backstory[web]'" in missing
+    assert "Traceback" not in missing
+
+
+PAGES = sorted(path for path in ROOT.glob("docs/*.md") if code_of(path))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_python_on_a_page_needs_no_extra_that_the_page_does_not_name(
+    environment, tmp_path, page
+):
+    needed = re.search(r"^Needs: (.+)$", page.read_text(), re.MULTILINE)[1]
+    if not needed.startswith("nothing else"):
+        pytest.skip(f"needs {needed}")
+    program = tmp_path / "page.py"
+    program.write_text(code_of(page))
+    run(environment / "python", program, cwd=tmp_path)

@@ -37,7 +37,7 @@ def wire(form):
         (None, ""),
     ],
 )
-def test_an_event_without_words_says_what_it_is(data, shown):
+def test_an_event_without_words_is_named_by_its_parts(data, shown):
     event = Event.of(1, "assistant", "", data)
     assert (gist(event), body(event)) == (shown, shown)
 
@@ -46,7 +46,7 @@ def test_an_event_without_words_says_what_it_is(data, shown):
     ("more", "shown"),
     [({}, "to 3"), ({"undo": True}, "to 3 (undo)"), ({"redo": True}, "to 3 (redo)")],
 )
-def test_a_jump_says_whether_an_undo_or_a_redo_wrote_it(more, shown):
+def test_a_jump_names_the_undo_or_redo_that_wrote_it(more, shown):
     assert gist(Event.of(9, "jump", None, {"target_message_id": 3, **more})) == shown
 
 

@@ -62,7 +62,11 @@ def responses_events(*items, usage=None, **end):
         yield {"type": "response.output_item.done", "item": item, **place}
     done = (
         head
-        | {"output": list(items), "usage": usage or {"input_tokens": 5, "output_tokens": 7}}
+        | {
+            "status": "completed",
+            "output": list(items),
+            "usage": usage or {"input_tokens": 5, "output_tokens": 7},
+        }
         | end
     )
     yield {"type": "response.completed", "sequence_number": 99, "response": done}

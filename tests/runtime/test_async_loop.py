@@ -10,8 +10,10 @@ import backstory
 from backstory.runtime.async_loop import AsyncLoop
 from backstory.runtime.loop import EventWritten, Forked
 from backstory.runtime.models import ModelError, Response, TextDelta, ToolCall
+from backstory.runtime.models.openai import OpenAIModel
 from backstory.runtime.tools import Tool
 from tests.runtime.acting import Actor, speaks
+from tests.runtime.scripted import Say, scripted
 
 
 def shout(text: str) -> str:
@@ -114,3 +116,42 @@ def test_a_cancelled_answer_is_kept_as_far_as_it_came():
             assert last.data["interrupted"] is True
 
     asyncio.run(main())
+
+
+async def cancel_a_silent_answer(url, run_cancelled):
+    with scripted(Say("half an answer", held=True)) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        async with backstory.aio.open(url) as store:
+            agent = await store.start("main")
+            await run_cancelled(AsyncLoop(agent, model).ask("Hi"))
+            last = (await agent.context()).messages[-1]
+        model.close()
+    assert (last.content, last.data["interrupted"]) == ("half an answer", True)
+
+
+def test_a_cancelled_task_closes_the_connection_at_once():
+    async def run_cancelled(updates):
+        is_heard = asyncio.Event()
+
+        async def read():
+            async for update in updates:
+                if update == TextDelta(" answer"):
+                    is_heard.set()
+
+        task = asyncio.create_task(read())
+        await is_heard.wait()
+        task.cancel()  # the server says nothing any more
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel_a_silent_answer(":memory:", run_cancelled))
+
+
+def test_a_cancelled_scope_of_trio_closes_the_connection_at_once():
+    async def run_cancelled(updates):
+        with trio.CancelScope() as scope:
+            async for update in updates:
+                if update == TextDelta(" answer"):
+                    scope.deadline = trio.current_time() + 0.1
+
+    trio.run(cancel_a_silent_answer, ":memory:", run_cancelled)

@@ -2,15 +2,15 @@
 
 import json
 import os
+import threading
 
 import pytest
 
 from backstory.log.messages import Message
-from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, Unavailable
+from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, Unavailable, retry
 from backstory.runtime.models.anthropic import AnthropicModel
 from backstory.runtime.models.choice import ModelSpec, choose
 from backstory.runtime.models.openai import OpenAIModel
-from backstory.runtime.models.retry import ATTEMPTS
 from backstory.wire.conversation import Conversation
 from tests.chat.screen import CLEAN
 from tests.runtime.scripted import Refuse, Say, Send, scripted
@@ -55,10 +55,6 @@ GARBLED_OPENAI = {
         )
     ),
     "no UTF-8": b'data: {"choices": [{"delta": {"content": "\xff\xfe"}}]}\n\n',
-    "usage that is a text": sse({"choices": [], "usage": "much"}) + sse(said({}, "stop")),
-    "tokens that are no number": sse(said({}, "stop")).replace(
-        b"}\n", b', "usage": {"prompt_tokens": NaN}}\n'
-    ),
     "very deep": b"data: " + b"[" * 100_000 + b"\n\n",
 }
 
@@ -82,6 +78,17 @@ def test_what_is_no_answer_of_openai_is_one_line_and_what_was_said_stays(payload
     assert "sent something that is not an answer" in why
     assert "try again, or choose another model" in why
     assert "\n" not in why
+
+
+@pytest.mark.parametrize("usage", ['"much"', '{"prompt_tokens": NaN}'])
+def test_an_answer_with_a_strange_usage_is_an_answer(usage):
+    end = sse(said({}, "stop")).replace(b"}\n", b', "usage": %s}\n' % usage.encode())
+    with scripted(Send(HALF + end)) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        *_, answer = model.answer(HELLO, ())
+        model.close()
+    assert answer.text == "half an answer"
+    assert "much" not in str(answer.data)
 
 
 def test_the_line_shows_what_was_sent():
@@ -196,30 +203,81 @@ def test_a_refusal_says_what_to_do(monkeypatch, act, line):
     assert ":" in model.where
 
 
-def test_a_rate_limit_does_not_tell_to_wait_while_it_waits_itself():
-    now = (("Retry-After", "0"),)
-    with scripted(*[Refuse(429, "slow", now)] * ATTEMPTS) as server:
+def test_a_rate_limit_does_not_tell_to_wait_while_it_waits_itself(monkeypatch):
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.05)
+    with scripted(*[Refuse(429, "slow")] * 9) as server:
         model = OpenAIModel("m", base_url=server.url)
         heard = []
-        with pytest.raises(
-            Unavailable,
-            match=r"limits the rate of requests \(HTTP 429: slow\): wait, then try again",
-        ):
+        message = r"limits the rate of requests \(HTTP 429: slow\): wait, then try again"
+        with pytest.raises(Unavailable, match=message):
             heard.extend(model.answer(HELLO, ()))
         model.close()
-    assert [piece.why for piece in heard] == [
-        f"{model.where} limits the rate of requests (HTTP 429: slow)"
-    ] * (ATTEMPTS - 1)
+    why = f"{model.where} limits the rate of requests (HTTP 429: slow)"
+    assert {piece.why for piece in heard} == {why}
+
+
+def cut_in_the_middle(server, model):
+    """Return the parts of an answer whose connection was lost, and why it was."""
+    parts = []
+    with pytest.raises(Unavailable) as caught:
+        parts.extend(model.answer(HELLO, ()))
+    model.close()
+    return parts, str(caught.value)
+
+
+def test_a_cut_stream_is_a_lost_connection_and_is_repeated(monkeypatch):
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.02)
+    with scripted(*[Say("one two three", drop_after=2)] * 5) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        parts, why = cut_in_the_middle(server, model)
+    assert why == f"the connection to {model.where} was lost: try again"
+    assert [type(part) for part in parts[:3]] == [TextDelta, TextDelta, Retrying]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("rate_limit_exceeded", "limits the rate of requests"),
+        ("server_error", "failed (The server had an error)"),
+        (502, "failed (The server had an error)"),
+        ("odd", "broke off the answer"),
+    ],
+)
+def test_an_error_inside_a_stream_is_repeated_like_an_error_response(monkeypatch, code, words):
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.01)
+    error = sse({"error": {"message": "The server had an error", "code": code}})
+    with scripted(Send(HALF + error), Say("Fine.")) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        parts = list(model.answer(HELLO, ()))
+        model.close()
+    assert [type(part) for part in parts[:2]] == [TextDelta, Retrying]
+    assert words in parts[1].why
+    assert parts[-1].text == "Fine."
+
+
+@pytest.mark.parametrize("script", [Say("Hel lo", held=True), Say("", held=True)])
+def test_another_thread_closes_the_connection_at_once(script):
+    with scripted(script) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        answer = model.answer(HELLO, ())
+        threading.Timer(0.2, answer.close).start()
+        parts = list(answer)  # without `close`, this would wait for the server
+        model.close()
+    assert {type(part) for part in parts} <= {TextDelta}
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         (None, "OPENAI_API_KEY, which is not set"),
-        ("mine", "BACKSTORY_API_KEY or the config file"),
+        ("mine", "the argument `key`"),
+        ("of the environment", "it comes from BACKSTORY_API_KEY"),
     ],
 )
-def test_a_key_that_is_refused_is_named_by_where_it_comes_from(given, words):
+def test_a_key_that_is_refused_is_named_by_where_it_comes_from(given, words, monkeypatch):
+    monkeypatch.setenv("BACKSTORY_API_KEY", "of the environment")
     with scripted(Refuse(401, "no")) as server:
         assert words in broken_off(OpenAIModel("m", base_url=server.url, key=given))[1]
 
@@ -235,7 +293,7 @@ def test_an_address_that_is_none_is_refused_at_once(address, spec):
 
 
 def test_nobody_at_an_address_is_told_with_its_port(monkeypatch):
-    monkeypatch.setattr("backstory.runtime.models.retry.FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(retry, "RETRY_SECONDS", 0.0)
     model = OpenAIModel("m", base_url="http://127.0.0.1:9/v1")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 cannot be reached: check the address"):
         list(model.answer(HELLO, ()))

@@ -5,8 +5,9 @@ import threading
 import pytest
 
 import backstory
-from backstory.runtime.loop import EventWritten, Loop, Stopped, shortened
+from backstory.runtime.loop import EventWritten, Loop, Stopped, shorten_result
 from backstory.runtime.models import Response, TextDelta, ToolCall
+from backstory.runtime.permission import Permission, Refusal
 from backstory.runtime.tools import Tool, ToolError
 from tests.processes import PATIENCE
 from tests.runtime.acting import Actor, speaks
@@ -89,7 +90,7 @@ def test_each_event_is_in_the_log_when_it_is_told(agent):
     model = Actor(speaks("Well", ToolCall("c1", "echo", {"text": "x"})), speaks("Done"))
     for update in Loop(agent, model, [ECHO]).ask("Hi"):
         if isinstance(update, EventWritten):
-            assert agent.event(update.event.seq) == update.event
+            assert agent.events([update.event.seq])[0] == update.event
     assert [kind for kind, _ in said(agent)] == [
         "system", "user", "assistant", "tool_call", "tool_result", "assistant",
     ]  # fmt: skip
@@ -193,7 +194,7 @@ def test_a_tool_that_hangs_is_given_up_and_cancelled(agent):
 def test_a_long_result_is_short_for_the_model_and_whole_in_the_log(agent):
     long = "".join(f"line {n}\n" for n in range(1000))
     model = Actor(speaks("", ToolCall("c", "echo", {"text": long})), speaks("Long"))
-    list(Loop(agent, model, [ECHO], longest_result=300).ask("Hi"))
+    list(Loop(agent, model, [ECHO], max_result=300).ask("Hi"))
     read = model.heard[-1][-1]["content"]
     assert len(read) < 500
     assert read.startswith("line 0\n")
@@ -204,7 +205,7 @@ def test_a_long_result_is_short_for_the_model_and_whole_in_the_log(agent):
 
 
 def test_shortened_leaves_alone_what_fits():
-    assert shortened("x" * 10, 10) == "x" * 10
+    assert shorten_result("x" * 10, 10) == "x" * 10
 
 
 def test_output_that_no_store_can_hold_is_made_storable(agent):
@@ -227,9 +228,8 @@ def test_output_that_no_store_can_hold_is_made_storable(agent):
     ("allow", "output"),
     [
         (None, "not run: it needs consent, and there was no one to ask"),
-        (lambda tool, arguments: False, "not run: it was not allowed"),
-        (lambda tool, arguments: "not today", "not today"),
-        (lambda tool, arguments: True, "x"),
+        (lambda action, call: Refusal("not today"), "not today"),
+        (lambda action, call: Permission(), "x"),
     ],
 )
 def test_a_tool_that_asks_runs_only_if_it_is_allowed(agent, allow, output):
@@ -255,8 +255,10 @@ def test_calls_that_an_earlier_process_left_open_are_not_run_again(agent):
 
 def test_a_model_that_never_stops_calling_is_stopped(agent):
     acts = [speaks("", ToolCall(f"c{n}", "echo", {"text": "x"})) for n in range(9)]
-    happened = list(Loop(agent, Actor(*acts), [ECHO], most_steps=3).ask("Hi"))
-    assert happened[-1] == Stopped("stopped after 3 steps: say what to do next")
+    happened = list(Loop(agent, Actor(*acts), [ECHO], max_steps=3).ask("Hi"))
+    assert happened[-1] == Stopped(
+        "stopped after 3 steps: continue it with resume(), or /retry in the chat"
+    )
     assert len([kind for kind, _ in said(agent) if kind == "tool_result"]) == 3
 
 

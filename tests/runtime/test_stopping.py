@@ -6,11 +6,14 @@ import threading
 import pytest
 
 from backstory.errors import StorageError
-from backstory.runtime.loop import EventWritten, Loop
+from backstory.runtime.loop import EventWritten, Loop, Stopped
 from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, ToolCall
+from backstory.runtime.models.openai import OpenAIModel
+from backstory.runtime.permission import Permission, Refusal
 from backstory.runtime.tools import Tool
 from tests.processes import wait_until
 from tests.runtime.acting import Actor, speaks
+from tests.runtime.scripted import Say, scripted
 from tests.wire.rules import violations
 
 
@@ -28,7 +31,11 @@ def test_a_closed_iterator_keeps_what_was_said_and_marks_it(agent):
     updates.close()
     kept = agent.context().messages[-1]
     assert (kept.kind, kept.content) == ("assistant", "onetwo")
-    assert kept.data == {"model": "actor", "interrupted": True, "why": "stopped by the person"}
+    assert kept.data == {
+        "model": "actor",
+        "interrupted": True,
+        "why": "stopped before it was complete",
+    }
 
 
 def test_a_model_that_fails_in_the_middle_loses_nothing(agent):
@@ -94,35 +101,33 @@ def asking() -> str:
     return "asked"
 
 
-def test_questions_come_before_any_work_and_ctrl_c_at_one_runs_nothing(agent):
-    ran = []
-
-    def allow(tool, arguments):
-        assert not ran
-        if len(asked) == 1:
-            raise KeyboardInterrupt
-        asked.append(tool)
-        return True
-
+def test_ctrl_c_at_a_question_runs_nothing_that_comes_after_it(agent):
     asked = []
-    tools = [Tool.of(lambda: ran.append(1) or "", asks=False), Tool.of(asking, asks=True)]
+
+    def allow(action, call):
+        if asked:
+            raise KeyboardInterrupt
+        if action.effect == "run":
+            asked.append(call)
+        return Permission()
+
     calls = [
-        ToolCall("c1", "<lambda>", {}),
+        ToolCall("c1", "quick", {}),
         ToolCall("c2", "asking", {}),
         ToolCall("c3", "asking", {}),
     ]
+    tools = [Tool.of(quick), Tool.of(asking, asks=True)]
     with pytest.raises(KeyboardInterrupt):
         list(Loop(agent, Actor(speaks("", *calls)), tools, allow=allow).ask("Hi"))
-    assert ran == []
-    assert results(agent) == dict.fromkeys(("c1", "c2", "c3"), "interrupted: it was not run")
+    assert results(agent) == {"c1": "quick", "c2": "asked", "c3": "interrupted: it was not run"}
 
 
 def test_a_refusal_is_in_the_log_before_the_next_question(agent):
     seen = []
 
-    def allow(tool, arguments):
+    def allow(action, call):
         seen.append(results(agent))
-        return "no"
+        return Refusal("no")
 
     calls = [ToolCall("c1", "asking", {}), ToolCall("c2", "asking", {})]
     list(
@@ -278,3 +283,46 @@ def test_of_several_results_the_one_that_was_there_first_is_carried(agent, monke
         list(Loop(agent, Actor(speaks("", *calls)), [Tool.of(slow), Tool.of(quick)]).ask("Hi"))
     failed.set()
     assert caught.value.unsaved == "quick"
+
+
+def test_cancel_ends_a_turn_of_a_silent_server_and_keeps_the_part_that_arrived(agent):
+    with scripted(Say("half an answer", held=True)) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        loop = Loop(agent, model)
+        updates = []
+        for update in loop.ask("Hi"):
+            updates.append(update)
+            if update == TextDelta(" answer"):
+                threading.Timer(0.1, loop.cancel).start()
+        model.close()
+    assert updates[-1] == Stopped("stopped before it was complete")
+    assert said(agent)[-1] == ("assistant", "half an answer")
+
+
+def test_cancel_ends_a_tool_and_each_call_has_a_result(agent):
+    is_running, is_cancelled = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        is_running.set()
+        is_cancelled.wait()
+        return "half of it"
+
+    def cancel():
+        is_running.wait()
+        loop.cancel()
+
+    calls = [ToolCall("c1", "slow", {}), ToolCall("c2", "nothing", {})]
+    tools = [Tool.of(slow, cancel=is_cancelled.set)]
+    loop = Loop(agent, Actor(speaks("", *calls)), tools)
+    threading.Thread(target=cancel).start()
+    updates = list(loop.ask("Hi"))
+    assert updates[-1] == Stopped("stopped before it was complete")
+    assert results(agent)["c1"].startswith("interrupted: it was stopped before it was done")
+    assert results(agent)["c2"].startswith("no tool")
+
+
+def test_a_call_that_was_cut_off_is_answered_with_what_to_do(agent):
+    cut = Response("", (ToolCall("c1", "quick", '{"text": "a very lo'),), {"cut": True})
+    model = Actor([cut], speaks("Smaller."))
+    list(Loop(agent, model, [Tool.of(quick)]).ask("Hi"))
+    assert results(agent) == {"c1": "not run: your answer was cut off: write smaller parts"}

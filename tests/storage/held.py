@@ -1,4 +1,4 @@
-"""Reads all bytes of a store, to look for text that must not be there."""
+"""Reads all bytes of a store, and acts in the middle of a call of its backend."""
 
 import gc
 import io
@@ -52,3 +52,15 @@ def _in_memory(backend):
             texts.append(one if isinstance(one, bytes) else one.encode())
         waiting += gc.get_referents(one)
     return b"\n".join(texts)
+
+
+def act_before(store, monkeypatch, name, act):
+    """Do something the first time that a method of the backend is called."""
+    real = getattr(store._backend, name)
+
+    def called(*args, **kwargs):
+        monkeypatch.setattr(store._backend, name, real)
+        act()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(store._backend, name, called)

@@ -31,7 +31,7 @@ OPENED = {
 
 
 @pytest.mark.parametrize("url", OPENED)
-def test_an_address_stands_for_a_database_and_its_location(url):
+def test_an_address_names_a_database_and_its_location(url):
     assert parse_address(url) == OPENED[url]
 
 
@@ -91,7 +91,7 @@ def test_the_password_in_an_address_with_a_typing_error_is_not_shown(url):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_refused_name_is_shown_up_to_where_a_password_could_begin_with_what_to_write_instead():
+def test_the_error_for_a_refused_name_shows_no_password():
     with pytest.raises(backstory.CannotOpen) as caught:
         backstory.open("10:30@home.db")
     assert caught.value.message == "'10:…' is not a store"
@@ -161,7 +161,7 @@ def test_a_password_that_libpq_would_take_for_a_host_or_a_database_is_refused_un
 
 
 @pytest.mark.parametrize("password", ["12?34", "12#34", "12&34?", "?prepare=on"])
-def test_prepare_is_found_behind_any_password(password):
+def test_prepare_is_found_after_any_password(password):
     url = f"postgresql://ann:{password}@h/x"
     assert split_prepare(f"{url}?prepare=off") == (url, False)
     assert split_prepare(f"{url}?sslmode=disable&prepare=off") == (f"{url}?sslmode=disable", False)

@@ -8,15 +8,13 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.ids import find_place
+from backstory.storage.ids import parse_place
 from backstory.storage.postgres import server
 from backstory.storage.postgres.transaction import PostgresTransaction
 from tests.databases import with_parameter
 from tests.processes import wait_until
 
-WAITING = (
-    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'WITH moved'"
-)
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'WITH updated'"
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def borrow_connection(store):
 def executed(monkeypatch):
     """The statements that psycopg ran, as names."""
     names = {
-        PostgresTransaction.APPEND_IN_TURN: "append one",
+        PostgresTransaction.APPEND_IN_QUEUE: "append one",
         PostgresTransaction.APPEND_MANY: "append many",
     }
     seen = []
@@ -150,7 +148,7 @@ def test_an_agent_is_locked_while_a_move_is_judged(direct):
     store, db = direct
     agent = store.start()
     with (
-        store._backend.begin(agents=[agent._row]),
+        store._backend.begin(agents=[agent._record]),
         pytest.raises(psycopg.errors.LockNotAvailable),
     ):
         db.execute("SELECT 1 FROM backstory.agents FOR NO KEY UPDATE NOWAIT")
@@ -227,7 +225,7 @@ def test_a_jump_comes_after_the_appends_under_way_and_before_those_that_come_lat
     store, db = direct
     agent = store.start()
     agent.extend([("user", "a"), ("user", "b")])
-    place, no = find_place(agent.session), agent._row.pk
+    place, no = parse_place(agent.session), agent._record.pk
 
     def waits_for(query):
         return db.execute(WAITS_FOR, (query,)).fetchall()
@@ -244,7 +242,7 @@ def test_a_jump_comes_after_the_appends_under_way_and_before_those_that_come_lat
         jump.start()
         wait_until(lambda: waits_for("FOR NO KEY UPDATE"))
         late.start()
-        assert wait_until(lambda: waits_for("WITH moved")) == [("advisory",)]
+        assert wait_until(lambda: waits_for("WITH updated")) == [("advisory",)]
     for thread in (jump, late):
         thread.join()
     assert [event.kind for event in agent.events()] == ["user", "user", "jump", "user"]

@@ -195,7 +195,7 @@ def test_a_reader_without_locks_opens_the_file_again_only_after_a_change(
         assert opened == [True]
 
 
-def test_a_reader_without_locks_says_that_somebody_writes(path, refuse_shared):
+def test_a_reader_without_locks_is_refused_while_somebody_writes(path, refuse_shared):
     with backstory.open(path, read_only=True) as reader:
         agent = reader.agent(key="k")
         with backstory.open(path) as store:

@@ -20,7 +20,7 @@ import pytest
 
 import backstory
 from backstory.log.events import Draft
-from backstory.storage.ids import find_place
+from backstory.storage.ids import parse_place
 from backstory.storage.postgres.rows import PostgresReader
 from backstory.storage.protocol import AgentQuery
 from tests import databases
@@ -116,7 +116,7 @@ def port_of(store, agent):
         SELECT nodeport FROM citus_shards
         WHERE shardid = get_shard_id_for_distribution_column('backstory.agents', %s)"""
     with psycopg.connect(store._backend._conninfo) as db:
-        return db.execute(sql, (find_place(agent.session),)).fetchone()[0]
+        return db.execute(sql, (parse_place(agent.session),)).fetchone()[0]
 
 
 def one_on_each(store):
@@ -242,7 +242,7 @@ def test_a_dead_worker_stops_nothing_on_the_others(url, which):
         assert store.verify() == []
 
 
-def test_with_a_dead_worker_lists_keep_their_order_and_what_must_be_complete_fails(url):
+def test_with_a_dead_worker_lists_are_partial_and_searches_fail(url):
     worker = Worker(*databases.workers()[0])
     with backstory.open(url) as store:
         left, dead = [], []
@@ -327,7 +327,7 @@ MOVE_PART = "SELECT citus_move_shard_placement(%s, %s, %s, %s, %s, 'block_writes
 
 def move_part(db, agent):
     """Move the part of a store that has an agent to another worker."""
-    [(part,)] = db.execute(PART, (find_place(agent.session),)).fetchall()
+    [(part,)] = db.execute(PART, (parse_place(agent.session),)).fetchall()
     [port] = db.execute("SELECT nodeport FROM citus_shards WHERE shardid = %s", (part,)).fetchone()
     [here] = [worker for worker in databases.workers() if worker[1] == port]
     [there, *_] = [worker for worker in databases.workers() if worker != here]
@@ -337,7 +337,7 @@ def move_part(db, agent):
 @pytest.mark.parametrize("locked", ["agent", "session"])
 def test_a_part_of_a_store_is_moved_before_or_after_a_transaction_not_within(store, url, locked):
     agent = store.start("main")
-    record = agent._row
+    record = agent._record
     locks = {"agents": [record]} if locked == "agent" else {"sessions": [agent.session]}
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("SET lock_timeout = '100ms'")  # it would wait until the transaction ends
@@ -358,7 +358,7 @@ WAITING = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 def test_an_append_waits_for_a_part_that_is_moved_before_it_locks_the_agent(store, url):
     """Otherwise it has locked the agent on the old worker, and writes to the new one."""
     agent = store.start("main")
-    place = find_place(agent.session)
+    place = parse_place(agent.session)
     with psycopg.connect(url) as db:
         [(part,)] = db.execute(PART, (place,)).fetchall()
     [node] = [node for node in databases.servers() if urlsplit(node).port == port_of(store, agent)]

@@ -4,7 +4,7 @@ import pytest
 
 import backstory
 from backstory.storage.ids import new_id
-from tests import plain
+from tests import databases, plain
 from tests.threads import in_threads
 
 TEXTS = [
@@ -76,7 +76,7 @@ def test_the_readme_of_the_engine(store):
     assert store.verify() == []
 
 
-def test_a_tool_result_may_name_the_call_by_its_id_and_say_that_it_failed(agent):
+def test_a_tool_result_takes_a_call_id_and_an_error_flag(agent):
     agent.tool_call("glob", "{broken", id="c1")
     result = agent.tool_result("c1", "no such folder", error=True)
     assert result.data == {"id": "c1", "error": True}
@@ -228,7 +228,7 @@ def test_threads_that_go_back_at_once_all_get_back(store, agent):
     assert store.verify() == []
 
 
-def test_a_name_that_nobody_chose_never_clashes(agent, monkeypatch):
+def test_generated_names_never_clash(agent, monkeypatch):
     ids = iter([new_id(agent.session).replace("-", "")[:13] + end for end in ("aaa", "aaa", "bbb")])
 
     def chosen(session):
@@ -240,14 +240,14 @@ def test_a_name_that_nobody_chose_never_clashes(agent, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
-def test_a_message_that_says_nothing_is_refused_where_it_is_written_by_hand(store, agent, text):
+def test_a_blank_message_is_refused_by_user_and_system(store, agent, text):
     for write in (agent.user, agent.system, lambda text: store.start("other", system=text)):
         with pytest.raises(backstory.InvalidEvent, match="message is empty: nothing was written"):
             write(text)
     assert (agent.head, len(store.agents())) == (0, 1)
 
 
-def test_an_empty_message_from_elsewhere_is_kept_as_it_was(agent):
+def test_append_accepts_a_blank_message(agent):
     call = agent.tool_call("look")
     written = [
         agent.assistant(""),
@@ -264,3 +264,12 @@ def test_forks_made_at_once_are_all_made(store, agent):
     made = in_threads(lambda nth: [agent.fork().id for _ in range(8)], 4)
     assert len(set().union(*made)) == 32
     assert len({agent.id for agent in store.agents()}) == 33
+
+
+def test_a_store_that_is_not_on_a_cluster_is_not_distributed(store):
+    if databases.CITUS and store.url.startswith("postgresql"):
+        pytest.skip("this one is")
+    with pytest.raises(backstory.Invalid) as refused:
+        store.distribute()
+    assert "Citus extension" in f"{refused.value} {refused.value.remedy}"
+    assert store.start("main").user("still works").seq == 1

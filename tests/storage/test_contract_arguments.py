@@ -9,7 +9,7 @@ import pytest
 import backstory
 
 
-def test_what_comes_after_the_first_argument_needs_no_name(store):
+def test_arguments_after_the_first_need_no_name(store):
     agent = store.ensure("one")
     agent.extend([("note", "todo", {"n": 1}), ("user", "hi"), ("note", "todo", {"n": 2})])
     assert agent.last_notes(["todo"], 2)["todo"].seq == 1
@@ -57,12 +57,18 @@ def test_an_agent_that_is_deleted_under_a_read_is_not_found(store, monkeypatch, 
         getattr(agent, read)()
 
 
+@pytest.mark.parametrize("data", [5, "text", [1]])
+def test_data_that_is_no_dict_is_refused_with_a_new_system_prompt(agent, data):
+    with pytest.raises(backstory.InvalidEvent):
+        agent.system("Be brief.", replace=True, data=data)
+
+
 def test_backslashes_are_not_taken_for_a_nul(store, agent):
     assert agent.describe(cwd="C:\\u0000")["cwd"] == "C:\\u0000"
 
 
 @pytest.mark.parametrize("notes", ["todo", None, [1], [""], ["a\0b"], ["\ud800"]])
-def test_what_cannot_be_names_of_notes_is_refused(agent, notes):
+def test_invalid_names_of_notes_are_refused(agent, notes):
     agent.note("t")
     with pytest.raises(backstory.Invalid):
         agent.messages(notes=notes)
@@ -74,7 +80,7 @@ class Word(str, Enum):  # noqa: UP042  the older way, of which str() gives the n
     TODO = "todo"
 
 
-def test_a_member_of_an_enum_is_kept_as_the_text_that_it_is(store, agent):
+def test_a_member_of_an_enum_is_stored_as_its_text(store, agent):
     agent.append(Word.USER, Word.HELLO)
     agent.append(Word.USER, "with a key", key=Word.TODO)
     agent.extend(
@@ -123,7 +129,7 @@ def test_a_limit_beyond_all_numbers_of_the_databases_is_no_limit(store, agent):
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_not_what_it_should_be_is_refused_in_our_words(store, agent, odd):
+def test_arguments_of_wrong_types_are_refused(store, agent, odd):
     calls = [
         lambda: agent.diff(odd) if odd is not None else agent.diff("x"),
         lambda: agent.diff(after=odd or 0),
@@ -212,7 +218,7 @@ def test_a_label_for_what_is_not_a_position_names_nothing(agent, at):
         agent.jump("here")
 
 
-def test_whether_a_fork_is_a_sub_agent_may_be_said_by_anything_that_is_true(store, agent):
+def test_spawned_may_be_any_true_value(store, agent):
     assert [agent.fork(spawned=odd).spawned for odd in (2**70, "yes", None, 0)] == [
         True,
         True,

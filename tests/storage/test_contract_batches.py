@@ -55,6 +55,15 @@ def test_a_conflict_of_a_batch_that_was_half_written_names_an_agent_that_has_mov
     assert two.head == 0
 
 
+def test_a_conflict_does_not_name_an_agent_whose_batch_is_a_repeat(store):
+    one, two = store.start("one"), store.start("two")
+    one.user("a", expected=0)
+    two.user("someone else's")
+    with pytest.raises(backstory.Conflict, match="agent 'two' is at position 1, not at") as caught:
+        store.write([(one, [("user", "a")], 0), (two, [("user", "b")], 0)])
+    assert caught.value.head == 1
+
+
 def test_what_is_refused_leaves_all_as_they_were(store):
     one, two = store.start("one"), store.start("two")
     two.append("user", "first", key="k")
@@ -73,7 +82,7 @@ def test_what_is_refused_leaves_all_as_they_were(store):
     assert (one.head, two.head) == (0, 1)
 
 
-def test_a_repeat_behind_the_same_heads_returns_what_is_there(store):
+def test_a_repeat_after_the_same_heads_returns_the_existing_events(store):
     one, two = store.start("one"), store.start("two")
     batches = [(one, [("user", "a")], 0), (two, [("user", "b")], 0)]
     assert store.write(batches) == store.write(batches)

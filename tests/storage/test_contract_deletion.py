@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import backstory
+from tests.storage.held import act_before
 from tests.threads import in_threads
 
 
@@ -78,7 +79,7 @@ def test_an_event_that_a_fork_inherits_is_found_by_its_key_when_its_owner_is_gon
     assert store.find("another") == []
 
 
-def test_what_nobody_inherits_any_more_goes_with_the_last_fork(store, agent):
+def test_inherited_events_are_removed_with_the_last_fork(store, agent):
     agent.extend([("user", "one"), ("user", "two"), ("user", "three")])
     early, late = agent.fork("early", at=1), agent.fork("late", at=3)
     assert store.delete("main").events == 0
@@ -129,7 +130,7 @@ def test_below_takes_all_that_come_from_it(store, agent):
         other.user("late")
 
 
-def test_a_dry_run_says_what_would_go_and_changes_nothing(store, agent):
+def test_a_dry_run_reports_a_deletion_and_changes_nothing(store, agent):
     agent.extend([("user", "one"), ("user", "two")])
     agent.fork("fork", at=1)
     planned = store.delete("main", dry_run=True)
@@ -264,7 +265,7 @@ def test_a_session_whose_root_is_deleted_is_still_listed_paged_and_found(store):
     assert store.agent(f"{roots[1].id}/fork") == store.agent(f"{fork.session[:35]}/fork") == fork
 
 
-def test_search_finds_what_a_fork_inherits_and_nothing_that_is_gone(store, agent):
+def test_search_finds_inherited_events_and_no_deleted_ones(store, agent):
     agent.extend([("user", "apple inherited"), ("user", "apple gone")])
     fork = agent.fork("fork", at=1)
     assert len(store.search("apple")) == 2
@@ -277,7 +278,7 @@ def test_search_finds_what_a_fork_inherits_and_nothing_that_is_gone(store, agent
     assert len(store.search("apple", agent="fork")) == 2
 
 
-def test_an_export_carries_what_deleted_agents_left_and_imports_clean(store, agent):
+def test_an_export_contains_the_rest_of_deleted_agents(store, agent):
     agent.extend([("user", "one"), ("user", "two")])
     fork = agent.fork("fork", at=1)
     fork.spawn("sub").user("alone")
@@ -294,7 +295,7 @@ def test_an_export_carries_what_deleted_agents_left_and_imports_clean(store, age
         assert (copy.agents()[0].session, copy.verify()) == (other, [])
 
 
-def test_what_was_deleted_here_does_not_come_back_over_what_was_left(store, agent):
+def test_an_import_does_not_restore_a_deleted_agent_that_others_need(store, agent):
     agent.extend([("user", "one"), ("user", "two")])
     before = io.StringIO()
     store.export_to(before)
@@ -304,7 +305,7 @@ def test_what_was_deleted_here_does_not_come_back_over_what_was_left(store, agen
         store.import_from(before.getvalue().splitlines())
 
 
-def test_a_seal_says_that_a_deleted_agent_is_gone(store, agent):
+def test_a_seal_reports_a_deleted_agent(store, agent):
     agent.user("one")
     fork = agent.fork("fork")
     seal = store.seal()
@@ -327,7 +328,7 @@ def raw(path):
     return b"".join(file.read_bytes() for file in Path(path).parent.glob(f"{Path(path).name}*"))
 
 
-def test_after_a_deletion_no_file_of_the_store_holds_what_was_said(new_url):
+def test_after_a_deletion_no_file_contains_the_text(new_url):
     url = new_url("sqlite")
     with backstory.open(url) as store:
         agents = [store.ensure(f"key-{n}-secretkey", name=f"name{n}") for n in range(8)]
@@ -353,7 +354,7 @@ def test_after_a_deletion_no_file_of_the_store_holds_what_was_said(new_url):
             assert word not in found
 
 
-def test_postgres_holds_no_row_of_what_was_deleted(new_url):
+def test_postgres_has_no_row_with_deleted_text(new_url):
     import psycopg
 
     url = new_url("postgres")
@@ -405,3 +406,29 @@ def test_a_fork_that_is_deleted_in_the_middle_of_a_read_is_not_found(store, monk
     monkeypatch.setattr(store._backend, "walk", walk_and_delete)
     with pytest.raises(backstory.AgentNotFound):
         read(fork)
+
+
+# --- an agent that is deleted in the middle of a read of all agents ---
+
+
+def test_notes_of_all_agents_do_without_one_that_is_deleted_meanwhile(store, agent, monkeypatch):
+    agent.note("todo")
+    passing = agent.fork("passing")
+    act_before(store, monkeypatch, "walk", lambda: store.delete(passing))
+    assert [owner for owner, _ in store.last_notes("todo")] == [agent]
+
+
+def test_a_key_is_looked_for_without_an_agent_that_is_deleted_meanwhile(store, agent, monkeypatch):
+    agent.append("user", "hello", key="k")
+    act_before(store, monkeypatch, "list_agents", lambda: store.delete(agent))
+    assert store.find("k") == []
+
+
+def test_verify_does_without_an_agent_that_is_written_to_and_deleted_meanwhile(
+    store, agent, monkeypatch
+):
+    agent.user("one")
+    act_before(store, monkeypatch, "read_rows", lambda: agent.user("two"))
+    act_before(store, monkeypatch, "read_head", lambda: store.delete(agent))
+    assert store.verify() == []
+    assert store.agents() == []

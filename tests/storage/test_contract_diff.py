@@ -30,7 +30,7 @@ def family(agent):
     return agent, child, grandchild
 
 
-def test_a_diff_is_that_of_the_whole_contexts(family):
+def test_a_diff_of_contexts_with_a_shared_part_equals_a_diff_of_all_messages(family):
     for left in family:
         for right in family:
             found = left.diff(right)
@@ -59,7 +59,7 @@ def test_what_is_shared_by_a_fork_is_not_read(family, monkeypatch):
     assert min(event.seq for event in read) > 5
 
 
-def test_a_diff_says_what_took_a_message_away(family):
+def test_a_diff_names_the_move_that_removed_a_message(family):
     parent, child, _ = family
     found = parent.diff(child)
     assert ops(found) == [("removed", 9), ("added", 7), ("added", 8)]
@@ -70,7 +70,7 @@ def test_a_diff_says_what_took_a_message_away(family):
     ]
 
 
-def test_a_diff_says_what_was_compacted(agent):
+def test_a_diff_names_the_compaction(agent):
     agent.extend([("user", "one"), ("assistant", "two"), ("user", "three")])
     written = agent.compact("In short.", keep=1)
     found = agent.diff(at=3)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.log.digests import digest_texts
+from backstory.log.chain import digest_texts
 from tests.storage.test_contract_deletion import raw
 from tests.storage.test_contract_moves import act_while_compacting
 
@@ -28,7 +28,7 @@ def told(agent):
     return agent
 
 
-def test_an_erased_event_keeps_its_place_and_says_nothing(store, told):
+def test_an_erased_event_keeps_its_position_without_its_text(store, told):
     before = told.events([2])[0]
     digests = [told.digest(position) for position in range(1, 8)]
     [event] = told.erase([2], why="asked by the user")
@@ -49,9 +49,7 @@ def test_an_erased_event_keeps_its_place_and_says_nothing(store, told):
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_on_the_wire_a_call_and_a_result_say_so_and_the_rest_is_left_out_and_both_are_reported(
-    told, format
-):
+def test_requests_name_erased_calls_and_results_and_leave_out_other_erased_events(told, format):
     told.erase(range(2, 7), why="asked")
     dump = told.conversation().dump(format)
     assert "secret" not in str(dump.body)
@@ -68,7 +66,7 @@ def test_on_the_wire_a_call_and_a_result_say_so_and_the_rest_is_left_out_and_bot
     ]
 
 
-def test_forks_see_the_same_and_may_erase_what_they_inherit(store, told):
+def test_forks_may_erase_inherited_events(store, told):
     fork = told.fork("fork")
     deeper = fork.fork("deeper")
     deeper.erase([2], why="asked")
@@ -101,8 +99,8 @@ def test_what_was_erased_can_be_compacted_and_its_call_stays_legal(store, told):
     assert store.verify() == []
 
 
-def test_a_compaction_does_not_bring_back_what_is_erased_while_it_is_made(store, told, monkeypatch):
-    text = told.event(7).content
+def test_a_compaction_does_not_bring_back_text_that_is_erased_meanwhile(store, told, monkeypatch):
+    text = told.events([7])[0].content
     act_while_compacting(monkeypatch, lambda: told.erase([7], why="asked"))
     written = told.compact("a summary", keep=1)
     assert text not in str(written)
@@ -110,7 +108,7 @@ def test_a_compaction_does_not_bring_back_what_is_erased_while_it_is_made(store,
     assert store.verify() == []
 
 
-def test_search_does_not_find_what_was_erased(store, told):
+def test_search_does_not_find_erased_text(store, told):
     assert len(store.search("secret")) == 5
     told.erase([2, 3], why="asked")
     assert sorted(hit.event.seq for hit in store.search("secret")) == [4, 5, 6]
@@ -121,7 +119,7 @@ def test_search_does_not_find_what_was_erased(store, told):
     assert store.search("plain") == []
 
 
-def test_every_kind_can_be_erased_and_contexts_stay_what_they_are(store, agent):
+def test_every_kind_can_be_erased_and_contexts_keep_their_positions(store, agent):
     agent.user("one")
     agent.mark("secret label")
     agent.user("two")
@@ -225,7 +223,7 @@ def later(seconds=3_600):
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
-def test_sessions_that_nobody_wrote_to_expire_and_the_others_stay(store):
+def test_idle_sessions_expire_and_the_others_stay(store):
     old = [store.ensure(f"old/{n}", system="x") for n in range(2)]
     other = store.start("other")
     fork = old[0].fork("fork")
@@ -274,7 +272,7 @@ def test_dead_contents_expire_beside_a_session_that_is_in_use(store, monkeypatch
     refuse_sessions(store, monkeypatch, agents[0].session)
     removed = store.expire(later(), dead=True, dry_run=False)
     assert removed == backstory.Removed((), 0, 2, (agents[0].session,))
-    assert [agent.event(1).content for agent in agents] == ["dead", "", ""]
+    assert [agent.events([1])[0].content for agent in agents] == ["dead", "", ""]
 
 
 def test_after_several_sessions_in_a_row_that_are_in_use_the_others_are_not_tried(
@@ -353,7 +351,7 @@ def test_live_copies_of_dead_messages_do_not_expire(store, agent):
 # --- the bytes ---
 
 
-def test_after_an_erasure_no_file_of_the_store_holds_what_was_said(new_url):
+def test_after_an_erasure_no_file_contains_the_text(new_url):
     url = new_url("sqlite")
     with backstory.open(url) as store:
         agents = [store.start(f"agent {n}") for n in range(3)]
@@ -374,7 +372,7 @@ def test_after_an_erasure_no_file_of_the_store_holds_what_was_said(new_url):
         assert store.search("secret5x") == []
 
 
-def test_postgres_holds_no_row_of_what_was_erased(new_url):
+def test_postgres_has_no_row_with_erased_text(new_url):
     url = new_url("postgres")
     with backstory.open(url) as store:
         agent = store.start("main")
@@ -410,7 +408,7 @@ def read_everything(url, store):
     return "\n".join(texts) + export.getvalue()
 
 
-def test_nothing_is_left_that_a_guess_of_the_erased_text_could_be_compared_with(url):
+def test_nothing_is_left_to_compare_a_guess_of_erased_text_with(url):
     with backstory.open(url) as store:
         agent = store.start("main")
         agent.user("My PIN is 4711", data={"pin": "4711"})
@@ -421,7 +419,7 @@ def test_nothing_is_left_that_a_guess_of_the_erased_text_could_be_compared_with(
         fork = agent.fork("fork")
         [forked] = fork.record(answer, model="m", request=request)
         store.search("anything")
-        [row] = store._backend.read_rows(agent._row, 0, 1)
+        [row] = store._backend.read_rows(agent._record, 0, 1)
         digests = [one.hex() for one in digest_texts(row.content, row.data_json, None)]
         guesses = [*digests, row.salt.hex(), request_digest]
         before = read_everything(url, store)
@@ -432,8 +430,8 @@ def test_nothing_is_left_that_a_guess_of_the_erased_text_could_be_compared_with(
         after = read_everything(url, store)
         assert [guess for guess in guesses if guess in after] == []
         assert str(row.salt) not in after
-        assert agent.event(2).data["request"]["sha256"] == ""
-        assert fork.event(forked.seq).data["request"]["sha256"] == ""
+        assert agent.events([2])[0].data["request"]["sha256"] == ""
+        assert fork.events([forked.seq])[0].data["request"]["sha256"] == ""
         assert len(store.search("prime")) == 2
         assert store.verify() == []
         findings = store.verify(requests=True)
@@ -448,11 +446,11 @@ def test_the_digests_of_requests_before_an_erased_event_stay(store, agent):
     [event] = agent.record(answer, model="m", request=request)
     agent.user("My PIN is 4711")
     agent.erase([3], why="asked")
-    assert agent.event(2) == event
+    assert agent.events([2])[0] == event
     assert store.verify(requests=True) == []
 
 
-def test_erased_events_say_whose_they_are(store, agent):
+def test_erased_events_have_the_ids_of_their_owners(store, agent):
     agent.user("secret")
     fork = agent.fork("fork")
     fork.compact("a summary", keep=1)

@@ -6,9 +6,8 @@ import pytest
 
 import backstory
 from backstory.storage.memory import MemoryBackend, MemoryReader, MemoryTransaction
-from tests.storage.held import held
+from tests.storage.held import act_before, held
 from tests.storage.test_contract_erasure import FORMATS
-from tests.storage.test_contract_meanwhile import act_before
 
 
 def block(input, id="c1"):

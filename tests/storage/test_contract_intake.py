@@ -93,7 +93,7 @@ def test_what_came_in_is_found_forked_compacted_exported_and_erased_like_anythin
         assert other.verify() == []
 
 
-def test_a_batch_goes_behind_what_is_there_and_keeps_to_its_time(store):
+def test_a_batch_is_added_after_the_head_and_keeps_its_times(store):
     with store.intake() as intake:
         agent = intake.agent("tool/1", created_at=T0)
         intake.extend(agent, [said(5, "user", "a")])
@@ -145,7 +145,7 @@ def test_what_was_not_committed_when_the_block_raises_is_dropped(store):
     assert [event.content for event in store.agent(key="tool/1").events()] == ["a"]
 
 
-def test_a_commit_is_written_whole_or_not_at_all(store):
+def test_a_commit_is_written_completely_or_not_at_all(store):
     intake = store.intake()
     first, second = intake.agent("tool/1"), intake.agent("tool/2")
     intake.extend(first, [("user", "a")])
@@ -184,7 +184,7 @@ def test_jumps_and_clears_get_their_bases(store):
     assert store.verify() == []
 
 
-def test_what_the_lineage_has_under_a_key_is_passed_over_whatever_it_says(store):
+def test_events_whose_keys_the_lineage_has_are_skipped(store):
     with store.intake() as intake:
         agent = intake.agent("tool/1")
         intake.extend(agent, [("user", "a", None, "1"), ("user", "b", None, "2")])
@@ -196,7 +196,7 @@ def test_what_the_lineage_has_under_a_key_is_passed_over_whatever_it_says(store)
     assert [event.content for event in store.agent(key="tool/1").events()] == ["a", "b", "c"]
 
 
-def test_a_fork_goes_on_from_a_position_and_a_sub_agent_is_born_there(store):
+def test_an_intake_forks_and_spawns_at_a_position(store):
     with store.intake() as intake:
         root = intake.agent("tool/1", created_at=T0)
         intake.extend(root, [said(1, "user", "a", key="a"), said(2, "user", "b", key="b")])

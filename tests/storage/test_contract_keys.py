@@ -16,13 +16,44 @@ from tests.threads import in_threads
 
 def test_ensure_starts_a_session_once_and_finds_it_again(store):
     first = store.ensure("user/42", system="Be careful.")
-    again = store.ensure("user/42", system="Something else.")
+    again = store.ensure("user/42", name="another name")
     assert again == first == store.agent(key="user/42")
+    assert again.name == first.name
     assert first.key == "user/42"
     assert [event.content for event in again.events()] == ["Be careful."]
 
 
-def test_a_key_is_any_text_and_the_name_is_what_can_be_one(store):
+def test_ensure_replaces_a_system_prompt_that_changed(store):
+    agent = store.ensure("bot", system="Old.")
+    agent.user("hi")
+    for _ in range(2):  # the next start of the program, and the one after it
+        assert store.ensure("bot", system="New.") == agent
+    assert [event.content for event in agent.events()] == ["Old.", "hi", "New."]
+    assert agent.conversation().to("anthropic")["system"] == [{"type": "text", "text": "New."}]
+    before = agent.conversation(at=2).to("anthropic")["system"]
+    assert before == [{"type": "text", "text": "Old."}]
+    store.ensure("bot", system="Old.")
+    assert agent.conversation().to("anthropic")["system"] == [{"type": "text", "text": "Old."}]
+
+
+def test_ensure_leaves_later_system_messages_and_writes_a_prompt_that_was_cleared(store):
+    agent = store.ensure("bot", system="Base.")
+    agent.system("It is Monday.")
+    assert store.ensure("bot", system="Base.").head == 2
+    agent.clear()
+    assert store.ensure("bot", system="Base.").head == 4
+    with pytest.raises(backstory.Invalid):
+        store.ensure("bot", system=" ")
+    assert agent.head == 4
+
+
+def test_processes_that_ensure_a_new_prompt_at_once_write_it_once(store):
+    agent = store.ensure("bot", system="Old.")
+    in_threads(lambda _: store.ensure("bot", system="New."), 8)
+    assert [event.content for event in agent.events()] == ["Old.", "New."]
+
+
+def test_a_name_is_derived_from_any_key(store):
     for key in ("a/b@c", " blanks ", "x" * 1_000, "ключ", "\n"):
         agent = store.ensure(key)
         assert (store.agent(key=key), agent.key) == (agent, key)
@@ -142,7 +173,7 @@ def test_an_event_is_written_once_under_its_key(store, agent):
     assert agent.events()[0].key == "k"
 
 
-def test_a_key_that_stands_for_something_else_is_refused(store, agent):
+def test_a_key_of_a_different_event_is_refused(store, agent):
     agent.append("user", "hi", None, key="k")
     for other in (("user", "ho", None), ("assistant", "hi", None), ("user", "hi", {"a": 1})):
         with pytest.raises(backstory.KeyTaken, match="position 1 has the key 'k'"):
@@ -152,7 +183,7 @@ def test_a_key_that_stands_for_something_else_is_refused(store, agent):
     assert agent.head == 1
 
 
-def test_of_a_batch_only_what_is_new_is_written_and_all_is_returned(store, agent):
+def test_a_batch_writes_its_new_events_and_returns_all(store, agent):
     agent.extend([("user", "a", None, "1"), ("user", "b", None, "2")])
     written = agent.extend([("user", "b", None, "2"), ("user", "c", None, "3"), ("user", "d")])
     assert [(event.seq, event.content) for event in written] == [(2, "b"), (3, "c"), (4, "d")]
@@ -218,6 +249,41 @@ def test_a_fork_finds_inherited_keys_under_expected(agent):
     with pytest.raises(backstory.KeyTaken):
         fork.append("user", "other", key="k", expected=1)
     assert fork.head == 1
+
+
+def write_in_vain(store, agent, events):
+    other = store.start("other")
+    with pytest.raises(backstory.Conflict):
+        store.write([(agent, events), (other, [("user", "x")], 5)])
+
+
+def take_in_in_vain(store, agent, events):
+    intake = store.intake()
+    intake.extend(agent, events)
+    intake.extend(agent, [("user", "x")], expected=5)
+    with pytest.raises(backstory.Conflict):
+        intake.commit()
+
+
+def start_in_vain(store, agent, events):
+    store.start("other", key="taken")
+    with pytest.raises(backstory.KeyTaken):
+        store.start("main", key="taken", events=events)
+
+
+@pytest.mark.parametrize("write", [write_in_vain, take_in_in_vain, start_in_vain])
+def test_an_inert_event_is_logged_only_when_it_is_in_the_log(store, agent, write, caplog):
+    events = [("rewind", None, {"target_message_id": 9})]
+    write(store, agent, events)
+    assert caplog.messages == []
+    with store.intake() as intake:
+        intake.extend(agent, events)
+    other = store.start("started", events=events)
+    assert caplog.messages == [
+        f"agent {name!r} ({id}), position 1: invalid rewind: 9 is not an earlier position; "
+        "the event is inert"
+        for name, id in (("main", agent.id), ("started", other.id))
+    ]
 
 
 def test_a_malformed_jump_under_expected_is_inert_and_logged_once(agent, caplog):
@@ -292,7 +358,7 @@ def test_names_of_notes_that_are_ours_are_refused(agent):
 # --- beside the log ---
 
 
-def test_what_is_kept_beside_an_agent_changes_key_by_key(store, agent):
+def test_details_of_an_agent_change_key_by_key(store, agent):
     assert agent.about == {}
     agent.describe(title="First", tags=["a", "b"], cwd="/x")
     store.agent("main").describe(title="Second", cwd=None)
@@ -308,7 +374,7 @@ def test_what_is_kept_beside_an_agent_changes_key_by_key(store, agent):
     [{"title": ""}, {"title": 3}, {"tags": "a"}, {"tags": [1]}, {"x": {1}}, {"x": "y" * 70_000}],
     ids=str,
 )
-def test_what_cannot_be_kept_beside_an_agent_is_refused(agent, about):
+def test_invalid_details_of_an_agent_are_refused(agent, about):
     with pytest.raises(backstory.Invalid):
         agent.describe(**about)
     assert agent.about == {}
@@ -357,7 +423,7 @@ def test_a_page_that_cannot_be_is_refused(store, asked):
 def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_many(
     store, monkeypatch, few
 ):
-    monkeypatch.setattr(listings, "FEW", few)
+    monkeypatch.setattr(listings, "MOST_LISTED_BY_ID", few)
     made = [store.ensure(f"{kind}/{n}") for n in range(5) for kind in ("user", "other")][::2]
     for n in (3, 0):
         made[n].fork().user("later")
@@ -378,8 +444,8 @@ def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_man
 
 
 def test_old_sessions_with_a_prefix_are_not_looked_for_among_all_that_are_later(store, monkeypatch):
-    monkeypatch.setattr(listings, "FEW", 2)
-    monkeypatch.setattr(listings, "PAGE", 2)
+    monkeypatch.setattr(listings, "MOST_LISTED_BY_ID", 2)
+    monkeypatch.setattr(listings, "AGENTS_AT_ONCE", 2)
     old = [store.ensure(f"old/{n}").id for n in range(3)]  # more than a few
     for n in range(60):
         store.ensure(f"other/{n}")
@@ -408,6 +474,18 @@ def count_lookups(store, monkeypatch, act):
         patch.setattr(store._backend, "list_agents", list_agents)
         act()
     return len(lookups)
+
+
+def test_a_key_that_reads_like_the_next_generation_of_another_is_another(store):
+    first = store.ensure("a")
+    first.user("one")
+    first.fork("heir")  # so that the row of the deleted agent stays
+    store.delete(first.id)
+    second = store.ensure("a")
+    other = store.ensure("a\n1")
+    assert other.id not in (first.id, second.id)
+    assert store.agent(key="a\n1").id == other.id
+    assert store.agent(key="a").id == second.id
 
 
 def test_generations_of_a_key_are_not_counted_one_by_one(store, monkeypatch):

@@ -116,7 +116,7 @@ def test_a_position_that_is_not_in_the_lineage(agent, position):
     assert agent.head == 2
 
 
-def test_an_agent_without_events_says_so(store):
+def test_a_position_of_an_empty_agent_is_refused(store):
     with pytest.raises(
         backstory.PositionNotFound, match=r"'main' has no position 1: it has no events yet$"
     ):
@@ -132,7 +132,7 @@ def test_something_that_is_no_position(agent, position):
 
 
 def test_a_jump_needs_somewhere_to_go_and_a_single_event_its_position(agent):
-    assert agent.user("a") == agent.event(1)
+    assert agent.user("a") == agent.events([1])[0]
     with pytest.raises(backstory.Invalid, match="jump needs a target"):
         agent.jump(None)
     for odd in ("m", True, 1.5):
@@ -154,7 +154,7 @@ def test_explain_zero_and_the_future_are_not_there(agent):
     assert agent.explain(1, at=1).live
 
 
-def test_explain_names_what_took_an_event_away(agent):
+def test_explain_names_the_move_that_removed_an_event(agent):
     agent.user("a")
     agent.mark("x")
     agent.user("b")
@@ -174,13 +174,22 @@ def test_explain_names_what_took_an_event_away(agent):
     ]  # fmt: skip
 
 
+def test_a_rewind_to_a_position_without_a_mark_suggests_a_jump(agent):
+    with pytest.raises(backstory.MarkNotFound, match=r"no mark 1: mark\(\) sets"):
+        agent.rewind(1)  # there is no such position either
+    agent.user("one")
+    with pytest.raises(backstory.MarkNotFound, match=r"no mark 1: jump\(1\) goes to a position"):
+        agent.rewind(1)
+
+
 def test_a_mark_that_is_not_on_the_stack_is_named_with_those_that_are(agent):
     with pytest.raises(backstory.MarkNotFound, match=r"has no mark: mark\(\) sets"):
         agent.rewind()
     agent.mark("here")
     agent.mark()
     with pytest.raises(
-        backstory.MarkNotFound, match=r"no mark 'there': its marks are 'here' at 1, 2"
+        backstory.MarkNotFound,
+        match=r"no mark 'there' \(did you mean 'here'\?\): its marks are 'here' at 1, 2",
     ):
         agent.rewind("there")
     with pytest.raises(backstory.MarkNotFound, match="no mark 7"):
@@ -191,7 +200,7 @@ def test_a_mark_that_is_not_on_the_stack_is_named_with_those_that_are(agent):
     assert agent.rewind(1).data == {"target_message_id": 1}
 
 
-def test_a_mark_that_was_left_behind_is_said_to_be_there(agent):
+def test_an_error_names_a_mark_that_is_no_longer_on_the_stack(agent):
     agent.mark("here")
     agent.clear()
     for which in ("here", 1):
@@ -227,7 +236,7 @@ def test_the_opening_of_a_parent_is_not_undone_in_its_fork(agent):
         child.undo()
 
 
-def test_nothing_to_undo_is_said(agent):
+def test_undo_without_a_move_is_refused(agent):
     agent.user("a")
     with pytest.raises(backstory.NotFound, match="nothing to undo"):
         agent.undo()
@@ -284,7 +293,7 @@ def test_an_agent_that_is_not_there(store, ref):
         assert "did you mean 'two'?" in str(error.value)
 
 
-def test_sessions_and_agents_are_listed_with_what_people_want_to_know(store):
+def test_listings_of_sessions_and_agents_have_their_fields(store):
     main = store.start("main", system="s")
     child = main.fork("child")
     child.user("a")

@@ -47,7 +47,7 @@ def test_the_opening_clear_is_not_something_to_undo(agent):
     assert agent.head == 2
 
 
-def test_moves_take_the_head_that_was_seen_and_who_did_it(agent):
+def test_moves_take_an_expected_head_and_an_author(agent):
     agent.user("hi")
     moves = (
         lambda **more: agent.mark("x", **more),
@@ -75,7 +75,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("move", "target"), MOVES.values(), ids=MOVES)
-def test_a_move_is_decided_after_what_was_written_before_it_had_the_lock(
+def test_a_move_sees_events_that_were_written_before_it_got_the_lock(
     store, agent, monkeypatch, move, target
 ):
     """Decided before, it would have to be repeated, and among many writers again and again."""
@@ -144,16 +144,6 @@ def test_others_write_while_a_compaction_is_computed(store, agent, monkeypatch):
     assert contexts == [["one"], ["one", "two"]]
     assert [event.content for event in agent.context().messages] == ["a summary", "two"]
     assert store.verify() == []
-
-
-def test_a_compaction_that_is_overtaken_again_and_again_locks_the_agent(agent, monkeypatch):
-    agent.user("one")
-    contexts = act_while_compacting(
-        monkeypatch, lambda: agent.user("two"), lambda: agent.user("three")
-    )
-    agent.compact("a summary", keep=0)
-    assert contexts[-1] == ["one", "two", "three"]
-    assert len(contexts) == 3
 
 
 def test_a_compaction_of_a_context_that_is_cleared_meanwhile_finds_nothing(agent, monkeypatch):
@@ -253,8 +243,8 @@ def test_the_newest_note_of_several_names_comes_with_the_messages(agent):
     found = agent.messages(notes=["item"], last=["state", "other"])
     assert [event.seq for event in found] == [2, 3, 4]
     assert agent.last_notes(["state", "item", "other"]) == {
-        "state": agent.event(4),
-        "item": agent.event(2),
+        "state": agent.events([4])[0],
+        "item": agent.events([2])[0],
     }
 
 
@@ -301,3 +291,78 @@ def test_a_digest_names_one_history(store, agent):
     agent.user("b")
     fork.user("c")
     assert len({agent.digest(), fork.digest(), agent.digest(1), agent.digest(0)}) == 4
+
+
+def test_undo_and_redo_return_their_changes(agent):
+    agent.user("one")
+    agent.note("n")
+    agent.compact("Summary.")
+    agent.user("two")
+    undo = agent.undo()
+    assert [event.content for event in undo.removed] == ["Summary.", "two"]
+    assert [event.content for event in undo.returned] == ["one", "n"]
+    assert [event.content for event in agent.conversation()] == ["one"]
+    redo = agent.redo(key="k")
+    assert [event.content for event in redo.removed] == ["one", "n"]
+    assert [event.content for event in redo.returned] == ["Summary.", "two"]
+    repeated = agent.redo(key="k")
+    assert isinstance(repeated, backstory.RepeatedEvent)
+    assert (repeated.removed, repeated.returned) == (redo.removed, redo.returned)
+
+
+def test_undo_of_a_rewind_across_a_fork_returns_its_changes(agent):
+    agent.mark("m")
+    agent.user("one")
+    fork = agent.fork("child")
+    fork.user("two")
+    fork.rewind("m")
+    undo = fork.undo()
+    assert [event.content for event in undo.returned] == ["one", "two"]
+    assert undo.removed == []
+
+
+def test_expand_takes_back_a_compaction_and_keeps_the_turns_after_it(agent):
+    agent.system("Be careful.")
+    agent.extend([("user", "1"), ("assistant", "one"), ("user", "2"), ("assistant", "two")])
+    agent.compact("They counted.", keep=2)
+    agent.extend([("user", "3"), ("note", "counted"), ("mark", None, {"label": "m"})])
+    agent.assistant("three")
+    head = agent.head
+    batch = agent.expand(by="me")
+    assert [event.content for event in agent.conversation()] == [
+        *("Be careful.", "1", "one", "2", "two"),
+        *("3", "three"),
+    ]
+    assert [mark.label for mark in agent.marks()] == ["m"]
+    assert batch[0].data == {"target_message_id": 5, "by": "me"}
+    agent.undo()
+    assert [event.content for event in agent.conversation()] == [
+        *("Be careful.", "They counted."),
+        *("2", "two", "3", "three"),
+    ]
+    with pytest.raises(backstory.Conflict):
+        agent.expand(expected=head)
+
+
+def test_expand_is_repeated_by_its_key_and_refused_without_a_compaction(agent):
+    agent.user("1")
+    with pytest.raises(backstory.NotFound, match="nothing to expand"):
+        agent.expand()
+    agent.compact("One.")
+    batch = agent.expand(key="k")
+    assert agent.expand(key="k") == batch
+    assert [event.content for event in agent.conversation()] == ["1"]
+    with pytest.raises(backstory.NotFound, match="nothing to expand"):
+        agent.expand()
+
+
+def test_expand_of_a_compaction_of_a_compaction_brings_back_the_first_summary(agent):
+    agent.user("1")
+    agent.compact("One.")
+    agent.user("2")
+    agent.compact("One and two.")
+    agent.user("3")
+    agent.expand()
+    assert [event.content for event in agent.conversation()] == ["One.", "2", "3"]
+    agent.expand()
+    assert [event.content for event in agent.conversation()] == ["1", "2", "3"]

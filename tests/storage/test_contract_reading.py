@@ -17,7 +17,7 @@ def test_an_outline_has_kind_size_time_and_base_of_every_event(agent):
     agent.assistant("dead")
     agent.rewind("x")
     agent.clear()
-    target = len(agent.event(4).data_json)
+    target = len(agent.events([4])[0].data_json)
     assert outlined(agent) == [
         (1, "user", 6, None),
         (2, "mark", len('{"label":"x"}'), None),
@@ -124,7 +124,7 @@ def test_the_last_notes_of_all_agents_are_the_live_ones(store, agent):
     assert found[fork.name] == fork.last_notes(["state"])["state"].data["n"]
 
 
-def test_sessions_by_their_last_write_stand_where_their_latest_agent_stands(store):
+def test_sessions_by_last_write_are_ordered_by_their_latest_agents(store):
     roots = [store.start(f"s{n}", key=f"k/{n}") for n in range(4)]
     for root in roots:
         root.user("x")

@@ -6,7 +6,7 @@ import pytest
 
 import backstory
 from backstory import Invalid, KeyTaken, NotFound, PositionNotFound
-from backstory.log.checks import LONGEST_KEY
+from backstory.log.arguments import LONGEST_KEY
 
 LONG = "k" * (LONGEST_KEY + 1)
 

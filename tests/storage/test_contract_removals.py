@@ -167,7 +167,7 @@ REMOVALS = {
 def event(agent):
     """An event that each of REMOVALS removes."""
     agent.jump(1)
-    return agent.event(2)
+    return agent.events([2])[0]
 
 
 @pytest.mark.parametrize("name", REMOVALS)
@@ -186,7 +186,7 @@ def test_a_removal_that_fails_is_not_recorded(store, agent, event, monkeypatch, 
         with pytest.raises(ZeroDivisionError):
             REMOVALS[name](store, agent)
     assert store.removals() == []
-    assert agent.event(2) == event
+    assert agent.events([2])[0] == event
 
 
 @pytest.mark.parametrize("name", REMOVALS)
@@ -207,7 +207,7 @@ def test_nothing_is_removed_if_it_cannot_be_recorded(store, agent, event, monkey
         with pytest.raises(ZeroDivisionError):
             REMOVALS[name](store, agent)
     assert store.removals() == []
-    assert agent.event(2) == event
+    assert agent.events([2])[0] == event
 
 
 @pytest.mark.parametrize("by", [7, "a\0b", "\ud800"])
@@ -220,7 +220,7 @@ def test_an_author_that_is_not_a_name_is_refused_before_anything_is_removed(stor
     ):
         with pytest.raises(backstory.Invalid):
             remove()
-    assert agent.event(2).content == "secret text 2"
+    assert agent.events([2])[0].content == "secret text 2"
     assert store.removals() == []
 
 
@@ -231,7 +231,7 @@ def test_an_export_does_not_contain_removals(store, agent):
     assert "Lovelace" not in file.getvalue()
     with backstory.open(":memory:") as other:
         other.import_from(file.getvalue().splitlines())
-        assert other.agent("secret-name").event(2).data["erased"]["why"] == "on request"
+        assert other.agent("secret-name").events([2])[0].data["erased"]["why"] == "on request"
         assert other.removals() == []
 
 

@@ -1,11 +1,15 @@
 """What every backend does with a call that is repeated, because its answer was lost."""
 
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import backstory
-from backstory import RepeatedEvent
+from backstory import Event, RepeatedEvent
+from backstory.log.checks import check_draft
+from backstory.log.events import to_json
+from backstory.storage.repeats import is_same_event
 from tests.threads import in_threads
 
 ANSWER = {
@@ -28,6 +32,12 @@ ANSWER = {
     "model": "some-model",
 }
 OTHER_ANSWER = {"choices": [{"message": {"role": "assistant", "content": "No."}}], "model": "m"}
+
+COMPACTING_ANSWER = {
+    "id": "resp_1",
+    "object": "response.compaction",
+    "output": [{"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VhbGVk"}],
+}
 
 
 def as_list(written):
@@ -53,7 +63,9 @@ CALLS = {
     "redo": lambda agent, **options: agent.redo(**options),
     "compact": lambda agent, **options: agent.compact("In short.", keep=1, **options),
 }
-LEAD_ELSEWHERE = {"rewind", "jump", "undo", "undo a turn", "redo", "compact"}
+ONCE_CALLS = CALLS | {
+    "record a compaction": lambda agent, **options: agent.record(COMPACTING_ANSWER, **options)
+}
 MESSAGES = ["append", "extend", "system", "user", "assistant", "tool_call", "tool_result", "note"]
 
 
@@ -81,7 +93,7 @@ def test_a_repeat_with_a_key_returns_what_was_written(agent, what):
     repeated = as_list(CALLS[what](agent, key="k", expected=head))
     assert repeated == written
     assert all(isinstance(event, RepeatedEvent) and event.is_live for event in repeated)
-    assert agent.events(after=head) == [*written, agent.event(agent.head)]
+    assert agent.events(after=head) == [*written, agent.events([agent.head])[0]]
 
 
 @pytest.mark.parametrize("what", CALLS)
@@ -91,23 +103,106 @@ def test_without_its_key_a_call_after_another_head_is_a_conflict(agent, what):
     assert agent.find("k") is None
 
 
-@pytest.mark.parametrize("what", sorted(CALLS.keys() - LEAD_ELSEWHERE))
+@pytest.mark.parametrize("what", sorted(CALLS.keys() - {"compact"}))
 def test_a_repeat_after_the_expected_head_returns_what_was_written(agent, what):
     head = agent.head
     written = as_list(CALLS[what](agent, key=None, expected=head))
     agent.user("something else")
-    assert as_list(CALLS[what](agent, key=None, expected=head)) == written
+    repeated = as_list(CALLS[what](agent, key=None, expected=head))
+    assert repeated == written
+    assert all(isinstance(event, RepeatedEvent) and event.is_live for event in repeated)
     assert agent.head == head + len(written) + 1
 
 
-@pytest.mark.parametrize("what", sorted(LEAD_ELSEWHERE))
-def test_a_move_that_is_repeated_without_a_key_is_a_conflict(agent, what):
-    """It would lead elsewhere now, and only a key says that it is the same one."""
+@pytest.mark.parametrize("once", ["lineage", "context"])
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_a_repeat_of_a_batch_of_which_some_keys_existed_returns_what_was_written(
+    agent, once, is_dead
+):
+    agent.user("first", key="a")
+    if is_dead:
+        agent.clear()
     head = agent.head
-    written = as_list(CALLS[what](agent, expected=head))
+    batch = [("user", "first", None, "a"), ("user", "new"), ("user", "last", None, "b")]
+    written = agent.extend(batch, expected=head, once=once)
+    assert len({event.seq for event in written}) == 3
+    after = agent.head
+    repeated = agent.extend(batch, expected=head, once=once)
+    assert repeated == written
+    assert all(isinstance(event, RepeatedEvent) for event in repeated)
+    batch[1] = ("user", "something else")
+    with pytest.raises(backstory.Conflict):
+        agent.extend(batch, expected=head, once=once)
+    assert agent.head == after
+
+
+def test_a_repeated_write_to_several_agents_of_which_one_has_a_key_returns_what_was_written(store):
+    one, other = store.start("one"), store.start("other")
+    one.user("first", key="a")
+    batches = [(one, [("user", "first", None, "a"), ("user", "b")], 1), (other, [("user", "c")], 0)]
+    written = store.write(batches)
+    assert store.write(batches) == written
+    assert (one.head, other.head) == (2, 1)
+
+
+def test_a_compaction_that_is_repeated_without_a_key_is_a_conflict(agent):
+    head = agent.head
+    written = agent.compact("In short.", keep=1, expected=head)
     with pytest.raises(backstory.Conflict) as raised:
-        CALLS[what](agent, expected=head)
+        agent.compact("In short.", keep=1, expected=head)
     assert raised.value.head == agent.head == head + len(written)
+
+
+MOVES = {
+    "rewind": lambda agent, **options: agent.rewind("start", **options),
+    "rewind elsewhere": lambda agent, **options: agent.rewind("later", **options),
+    "rewind to no mark": lambda agent, **options: agent.rewind("nowhere", **options),
+    "jump": lambda agent, **options: agent.jump("start", **options),
+    "jump elsewhere": lambda agent, **options: agent.jump(0, **options),
+    "jump out of the log": lambda agent, **options: agent.jump(1_000, **options),
+    "undo": lambda agent, **options: agent.undo(**options),
+    "undo a turn": lambda agent, **options: agent.undo(turn=True, **options),
+    "redo": lambda agent, **options: agent.redo(**options),
+    "clear": lambda agent, **options: agent.clear(**options),
+    "by someone else": lambda agent, **options: agent.rewind("start", by="eve", **options),
+    "with a key": lambda agent, **options: agent.rewind("start", key="k", **options),
+}
+
+
+@pytest.mark.parametrize("written", ["rewind", "jump", "undo", "undo a turn"])
+def test_another_move_after_the_expected_head_is_a_conflict(store, written):
+    agent = store.start("main")
+    agent.mark("start")
+    agent.jump(0)
+    agent.jump(1)
+    agent.user("a question")
+    agent.mark("later")
+    head = agent.head
+    MOVES[written](agent, expected=head)
+    for other in MOVES.keys() - {written}:
+        with pytest.raises(backstory.Conflict):
+            MOVES[other](agent, expected=head)
+    assert agent.head == head + 1
+
+
+def test_a_repeated_jump_to_a_time_or_a_label_means_what_it_meant_before(agent):
+    head = agent.head
+    now = datetime.now(UTC) + timedelta(hours=1)
+    to_time = agent.jump(now, expected=head)
+    agent.mark("start")
+    assert agent.jump(now, expected=head) == to_time
+    rewind = agent.rewind("start", expected=agent.head)
+    assert rewind.data["target_message_id"] == rewind.seq - 1
+    agent.mark("start")
+    assert agent.rewind("start", expected=rewind.seq - 1) == rewind
+
+
+def test_a_move_that_the_agent_inherits_is_no_repeat_of_its_own(agent):
+    head = agent.head
+    agent.rewind("start", expected=head)
+    fork = agent.fork()
+    with pytest.raises(backstory.Conflict):
+        fork.rewind("start", expected=head)
 
 
 @pytest.mark.parametrize("what", CALLS)
@@ -146,7 +241,7 @@ def test_the_key_of_a_move_belongs_to_its_command(agent):
 def test_the_first_answer_with_a_key_counts(agent):
     written = agent.record(ANSWER, key="turn")
     assert [event.key for event in written] == ["turn", "turn (part 2)", "turn (part 3)"]
-    agent.user("more", key="turn (part 5)")
+    agent.extend([Event.of(1, "user", "more", key="turn (part 5)")])  # a copy of something
     assert agent.record(OTHER_ANSWER, key="turn") == written
 
 
@@ -205,16 +300,73 @@ def test_once_in_the_context_of_a_fork(agent):
     assert agent.user("hi", key="k", once="context").seq == agent.head
 
 
-def test_once_is_a_word(agent):
+def test_an_answer_in_which_the_provider_compacted_is_once_in_the_context(agent):
+    def record():
+        return agent.record(COMPACTING_ANSWER, key="k", once="context")
+
+    first = record()
+    assert record() == first
+    for number in (2, 3):
+        agent.clear()
+        agent.user("more")
+        written = record()
+        assert written[0].seq == agent.head - len(written) + 1
+        assert written[0].key == f"k (again {number})"
+        repeated = record()
+        assert repeated == written
+        assert all(event.is_live for event in repeated)
+    agent.jump(first[-1].seq)
+    assert record() == first
+
+
+@pytest.mark.parametrize("what", [*MESSAGES, "record", "record a compaction"])
+@pytest.mark.parametrize("key", ["k", None])
+def test_once_is_a_word(agent, what, key):
+    head = agent.head
     with pytest.raises(backstory.Invalid, match="once="):
-        agent.user("hi", key="k", once="forever")
+        ONCE_CALLS[what](agent, key=key, once="forever")
+    assert agent.head == head
 
 
-def test_a_key_that_is_too_long_for_a_number_is_refused(agent):
-    agent.user("hi", key="k" * 1_000, once="context")
-    agent.clear()
-    with pytest.raises(backstory.Invalid, match="a key is text of 1 to 1,000"):
-        agent.user("hi", key="k" * 1_000, once="context")
+@pytest.mark.parametrize("what", ["user", "record", "record a compaction"])
+@pytest.mark.parametrize("length", [990, 1_000])
+def test_the_longest_keys_are_written_again_once_and_numbered(agent, what, length):
+    key = "ж" * length
+    keys = set()
+    for _ in range(11):
+        agent.clear()
+        written = as_list(ONCE_CALLS[what](agent, key=key, once="context"))
+        assert as_list(ONCE_CALLS[what](agent, key=key, once="context")) == written
+        keys.update(event.key for event in written)
+    assert len(keys) == 11 * len(written)
+    assert all(agent.find(key) for key in keys)
+    other = as_list(ONCE_CALLS[what](agent, key=key[1:], once="context"))
+    assert keys.isdisjoint(event.key for event in other)
+
+
+OWN_KEYS = "are the library's own"
+
+
+@pytest.mark.parametrize("key", ["k (part 2)", "k (again 12)"])
+@pytest.mark.parametrize("what", CALLS)
+def test_a_key_like_those_that_are_derived_from_others_is_refused(agent, what, key):
+    head = agent.head
+    with pytest.raises(backstory.Invalid, match=OWN_KEYS):
+        CALLS[what](agent, key=key)
+    assert agent.head == head
+
+
+@pytest.mark.parametrize(
+    "key", ["(part 2)", "k(part 2)", "k (part 2) ", "k (part two)", "k (again)"]
+)
+def test_other_keys_with_brackets_are_keys(agent, key):
+    assert agent.find(agent.user("hi", key=key).key).content == "hi"
+
+
+def test_copies_of_events_keep_the_keys_that_were_derived(store, agent):
+    answer = agent.record(ANSWER, key="k")
+    copies = store.start("other").extend(answer)
+    assert [event.key for event in copies] == [event.key for event in answer]
 
 
 @pytest.mark.parametrize("what", [*MESSAGES[:1], "system", "record"])
@@ -254,7 +406,7 @@ def test_events_of_one_key_at_once_are_one_in_the_context(agent):
     events = in_threads(lambda _: agent.user("hi", key="k", once="context"), 4)
     assert {event.seq for event in events} == {agent.head}
     assert len([event for event in events if isinstance(event, RepeatedEvent)]) == 3
-    assert agent.context().messages == [agent.event(agent.head)]
+    assert agent.context().messages == [agent.events([agent.head])[0]]
 
 
 def lose_answers(backend, monkeypatch):
@@ -267,8 +419,8 @@ def lose_answers(backend, monkeypatch):
             yield transaction
         raise backstory.ConnectionLost("the answer was lost")
 
-    def append_and_lose(*arguments):
-        append(*arguments)
+    def append_and_lose(*arguments, **options):
+        append(*arguments, **options)
         raise backstory.ConnectionLost("the answer was lost")
 
     monkeypatch.setattr(backend, "begin", begin_and_lose)
@@ -286,3 +438,22 @@ def test_a_call_whose_answer_was_lost_is_repeated_with_its_key(agent, what, monk
     repeated = as_list(CALLS[what](agent, key="k", expected=head))
     assert repeated == written == agent.events(after=head)
     assert written[0].key == "k"
+
+
+# --- when a draft is the event that an earlier call wrote ---
+
+
+def test_draft_is_the_same_event_whatever_the_order_of_its_data():
+    draft = check_draft("user", "hi", {"a": 1, "b": 2}, "k")
+    assert is_same_event(draft, Event.of(1, "user", "hi", {"a": 1, "b": 2}, key="k"))
+    assert is_same_event(draft, Event.of(1, "user", "hi", '{"b": 2, "a": 1}', key="k"))
+    assert not is_same_event(draft, Event.of(1, "user", "hi", {"a": 1}, key="k"))
+    assert not is_same_event(draft, Event.of(1, "user", "ho", {"a": 1, "b": 2}, key="k"))
+    assert not is_same_event(draft, Event.of(1, "user", "hi", {"a": 1, "b": 2}))
+
+
+def test_an_erased_event_may_have_been_any_draft_of_its_kind_and_key():
+    erased = Event.of(1, "user", "", to_json({"erased": {"content": "", "data": ""}}), key="k")
+    assert is_same_event(check_draft("user", "hi", {"a": 1}, "k"), erased)
+    assert not is_same_event(check_draft("assistant", "hi", {"a": 1}, "k"), erased)
+    assert not is_same_event(check_draft("user", "hi", {"a": 1}, "other"), erased)

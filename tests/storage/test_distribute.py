@@ -92,7 +92,7 @@ class Writers:
             thread.join()
 
 
-def test_processes_that_have_a_store_open_while_it_is_distributed_go_on(plain):
+def test_open_processes_continue_after_a_store_is_distributed(plain):
     name, url = plain
     with backstory.open(url) as store, backstory.open(url) as other:
         agent = store.start("main")

@@ -169,3 +169,29 @@ def test_a_fork_waits_for_a_store_that_another_thread_opens(path, monkeypatch):
     child.end()
     with backstory.open(path) as store:
         assert store.ensure("main").head == 2
+
+
+OPEN_UNTIL_A_LINE = """
+import backstory, sys
+with backstory.open(sys.argv[1]) as store:
+    print(store.agents(), flush=True)
+    input()
+"""
+
+
+def test_a_store_is_written_after_a_fork_and_the_end_of_another_process(path):
+    """The other process removes the log, which the parent had seen before its fork."""
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        command = [sys.executable, "-c", OPEN_UNTIL_A_LINE, str(path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            other.stdout.readline()
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+            other.communicate(b"\n")
+        assert not path.with_name(path.name + "-wal").exists()
+        path.with_name("takes-the-number").touch()  # so that the new log gets another one
+        agent.user("after the fork")
+    assert read_contents(path) == ["after the fork"]

@@ -165,7 +165,7 @@ def test_no_file_of_the_store_contains_a_removed_frame(path, removed):
             store.delete(agent)
         else:
             agent.clear()
-            store.expire(agent.event(61).created_at, dead=True, dry_run=False)
+            store.expire(agent.events([61])[0].created_at, dead=True, dry_run=False)
         gone = before.keys() - frames(path).keys()
         assert len(gone) == 60
         left = raw(path)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import backstory
-from backstory.log import digests
+from backstory.log import chain
 from backstory.storage.locks import ForkGate
 
 
@@ -117,7 +117,7 @@ def test_ctrl_c_within_a_batch_leaves_nothing_of_it(monkeypatch):
     with backstory.open(":memory:") as store:
         agent = store.start()
         with monkeypatch.context() as patched:
-            patched.setattr(digests, "link", interrupted)
+            patched.setattr(chain, "link", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 agent.extend([("user", "a"), ("clear",), ("user", "b")])
         assert seen == [1, 2]

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.log.events import Draft
 from backstory.storage.postgres import server as postgres_server
 
 NO_LOCKS = r"""
@@ -116,3 +117,22 @@ def test_what_is_taken_in_is_measured_too(empty_database, small_limits):
         with pytest.raises(backstory.Invalid, match="too large"):
             store.import_from(exported)
         assert store.agents() == []
+
+
+def test_an_event_too_large_for_an_array_is_refused_by_a_distributed_store(
+    new_database, small_limits, monkeypatch
+):
+    """Its rows are written by the function only, which takes arrays."""
+    monkeypatch.setattr(postgres_server, "LARGEST_BATCH", 500)
+    with backstory.open(new_database(plain=True)) as store:
+        agent = store.start()
+        store._backend._cluster.is_distributed = True
+        with pytest.raises(backstory.Invalid, match="601 bytes is too large for a distributed"):
+            agent.user("x" * 601)
+        with (
+            pytest.raises(backstory.Invalid, match="601 bytes is too large for a distributed"),
+            store._backend.begin() as transaction,
+        ):
+            transaction.append(agent._record, [Draft("user", "x" * 601)])
+        agent.user("x" * 499)
+        assert [event.content for event in agent.events()] == ["x" * 499]

@@ -85,7 +85,7 @@ def older_store(request, copy_store):
     return copy_store(request.param), expected(request.param)
 
 
-def test_an_older_store_is_read_whole_and_is_sound(older_store):
+def test_an_older_store_is_migrated_and_sound(older_store):
     url, wanted = older_store
     with backstory.open(url) as store:
         assert found(store) == wanted
@@ -105,7 +105,7 @@ def test_an_older_store_can_be_written_to(older_store):
 
 
 @pytest.mark.parametrize(("name", "number"), [("store-3.sqlite", 9), ("store-2.postgres", 5)])
-def test_a_number_that_a_row_named_slash_kept_is_not_given_again(copy_store, name, number):
+def test_the_number_of_a_row_named_slash_is_not_given_again(copy_store, name, number):
     with backstory.open(copy_store(name)) as store:
         new = store.agent("main").spawn("new")
         agents = store._backend.list_agents(AgentQuery(include_deleted=True))
@@ -234,7 +234,7 @@ LATE_WRITES = {
             place, no, parent, fork_seq, born_seq, created_at, updated_at, touched, head, spawned,
             id, session, name)
         SELECT place, 100, no, 0, 0, created_at, created_at, touched, 0, true,
-            overlay(id::text PLACING '00000000' FROM 1 FOR 8)::uuid, session, 'late'
+            overlay(id::text PLACING '00000000-0000-7' FROM 1 FOR 15)::uuid, session, 'late'
         FROM backstory.agents WHERE id = session""",
 }
 WAITS_FOR_LOCK = """

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.ids import find_place
+from backstory.storage.ids import parse_place
 from backstory.storage.postgres import schema
 from backstory.storage.postgres.writer import PostgresWriter
 from tests import databases
@@ -161,7 +161,7 @@ def test_a_statement_that_took_too_long_was_not_written(new_database):
     ) as store:
         agent = store.start("main")
         with psycopg.connect(url) as db:
-            db.execute(HOLD, (find_place(agent.session),))
+            db.execute(HOLD, (parse_place(agent.session),))
             with pytest.raises(backstory.StorageError, match="statement timeout") as error:
                 agent.user("x")
         assert type(error.value) is backstory.StorageError
@@ -326,7 +326,7 @@ def test_a_schema_of_someone_who_can_do_anything_is_trusted(shared, trusted):
 @pytest.mark.parametrize(
     "change", ["DELETE FROM backstory.meta", "INSERT INTO backstory.meta VALUES (2)"]
 )
-def test_a_table_of_the_version_with_no_row_or_two_is_said(empty_database, change):
+def test_a_version_table_with_no_row_or_two_is_reported(empty_database, change):
     url = empty_database()
     backstory.open(url).close()
     with psycopg.connect(url, autocommit=True) as db:
@@ -350,16 +350,22 @@ WAITING_CALLS = {
 
 
 @pytest.mark.parametrize("call", WAITING_CALLS.values(), ids=WAITING_CALLS)
-def test_nothing_waits_for_ever_behind_an_idle_transaction(empty_database, call):
+def test_an_idle_transaction_blocks_nobody_for_ever(empty_database, call):
     url = empty_database()
     with backstory.open(url, timeout=2) as store, psycopg.connect(url) as idle:
         agent = store.start("main")
         agent.user("there")
-        idle.execute(HOLD, (find_place(agent.session),))
+        idle.execute(HOLD, (parse_place(agent.session),))
         with pytest.raises(backstory.Busy, match="has held a lock"):
             call(store, agent)
         idle.rollback()
         assert agent.user("goes on").seq == 2
+
+
+@pytest.mark.parametrize(("timeout", "limit"), [(1, "900ms"), (10, "9s"), (60, "55s")])
+def test_a_lock_is_waited_for_nearly_as_long_as_a_call_may_take(empty_database, timeout, limit):
+    with backstory.open(empty_database(), timeout=timeout) as store:
+        assert store._backend._run("SHOW lock_timeout") == [(limit,)]
 
 
 INDEXES = """
@@ -411,7 +417,7 @@ def test_an_index_that_could_not_be_made_is_missing(new_database):
 def test_verify_finds_a_number_that_would_be_given_again(new_database, damage):
     url = new_database(plain=True)
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
-        place = find_place(store.start("main").id)
+        place = parse_place(store.start("main").id)
         db.execute(damage.format("backstory.places"))
         [finding] = store.verify()
     assert finding.problem == f"1 agents have numbers that were not given, first place {place}"

@@ -17,6 +17,7 @@ from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.sqlite import backend as sqlite_backend
 from backstory.storage.sqlite import file as sqlite_file
 from backstory.storage.sqlite import schema
+from backstory.storage.sqlite.stamp import empty_wal
 from tests.damage import overwrite_events
 from tests.threads import in_threads
 
@@ -45,7 +46,7 @@ def test_a_relative_sqlite_address(tmp_path, monkeypatch):
     assert {"here.db", "there.db"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_home_is_where_the_shell_says(tmp_path, monkeypatch):
+def test_a_tilde_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     backstory.open("~/history.db").close()
     assert (tmp_path / "history.db").exists()
@@ -61,11 +62,16 @@ def test_a_program_that_changes_its_directory_stays_with_its_file(tmp_path, monk
         assert len(agent.events()) == 4
 
 
-def test_nothing_is_appended_to_a_file_that_is_gone(tmp_path):
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_nothing_is_appended_to_a_file_that_is_gone(tmp_path, is_replaced):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         agent = store.start("main")
-        path.unlink()
+        if is_replaced:
+            store.backup(tmp_path / "copy.db")
+            (tmp_path / "copy.db").rename(path)
+        else:
+            path.unlink()
         with pytest.raises(backstory.StorageError, match="was moved or deleted while it was open"):
             agent.user("x")
 
@@ -356,6 +362,28 @@ def test_removed_text_that_others_still_read_remains(tmp_path):
         assert os.path.getsize(f"{path}-wal") == 0
 
 
+def test_a_repeated_erasure_reports_that_the_text_remains_until_it_is_gone(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path, timeout=0.1) as store:
+        agent = store.start("main")
+        agent.user("secret")
+        reader = apsw.Connection(str(path))
+        rows = reader.execute("SELECT content FROM events")
+        next(rows)  # its read transaction is open now
+        for _ in range(2):
+            with pytest.raises(backstory.TextRemains):
+                agent.erase([1], why="asked")
+        with backstory.open(path, timeout=0.1) as other:  # which has removed nothing itself
+            with pytest.raises(backstory.TextRemains):
+                other.agent("main").erase([1], why="asked")
+        assert b"secret" in (tmp_path / "history.db-wal").read_bytes()
+        reader.close()
+        agent.erase([1], why="asked")
+        assert len(store.removals()) == 1
+        assert b"secret" not in path.read_bytes()
+        assert os.path.getsize(f"{path}-wal") == 0
+
+
 def test_an_expiry_beside_a_reader_removes_all_sessions(tmp_path, monkeypatch):
     """The reader is waited for once, not once for each session."""
     path = tmp_path / "history.db"
@@ -365,7 +393,9 @@ def test_an_expiry_beside_a_reader_removes_all_sessions(tmp_path, monkeypatch):
             store.start(f"s{number}", system="secret")
         attempts = []
         with monkeypatch.context() as patch:
-            patch.setattr(sqlite_backend, "empty_log", lambda db: attempts.append(db) or False)
+            patch.setattr(
+                sqlite_backend, "empty_wal", lambda db, path: attempts.append(db) or False
+            )
             with pytest.raises(backstory.TextRemains):
                 store.expire(later, dry_run=False)
             assert store.agents() == []
@@ -378,12 +408,46 @@ def test_an_expiry_beside_a_reader_removes_all_sessions(tmp_path, monkeypatch):
         assert os.path.getsize(f"{path}-wal") == 0
 
 
+def test_a_file_that_is_damaged_after_a_removal_may_contain_the_text(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main").extend([("user", "x" * 8_000, None)] * 100)
+    with backstory.open(path) as store:
+        agent = store.agent("main")
+
+        def damage_and_empty(db, path):
+            os.truncate(path, 0)  # then SQLite refuses to write the log into it
+            return empty_wal(db, path)
+
+        monkeypatch.setattr(sqlite_backend, "empty_wal", damage_and_empty)
+        with pytest.raises(backstory.TextRemains, match=r"was removed, but .*is damaged") as raised:
+            agent.erase([1], why="asked")
+        assert isinstance(raised.value.__cause__, backstory.Corrupt)
+
+
+def test_a_removal_waits_for_a_reader_that_reads_again(tmp_path, monkeypatch):
+    with backstory.open(tmp_path / "history.db") as store:
+        agent = store.start("main")
+        agent.user("secret")
+        attempts = []
+
+        def be_busy_once(db, path):
+            attempts.append(path)
+            if len(attempts) == 1:
+                raise apsw.BusyError
+            return empty_wal(db, path)
+
+        monkeypatch.setattr(sqlite_backend, "empty_wal", be_busy_once)
+        agent.erase([1], why="asked")
+        assert len(attempts) == 2
+
+
 def test_a_removal_during_another_one_waits_for_readers_too(tmp_path, monkeypatch):
     with backstory.open(tmp_path / "history.db") as store:
         first, second = store.start("first"), store.start("second")
         attempts = iter([False, False, True, True])  # the first, two of the second, the first again
         waiting = [lambda: store.delete(second)]
-        monkeypatch.setattr(sqlite_backend, "empty_log", lambda db: next(attempts))
+        monkeypatch.setattr(sqlite_backend, "empty_wal", lambda db, path: next(attempts))
         monkeypatch.setattr(time, "sleep", lambda _: waiting.pop()() if waiting else None)
         store.delete(first)
         assert store.agents() == []

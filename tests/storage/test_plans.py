@@ -61,7 +61,7 @@ def test_a_parent_is_looked_up_by_its_number_on_postgresql(empty_database):
         db.execute("ANALYZE backstory.agents")
         with db.transaction():
             db.execute("SET LOCAL enable_seqscan = off")
-            walk = {**identify(agent._row), "at": None}
+            walk = {**identify(agent._record), "at": None}
             plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {PostgresReader.WALK}", walk))
     assert "agents_pkey" in plan
     assert "agents_session_name_key" not in plan
@@ -117,7 +117,7 @@ def test_a_key_is_looked_up_however_long_the_log_is(empty_database, is_analyzed,
     """Even together with a range of positions, and in a store where other places have one event each."""
     url = empty_database()
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
-        record = store.start()._row
+        record = store.start()._record
         db.execute(MANY_KEYS, identify(record))
         if is_analyzed:
             db.execute("ANALYZE backstory.events")

@@ -152,7 +152,7 @@ def test_options_of_the_address_that_a_pooler_drops_are_noticed(pooled):
 
 
 @NEEDED
-def test_behind_a_pooler_of_transactions_every_answer_is_ones_own(pooled):
+def test_every_answer_through_a_pooler_of_transactions_is_its_own(pooled):
     direct, url = pooled
     set_on_server(direct, url, "search_path = pg_catalog, pg_temp")
     with backstory.open(url) as store:

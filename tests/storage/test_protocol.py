@@ -18,7 +18,7 @@ from backstory.storage.protocol import (
     Piece,
     SourceRecord,
 )
-from backstory.storage.write import decide_first_bases
+from backstory.storage.write import decide_bases
 
 NOW = 1_700_000_000_000_000
 DRAFTS = [
@@ -59,7 +59,7 @@ def backend(url):
 def root(backend):
     id = new_id()
     new = NewAgent(id=id, session=id, name="main")
-    return backend.create_agent(new, decide_first_bases(new.name, DRAFTS), NOW)
+    return backend.create_agent(new, decide_bases(DRAFTS, 0).drafts, NOW)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def fork(backend, root):
         born_seq=9,
         key="fork of the first",
     )
-    return backend.create_agent(new, decide_first_bases(new.name, DRAFTS[1:4]), NOW + 1)
+    return backend.create_agent(new, decide_bases(DRAFTS[1:4], 0).drafts, NOW + 1)
 
 
 def read_all_rows(backend, agent):
@@ -87,7 +87,7 @@ def matches(row, where):
         return False
     if where.data_contains is not None and where.data_contains not in (row.data_json or ""):
         return False
-    return not where.moves_only or row.base is not None or row.kind not in ALWAYS_SHOWN
+    return not where.irregular_only or row.base is not None or row.kind not in ALWAYS_SHOWN
 
 
 def select(rows, where):

@@ -10,11 +10,10 @@ import pytest
 
 import backstory
 from backstory.storage.postgres import server
-from backstory.storage.postgres.citus import Cluster
 from backstory.storage.postgres.transaction import PostgresTransaction
 from backstory.storage.postgres.writer import PostgresWriter
 from backstory.storage.protocol import NewAgent
-from tests.storage.test_contract_meanwhile import act_before
+from tests.storage.held import act_before
 
 
 def delete_and_restart(store, agent):
@@ -218,7 +217,7 @@ def pause_before(monkeypatch, statement, act):
     monkeypatch.setattr(PostgresTransaction, "_run", run)
 
 
-def test_a_child_created_while_a_deletion_waits_leaves_no_text_behind(race, monkeypatch):
+def test_a_child_created_while_a_deletion_waits_leaves_no_text(race, monkeypatch):
     with race.hold_root():
         deletion = race.start(lambda: race.other_store.delete(race.root.id, below=True))
         creation = race.start(lambda: race.root.spawn("child"))
@@ -294,8 +293,8 @@ def write_several_batches(store, root):
 
 
 @pytest.mark.parametrize("write", [write_to_two, write_several_batches])
-def test_an_event_too_large_for_an_array_does_not_wait_for_a_turn(race, monkeypatch, write):
-    """A move has the turn, and waits for the row that the write has locked."""
+def test_an_event_too_large_for_an_array_does_not_wait_in_the_queue(race, monkeypatch, write):
+    """A move is first in the queue, and waits for the row that the write has locked."""
     monkeypatch.setattr(server, "LARGEST_BATCH", len(LARGE) - 1)
     real = PostgresWriter._run_append
     clients = []
@@ -310,7 +309,7 @@ def test_an_event_too_large_for_an_array_does_not_wait_for_a_turn(race, monkeypa
     [move] = clients
     move.finish()
     assert move.error is None
-    assert race.root.event(race.root.head - 1).content == LARGE
+    assert race.root.events([race.root.head - 1])[0].content == LARGE
     assert move.result.seq == race.root.head
 
 
@@ -318,7 +317,7 @@ class RecordedLocks(PostgresTransaction):
     """Records the locks that it would take."""
 
     def __init__(self):
-        super().__init__(None, Cluster())
+        super().__init__(None)
         self.locks = []
 
     def _run(self, sql, params=None, shape=tuple):

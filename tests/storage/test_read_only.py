@@ -45,10 +45,12 @@ def read_everything(store):
         store.stats().events,
         store.seal(),
         store.verify(),
+        agent.erase([2], why="asked", dry_run=True),
+        store.delete(agent, below=True, dry_run=True),
     )
 
 
-def test_a_store_that_is_opened_for_reading_says_the_same_and_writes_nothing(filled):
+def test_a_read_only_store_answers_all_reads_and_refuses_writes(filled):
     with backstory.open(filled, read_only=True) as store:
         assert store.read_only
         unindexed = read_everything(store)
@@ -76,7 +78,7 @@ def test_a_store_that_is_opened_for_reading_says_the_same_and_writes_nothing(fil
         assert read_everything(store) == unindexed
 
 
-def test_a_search_without_an_index_is_said(filled, caplog):
+def test_a_search_without_an_index_is_logged(filled, caplog):
     with backstory.open(filled, read_only=True) as store:
         assert len(store.search("apple")) == 2
     assert "searched without an index" in caplog.text
@@ -86,6 +88,19 @@ def test_a_search_without_an_index_is_said(filled, caplog):
     with backstory.open(filled, read_only=True) as store:
         assert len(store.search("apple")) == 2
     assert caplog.text == ""
+
+
+def test_the_index_is_used_if_it_has_all_that_is_searched(filled, caplog):
+    with backstory.open(filled) as store:
+        store.search("apple")
+        store.start("later").user("apple")
+    with backstory.open(filled, read_only=True) as store:
+        assert len(store.search("apple", session="main")) == 2
+        assert len(store.search("apple", agent="main")) == 2
+        assert caplog.text == ""
+        assert len(store.search("apple", session="later")) == 1
+        assert len(store.search("apple")) == 3
+    assert "searched without an index" in caplog.text
 
 
 def test_a_reader_sees_what_others_write(filled):
@@ -126,7 +141,7 @@ def test_an_empty_file_and_a_file_of_another_program_are_no_stores(tmp_path):
         backstory.open(tmp_path / "text.db", read_only=True)
 
 
-def test_an_older_store_says_that_it_has_to_be_migrated(tmp_path):
+def test_a_read_only_older_store_is_refused(tmp_path):
     from tests.storage.test_older_stores import FIXTURES
 
     path = tmp_path / "old.db"
@@ -177,7 +192,7 @@ def test_a_file_in_a_folder_that_cannot_be_written_is_opened_for_reading(is_open
                 hits = len(reader.search("apple"))
                 return [
                     reader.read_only,
-                    agent.event(1).content,
+                    agent.events([1])[0].content,
                     hits,
                     reader.verify(),
                     str(error.value),
@@ -208,7 +223,7 @@ def test_a_log_beside_a_file_that_cannot_be_shared_is_not_passed_over(tmp_path, 
         assert len(store.search("apple")) == 1
 
 
-def test_a_user_of_postgres_who_may_only_read_reads(new_database):
+def test_a_postgres_user_without_write_permission_reads(new_database):
     url = new_database()
     with backstory.open(url) as store:
         store.ensure("k").user("apple")

@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 from backstory import ConnectionLost
+from backstory.storage.sqlite import file as sqlite_file
 from backstory.storage.sqlite.file import StoreFile
 
 
@@ -39,6 +40,22 @@ def test_files_that_sqlite_removed_are_forgotten(tmp_path, file):
     file.check_side_files()
     (tmp_path / "a.db-shm").unlink()
     check_is_noticed(file, tmp_path / "a.db-shm")
+
+
+def test_two_threads_may_close_the_last_connections_at_once(tmp_path, file, monkeypatch):
+    for end in ("-wal", "-shm"):
+        (tmp_path / f"a.db{end}").unlink()
+    look = sqlite_file.identify_file
+
+    def close_another_connection(path):
+        """Do what the other thread does while this one looks for a file."""
+        monkeypatch.setattr(sqlite_file, "identify_file", look)
+        file.close_connection(apsw.Connection(":memory:"))
+        return look(path)
+
+    monkeypatch.setattr(sqlite_file, "identify_file", close_another_connection)
+    file.close_connection(apsw.Connection(":memory:"))
+    file.check_side_files()
 
 
 def test_the_files_of_a_folder_that_is_gone_are_gone(tmp_path, file):

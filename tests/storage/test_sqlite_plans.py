@@ -7,6 +7,7 @@ import apsw
 import pytest
 
 import backstory
+from backstory.log.events import Draft
 from backstory.storage.protocol import AgentQuery, EventFilter, Piece
 from backstory.storage.sqlite import rows as sqlite_rows
 from backstory.storage.sqlite.backend import SqliteBackend
@@ -14,7 +15,7 @@ from backstory.storage.sqlite.backend import SqliteBackend
 MARKS = EventFilter(kinds=frozenset({"mark"}))
 LABELS = EventFilter(kinds=frozenset({"note"}), note_names=("label",))
 LAST_LABEL = LABELS._replace(newest_only=True)
-MOVES = EventFilter(moves_only=True)
+MOVES = EventFilter(irregular_only=True)
 PIECES = [Piece(1, 1, 1)]
 
 
@@ -57,6 +58,18 @@ def test_the_latest_agents_are_read_from_an_index(backend):
 def test_the_latest_agents_of_one_session_are_not_searched_for_among_all(backend):
     backend.list_agents(AgentQuery(latest_first=True, limit=1, session="x"))
     assert not any("agents_touched" in step for step in backend.read_plan())
+
+
+def test_new_events_are_looked_for_in_agents_that_were_written_to(backend, agent):
+    assert backend.index_events(10) == 1
+    assert backend.count_unindexed() == 0
+    plan = backend.read_plan()
+    assert "SCAN o" in plan or "SCAN unsearched_3" in plan
+    assert not any("SCAN a" in step for step in plan)
+    assert backend._run("SELECT * FROM unsearched_3") == []
+    backend.append(agent, [Draft("user", "more", None)])
+    assert backend._run("SELECT * FROM unsearched_3") == [(agent.pk,)]
+    assert backend.count_unindexed() == 1
 
 
 @pytest.mark.parametrize("latest_first", [False, True])

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import apsw
 import pytest
@@ -125,11 +126,16 @@ def test_a_client_that_vanishes_within_a_move_does_not_keep_the_agent_locked(emp
         with backstory.open(proxy.url, timeout=2) as vanishing, backstory.open(url) as store:
             agent = vanishing.start("main")
             other = store.agent("main")
-            record = agent._row
+            record = agent._record
+            write = partial(other.user, "from another client")
+            writer = threading.Thread(target=write, daemon=True)
             with suppress(backstory.StorageError):
                 with vanishing._backend.begin(agents=[record]):
                     proxy.go_silent()  # the server does not learn that the client is gone
-                    assert run_in_thread(lambda: other.user("from another client")) is None
+                    writer.start()
+                    writer.join(LONG)
+                    is_locked = writer.is_alive()
+            assert not is_locked
             proxy.go_on()
             assert [event.content for event in other.events()] == ["from another client"]
 
@@ -198,13 +204,61 @@ def test_a_fork_behind_a_stopped_writer_waits_for_one_timeout(tmp_path):
         assert seconds < threads / 2
 
 
-def test_a_transaction_of_another_thread_is_not_waited_for_without_end(tmp_path):
-    with backstory.open(tmp_path / "history.db", timeout=0.1) as store:
+@pytest.mark.parametrize("url", ["history.db", ":memory:"])
+def test_a_transaction_of_another_thread_is_not_waited_for_without_end(tmp_path, monkeypatch, url):
+    monkeypatch.chdir(tmp_path)
+    with backstory.open(url, timeout=0.1) as store:
         agent = store.start()
         with store._backend.begin():
-            error = run_in_thread(lambda: agent.user("held up"))
-        assert isinstance(error, backstory.Busy)
+            for call in (agent.user, agent.fork):
+                error = run_in_thread(partial(call, "held up"))
+                assert isinstance(error, backstory.Busy)
         agent.user("now")
+
+
+def record_deadlines(store, monkeypatch):
+    """Return a list to which each transaction adds the deadline that it was given."""
+    deadlines = []
+    begin = store._backend.begin
+
+    def begin_and_record(**options):
+        deadlines.append(options.get("deadline"))
+        return begin(**options)
+
+    monkeypatch.setattr(store._backend, "begin", begin_and_record)
+    return deadlines
+
+
+def test_an_append_that_looks_for_a_repeat_has_one_deadline(store, monkeypatch):
+    agent = store.start("main")
+    agent.user("one", expected=0, key="k")
+    deadlines = record_deadlines(store, monkeypatch)
+    computed = []
+    compute = store._backend.compute_deadline
+
+    def compute_and_record():
+        computed.append(compute())
+        return computed[-1]
+
+    monkeypatch.setattr(store._backend, "compute_deadline", compute_and_record)
+    agent.user("one", expected=0, key="k")
+    assert deadlines == computed[:1]
+
+
+def test_a_removal_waits_for_readers_until_its_own_deadline_only(tmp_path, monkeypatch):
+    with backstory.open(tmp_path / "history.db", timeout=1) as store:
+        attempts = []
+        now = time.monotonic
+        monkeypatch.setattr(sqlite_backend, "empty_wal", lambda db, path: attempts.append(db))
+
+        def remove_until_the_deadline():
+            with store._backend.begin() as transaction:
+                transaction.record_removals([])
+                monkeypatch.setattr(time, "monotonic", lambda: now() + 1)
+
+        with pytest.raises(backstory.TextRemains):
+            remove_until_the_deadline()
+        assert len(attempts) == 1
 
 
 def test_an_erasure_beside_an_idle_reader_does_not_stop_writers(tmp_path, monkeypatch):
@@ -216,7 +270,7 @@ def test_an_erasure_beside_an_idle_reader_does_not_stop_writers(tmp_path, monkey
         rows = reader.execute("SELECT content FROM events")
         next(rows)  # its read transaction stays open
         attempts = []
-        original = sqlite_backend.SqliteBackend._try_to_empty_log
+        original = sqlite_backend.SqliteBackend._try_to_empty
 
         def try_and_write(backend):
             is_empty = original(backend)
@@ -229,7 +283,7 @@ def test_an_erasure_beside_an_idle_reader_does_not_stop_writers(tmp_path, monkey
                 reader.close()
             return is_empty
 
-        monkeypatch.setattr(sqlite_backend.SqliteBackend, "_try_to_empty_log", try_and_write)
+        monkeypatch.setattr(sqlite_backend.SqliteBackend, "_try_to_empty", try_and_write)
         agent.erase([1], why="asked")
         assert len(attempts) >= 3
         assert b"secret" not in path.read_bytes()

@@ -6,7 +6,7 @@ import pytest
 
 import backstory
 from backstory.storage.positions import WalkStep, build_lineage, build_walk
-from backstory.storage.protocol import AgentRecord, Piece
+from backstory.storage.protocol import AgentRecord, Piece, Walk
 from backstory.wire.conversation import conversation_of
 from tests import plain
 
@@ -56,7 +56,8 @@ def test_a_walk_is_built_from_steps_in_any_order():
         WalkStep(2, 5, 6, None, 4, 9),
         WalkStep(3, 5, 4, None, 4, 9),
     ]
-    assert build_walk(AGENT, steps) == (9, [Piece(1, 1, 4), Piece(2, 5, 6), Piece(2, 7, 9, 6)])
+    pieces = [Piece(1, 1, 4), Piece(2, 5, 6), Piece(2, 7, 9, 6)]
+    assert build_walk(AGENT, steps) == Walk(9, pieces, 9)
 
 
 def test_a_lineage_contains_the_empty_pieces():

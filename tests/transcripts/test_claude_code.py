@@ -1,6 +1,6 @@
 import backstory
-from backstory.transcripts import Move, Origin, Unit
-from tests.transcripts.reading import context, everything, log, one, read, write_lines
+from backstory.transcripts import SourceMove
+from tests.transcripts.reading import context, everything, log, one, read, steps_of, write_lines
 from tests.transcripts.writers_claude import SESSION
 
 
@@ -91,7 +91,7 @@ def test_a_tail_of_echoes_on_the_first_record_is_not_the_live_leaf(tmp_path):
         line("c", "a", content="<bash-input>ls</bash-input>"),
         line("d", "c", content="<bash-stdout>x</bash-stdout>"),
     )
-    assert isinstance(list(thread.steps())[-1], Move)
+    assert isinstance(steps_of(thread)[-1], SourceMove)
     assert context(log(thread)) == [("user", "hello"), ("assistant", "hi")]
 
 
@@ -258,13 +258,13 @@ def test_sub_agents_are_found_by_what_the_session_knows_of_them(tmp_path):
     [session] = read(tmp_path)[0]
     calls = {thread.id: thread.origin.call for thread in session.threads if thread.id}
     assert calls == {
-        "one": "call_1",
-        "two": "call_2",
-        "three": "call_3",
-        "four": "call_4",
+        "one": "call call_1",
+        "two": "call call_2",
+        "three": "call call_3",
+        "four": "call call_4",
         "five": None,
     }
-    assert all(thread.origin.spawned for thread in session.threads if thread.id)
+    assert all(thread.origin.is_spawned for thread in session.threads if thread.id)
 
 
 def test_the_agents_of_a_workflow_are_at_the_call_that_began_it(tmp_path):
@@ -276,7 +276,7 @@ def test_the_agents_of_a_workflow_are_at_the_call_that_began_it(tmp_path):
     below = tmp_path / SESSION / "subagents" / "workflows" / "wf_1"
     write_lines(below / "agent-one.jsonl", agent("one", SESSION, line("x", None, content="map")))
     [session] = read(tmp_path)[0]
-    assert [thread.origin.call for thread in session.threads if thread.id] == ["call_2"]
+    assert [thread.origin.call for thread in session.threads if thread.id] == ["call call_2"]
 
 
 def test_agents_of_a_session_that_is_gone_have_a_session_without_a_main_thread(tmp_path):
@@ -296,10 +296,25 @@ def test_side_chains_inside_a_file_are_threads_of_their_own(tmp_path):
     path = write_lines(tmp_path / f"{SESSION}.jsonl", [*main, *side, done("r", "b", "call_1")])
     [session] = read(path)[0]
     assert [(t.id, t.origin.call) for t in session.threads if t.id] == [
-        ("s", "call_1"),
-        ("u", None),
+        ("s", "call call_1"),
+        ("lost", None),
     ]
     assert context(log(session.threads[1])) == [("user", "dig"), ("assistant", "dug")]
+
+
+def test_a_side_chain_that_lacks_its_first_line_has_the_name_of_the_whole_one(tmp_path):
+    side = [
+        line("t", "s", "assistant", text("dug"), isSidechain=True),
+        line("u", "t", content="deeper", isSidechain=True),
+    ]
+    path = write_lines(tmp_path / f"{SESSION}.jsonl", [line("a", None), *side])
+    [session] = read(path)[0]
+    assert [thread.id for thread in session.threads if thread.id] == ["s"]
+
+
+def own_contents(agent):
+    """What an agent has that its parent does not."""
+    return [event.content for event in agent.events(after=agent.fork_seq)]
 
 
 def test_a_fork_with_its_beginning_copied_has_only_its_own_events(tmp_path):
@@ -314,11 +329,11 @@ def test_a_fork_with_its_beginning_copied_has_only_its_own_events(tmp_path):
     ]
     write_lines(tmp_path / "base.jsonl", base)
     write_lines(tmp_path / "fork.jsonl", [*copied, line("x", "b", content="right")])
-    parent, fork = read(tmp_path)[0]
-    [thread] = fork.threads
-    assert (parent.id, fork.id) == ("base", "fork")
-    assert (thread.origin.session, thread.origin.at) == ("base", "b")
-    assert [unit.id for unit in thread.units() if not unit.inherited] == ["x"]
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(tmp_path, settle=0)
+        fork = store.agent("fork")
+        assert (fork.parent, fork.fork_seq) == (store.agent("base").id, 2)
+        assert own_contents(fork) == ["right"]
 
 
 def test_a_fork_of_a_compacted_session_begins_with_the_boundary_and_is_at_what_it_copied_last(
@@ -345,28 +360,15 @@ def test_a_fork_of_a_compacted_session_begins_with_the_boundary_and_is_at_what_i
     assert added == [["right"], [None, "cleared"]]
 
 
-def test_copies_that_say_nothing_of_a_fork_are_told_apart_by_who_went_on_first(tmp_path):
-    base = [line("a", None), line("b", "a", "assistant", text("hi"))]
-    later = line("x", "b", content="right") | {"timestamp": "2026-04-01T00:00:00.000Z"}
-    write_lines(tmp_path / "1-fork.jsonl", [*base, later])
-    write_lines(tmp_path / "2-base.jsonl", [*base, line("c", "b", content="left")])
-    parent, fork = read(tmp_path)[0]
-    assert (parent.id, fork.id, fork.threads[0].origin.session) == ("2-base", "1-fork", "2-base")
-
-
-def test_a_file_that_was_resumed_as_a_copy_in_another_file_is_what_that_one_was_forked_from(
-    tmp_path,
-):
+def test_a_copy_that_was_continued_in_another_file_is_a_fork_although_no_line_says_so(tmp_path):
     base = [line("a", None), line("b", "a", "assistant", text("hi"))]
     write_lines(tmp_path / "1-resumed.jsonl", [*base, line("c", "b", content="more")])
     write_lines(tmp_path / "2-base.jsonl", base)
-    parent, fork = read(tmp_path)[0]
-    assert (parent.id, fork.id, fork.threads[0].origin) == (
-        "2-base",
-        "1-resumed",
-        Origin("2-base", at="b"),
-    )
-    assert [unit.id for unit in fork.threads[0].units() if not unit.inherited] == ["c"]
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(tmp_path, settle=0)
+        fork = store.agent("1-resumed")
+        assert (fork.parent, fork.fork_seq) == (store.agent("2-base").id, 2)
+        assert own_contents(fork) == ["more"]
 
 
 def test_a_file_that_begins_with_a_large_image_is_recognised(tmp_path):
@@ -411,21 +413,6 @@ def test_a_file_without_a_conversation_is_no_session(tmp_path):
 
 
 def test_what_nobody_understands_is_counted_by_type_and_version(tmp_path):
-    odd = {"type": "frame-link", "sessionId": "s", "version": "2.1.9"}
+    odd = {"type": "odd-link", "sessionId": "s", "version": "2.1.9"}
     _, report = read(write_lines(tmp_path / "x.jsonl", [line("a", None), odd, odd]))
-    assert report.unknown == {"frame-link (claude-code 2.1.9)": 2}
-
-
-def test_an_answer_whose_end_may_still_come_is_not_settled(tmp_path):
-    def settled(*records):
-        return [
-            unit.settled for unit in thread_of(tmp_path, *records).units() if isinstance(unit, Unit)
-        ]
-
-    partial = line("b", "a", "assistant", text("I will"))
-    marked = line(
-        "b", "a", "assistant", message={"content": text("Done."), "stop_reason": "end_turn"}
-    )
-    assert settled(line("a", None), partial) == [True, False]
-    assert settled(line("a", None), partial, line("c", "b")) == [True, True, True]
-    assert settled(line("a", None), marked) == [True, True]
+    assert report.unknown == {"odd-link (claude-code 2.1.9)": 2}

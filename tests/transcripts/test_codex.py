@@ -4,7 +4,9 @@ import pytest
 
 import backstory
 from backstory.storage.zstd import zstd
-from tests.transcripts.reading import context, everything, log, one, read, write_lines
+from backstory.transcripts.model import OUTSIDE, ReadWhole
+from tests.transcripts.one_format import is_recognized, read_tail, write_file
+from tests.transcripts.reading import context, entry_ids, everything, log, one, read, write_lines
 
 ID = "019e8c7f-1800-7f02-a000-0000000000aa"
 CHILD = "019e8c80-1800-7f02-a000-0000000000bb"
@@ -54,8 +56,12 @@ def write(folder, *records, id=ID):
     return write_lines(folder / f"rollout-2026-06-03T08-00-00-{id}.jsonl", records)
 
 
+def kinds_by_id(thread):
+    return [(entry.id, entry.kind) for unit in thread.read_units() for entry in unit.entries]
+
+
 def thread_of(folder, *records):
-    return one(read(write(folder, meta(), *records))[0])
+    return one(read(write(folder, meta(), *records), "codex")[0])
 
 
 ENVIRONMENT = said("user", "<environment_context>\n<cwd>/w</cwd>\n</environment_context>")
@@ -132,42 +138,50 @@ def test_an_old_compaction_keeps_the_prompts_and_its_message(tmp_path):
     assert context(log(thread)) == [("user", "one"), ("user", "In short.")]
 
 
-def test_reasoning_rides_on_what_it_led_to(tmp_path):
+def test_reasoning_is_in_the_native_content_of_what_it_led_to(tmp_path):
     sealed = {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbGVk"}
-    thread = thread_of(
-        tmp_path, said("user", "go"), item(**sealed), call("c1"), output("c1"), item(**sealed)
-    )
-    events = log(thread)
-    assert [event.kind for event in events] == ["user", "tool_call", "tool_result", "assistant"]
+    records = [said("user", "go"), item(**sealed), call("c1"), output("c1"), item(**sealed)]
+    sessions, report = read(write(tmp_path, meta(), *records), "codex")
+    events = log(one(sessions))
+    assert [event.kind for event in events] == ["user", "tool_call", "tool_result"]
     assert events[1].data["native"]["wire"][0] == sealed
-    assert events[3].data["native"]["wire"] == [sealed]
+    assert report.mended == {"reasoning without an answer": 1}
+
+
+def test_a_result_between_reasoning_and_its_answer_does_not_separate_them(tmp_path):
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbGVk"}
+    records = [call("c1"), item(**sealed), output("c1"), call("c2"), output("c2")]
+    events = log(thread_of(tmp_path, said("user", "go"), *records))
+    assert [event.kind for event in events][1:3] == ["tool_call", "tool_result"]
+    assert events[3].data["native"]["wire"][0] == sealed
 
 
 def test_an_answer_at_the_end_of_a_file_may_go_on(tmp_path):
     thought = item(type="reasoning", summary=[], encrypted_content="E")
     count = event("token_count", info={"last_token_usage": {"input_tokens": 5}})
-    for records, settled in (
-        ((said("user", "q"), thought), [True, False]),
+    for records, complete in (
+        ((said("user", "q"), thought), [True]),
         ((said("user", "q"), call("c")), [True, False]),
         ((said("user", "q"), said("assistant", "a"), count), [True, True]),
         ((said("user", "q"), call("c"), output("c")), [True, True, True]),
     ):
-        assert [unit.settled for unit in thread_of(tmp_path, *records).units()] == settled
+        units = thread_of(tmp_path, *records).read_units()
+        assert [unit.is_complete for unit in units] == complete
 
 
 def test_a_first_line_longer_than_a_head_still_says_whose_thread_it_is(tmp_path):
     write(tmp_path, meta(base_instructions={"text": "x" * 100_000}), said("user", "q"))
     (tmp_path / "other.jsonl").write_bytes(next(tmp_path.glob("*.jsonl")).read_bytes())
-    assert [session.id for session in read(tmp_path / "other.jsonl")[0]] == [ID]
+    assert [session.id for session in read(tmp_path / "other.jsonl", "codex")[0]] == [ID]
 
 
 def test_a_first_line_that_is_still_being_written_is_waited_for(tmp_path):
     path = write(tmp_path, meta(), said("user", "one"))
     lines = path.read_bytes()
     path.write_bytes(lines[:40])
-    assert read(path, format="codex")[0] == []
+    assert read(path, "codex")[0] == []
     path.write_bytes(lines)
-    [session] = read(path, format="codex")[0]
+    [session] = read(path, "codex")[0]
     assert session.id == ID
 
 
@@ -226,7 +240,7 @@ def test_the_oldest_generation_has_bare_items(tmp_path):
         {"type": "reasoning", "summary": []},
         said("assistant", "done")["payload"],
     ]
-    [session] = read(write_lines(tmp_path / "rollout.jsonl", lines))[0]
+    [session] = read(write_lines(tmp_path / "rollout.jsonl", lines), "codex")[0]
     assert session.id == ID
     assert context(log(session.threads[0])) == [("user", "go"), ("assistant", "done")]
 
@@ -235,7 +249,7 @@ def test_two_records_in_one_line_are_both_taken(tmp_path):
     path = write(tmp_path, meta())
     with path.open("a") as file:
         file.write(json.dumps(said("user", "one")) + json.dumps(said("user", "two")) + "\n")
-    sessions, report = read(path)
+    sessions, report = read(path, "codex")
     assert context(log(one(sessions))) == [("user", "one"), ("user", "two")]
     assert report.mended["several records in one line"] == 1
 
@@ -253,7 +267,7 @@ def test_names_are_the_newest_of_the_index_or_of_the_file(tmp_path):
         {"id": CHILD, "thread_name": "old", "updated_at": "2026-06-01"},
     ]
     write_lines(tmp_path / "session_index.jsonl", index)
-    titles = {s.id: s.threads[0].about["title"] for s in read(tmp_path)[0]}
+    titles = {s.id: s.threads[0].about["title"] for s in read(tmp_path, "codex")[0]}
     assert titles == {ID: "From the file", CHILD: "new"}
 
 
@@ -271,18 +285,20 @@ BASE = [
 ]
 
 
-def test_a_copied_fork_is_compared_with_its_parent_item_by_item(tmp_path):
-    write(tmp_path, meta(), *BASE, said("user", "left", 9))
+def test_a_copied_fork_is_read_as_a_whole_and_says_that_it_is_a_copy(tmp_path):
     copied = [line | {"timestamp": "2026-06-04T00:00:00.000Z"} for line in BASE[:3]]
     own = [output("spawn", "inherited", 5), said("user", "right", 6)]
     write(tmp_path, meta(CHILD, forked_from_id=ID), meta(), *copied, *own, id=CHILD)
-    parent, fork = read(tmp_path)[0]
+    [fork], report = read(tmp_path, "codex")
     [thread] = fork.threads
-    units = list(thread.units())
-    spawn = [unit.id for unit in parent.threads[0].units() if unit.entries[0].kind == "tool_call"]
-    assert [unit.inherited for unit in units] == [True, True, True, False, False]
-    assert (thread.origin.session, thread.origin.at, thread.origin.spawned) == (ID, *spawn, False)
-    assert not {unit.id for unit in units[3:]} & {unit.id for unit in parent.threads[0].units()}
+    assert (thread.origin.session, thread.origin.copies_content, thread.origin.is_spawned) == (
+        ID,
+        True,
+        False,
+    )
+    assert [line[1] for line in context(log(thread))][-2:] == ["spawn", "right"]
+    assert len(set(entry_ids(thread))) == 5
+    assert not report
 
 
 def test_the_native_form_of_a_call_is_stored_as_it_was(tmp_path):
@@ -304,15 +320,6 @@ def test_the_native_form_of_a_call_is_stored_as_it_was(tmp_path):
         ]
 
 
-def test_a_fork_whose_parent_is_not_here_is_taken_whole_and_said(tmp_path):
-    write(tmp_path, meta(CHILD, forked_from_id=ID), *BASE, id=CHILD)
-    sessions, report = read(tmp_path)
-    assert not any(unit.inherited for unit in sessions[0].threads[0].units())
-    assert [fault.what for fault in report.notes] == [
-        f"a fork of {ID}, which is not here: taken as a whole"
-    ]
-
-
 @pytest.mark.parametrize(
     "spawned",
     [
@@ -331,32 +338,37 @@ def test_a_sub_agent_is_spawned_by_its_call(tmp_path, spawned):
     write(
         tmp_path, meta(CHILD, source=source, agent_nickname="Ohm"), said("user", "look"), id=CHILD
     )
-    _, child = read(tmp_path)[0]
+    parent, child = read(tmp_path, "codex")[0]
     origin = child.threads[0].origin
-    assert (origin.session, origin.call, origin.spawned, origin.at) == (ID, "spawn", True, None)
+    [called] = [id for id, kind in kinds_by_id(parent.threads[0]) if kind == "tool_call"]
+    assert (origin.session, origin.call, origin.is_spawned) == (ID, called, True)
+    assert not origin.copies_content
     assert child.threads[0].about["agent"] == "Ohm"
 
 
-def test_a_paginated_fork_points_at_an_ordinal_of_its_parent(tmp_path):
-    def paginated(lines, start=0):
-        return [line | {"ordinal": start + n} for n, line in enumerate(lines)]
+def paginated(lines, start=0):
+    return [line | {"ordinal": start + n} for n, line in enumerate(lines)]
 
+
+def test_a_paginated_fork_begins_with_the_entries_of_its_parent(tmp_path):
     write(tmp_path, *paginated([meta(), *BASE, said("user", "left")]))
     base = {"thread_id": ID, "end_ordinal_exclusive": 3}
-    own = paginated([said("user", "right")], 4)
     fork = meta(CHILD, forked_from_id=ID, history_base=base) | {"ordinal": 0}
-    write(tmp_path, fork, *own, id=CHILD)
-    parent, child = read(tmp_path)[0]
-    units = list(parent.threads[0].units())
-    assert child.threads[0].origin.at == units[1].id  # the answer, ordinal 2
-    [unit] = child.threads[0].units()
-    assert unit.after == units[1].id
+    own = paginated([said("user", "right")], 4)
+    path = write(tmp_path, fork, *own, id=CHILD)
+    parent, child = read(tmp_path, "codex")[0]
+    [thread] = child.threads
+    assert entry_ids(thread)[:2] == entry_ids(parent.threads[0])[:2]  # up to ordinal 2
+    assert context(log(thread)) == [("user", "one"), ("assistant", "first"), ("user", "right")]
+    assert (thread.origin.session, thread.origin.copies_content) == (ID, False)
+    [alone], report = read(path, "codex")
+    assert context(log(alone.threads[0])) == [("user", "right")]
+    assert [fault.what for fault in report.notes] == [
+        f"a fork of {ID}, which is not here: taken without it"
+    ]
 
 
 def test_a_thread_that_was_reverted_goes_on_in_another_file_as_a_fork(tmp_path):
-    def paginated(lines, start=0):
-        return [line | {"ordinal": start + n} for n, line in enumerate(lines)]
-
     write(tmp_path, *paginated([meta(), *BASE, said("user", "left")]))
     again, later = "019e8c81-1800-7f02-a000-0000000000cc", "019e8c82-1800-7f02-a000-0000000000dd"
     base = {"thread_id": ID, "end_ordinal_exclusive": 3, "end_byte_offset": 1}
@@ -369,7 +381,7 @@ def test_a_thread_that_was_reverted_goes_on_in_another_file_as_a_fork(tmp_path):
     write(
         tmp_path, *paginated([meta(history_base=base), said("user", "on")], 5), id=f"{ID}_{later}"
     )
-    sessions, report = read(tmp_path)
+    sessions, report = read(tmp_path, "codex")
     assert [session.id for session in sessions] == [ID, again, later]
     assert [
         session.threads[0].origin and session.threads[0].origin.session for session in sessions
@@ -391,7 +403,7 @@ def test_a_compressed_rollout_is_read(tmp_path):
     plain = write(tmp_path / "plain", meta(), said("user", "go"))
     packed = tmp_path / f"rollout-{ID}.jsonl.zst"
     packed.write_bytes(zstd.compress(plain.read_bytes()))
-    [session] = read(packed)[0]
+    [session] = read(packed, "codex")[0]
     assert context(log(session.threads[0])) == [("user", "go")]
 
 
@@ -444,7 +456,7 @@ def test_an_item_that_was_written_twice_is_told_once_and_reported(tmp_path):
         output("c1"),
     ]
     path = write(tmp_path, meta(), *lines, said("user", "go", 9))
-    [session], _ = read(path)
+    [session], _ = read(path, "codex")
     events = log(session.threads[0])
     assert context(events) == [
         ("user", "go"), ("assistant", "first"), ("call", "c1"), ("result", "c1", "ok"), ("user", "go"),
@@ -465,3 +477,59 @@ def test_an_output_that_no_call_asked_for_is_the_tool_speaking(tmp_path):
         "It is noon.",
         {"meta": "clock"},
     )
+
+
+def test_ids_do_not_depend_on_what_stands_around_a_record(tmp_path):
+    """Codex writes its older rollouts anew: with ordinals, and without turns that were rolled back."""
+    turns = [said("user", "one", 1), call("c1", 2), said("user", "two", 3), said("user", "two", 4)]
+    whole = entry_ids(thread_of(tmp_path, *turns))
+    assert len(set(whole)) == 4
+    assert entry_ids(thread_of(tmp_path, *paginated(turns[1:], 7))) == whole[1:]
+    assert entry_ids(thread_of(tmp_path, *reversed(turns))) == whole[::-1]
+
+
+def test_the_tail_of_a_file_continues_something_before_it(tmp_path):
+    records = [said("user", "one", 1), said("assistant", "first", 2), said("user", "two", 3)]
+    path = write(tmp_path, meta(), record("turn_context", model="gpt-x"), *records)
+    whole = one(read(path, "codex")[0])
+    tail = read_tail(path, "codex", 5, whole.state)
+    assert entry_ids(tail) == entry_ids(whole)[-1:]
+    assert [unit.after for unit in tail.read_units()] == [OUTSIDE]
+    assert tail.origin is None
+    assert tail.tail is not None
+
+
+@pytest.mark.parametrize(
+    "late", [event("thread_rolled_back", num_turns=1), record("compacted", message="In short.")]
+)
+def test_a_tail_with_something_that_refers_to_the_beginning_is_not_enough(tmp_path, late):
+    path = write(tmp_path, meta(), said("user", "one", 1), said("user", "two", 2), late)
+    tail = read_tail(path, "codex", 3, {"model": None, "is_mirror": False})
+    with pytest.raises(ReadWhole):
+        list(tail.read_units())
+
+
+def test_an_exported_file_has_a_time_for_each_message(tmp_path):
+    messages = [("user", "commit"), ("user", "commit"), ("assistant", "Done.")]
+    path = write_file(tmp_path / "file.jsonl", "codex", messages)
+    assert is_recognized(path, "codex")
+    thread = one(read(path, "codex")[0])
+    assert context(log(thread)) == messages
+    assert len(set(entry_ids(thread))) == 3
+    entries = [entry for unit in thread.read_units() for entry in unit.entries]
+    positions = [thread.exported.get_positions(entry.line) for entry in entries]
+    assert positions == [[1], [2], [3]]
+
+
+def test_two_texts_of_one_answer_are_shown_with_a_blank_line_between(tmp_path):
+    said = [("assistant", text, {"answer": "m1"}) for text in ("I have a plan.", "Go.")]
+    path = write_file(tmp_path / "file.jsonl", "codex", said)
+    events = [json.loads(line)["payload"] for line in path.read_text().splitlines()]
+    shown = [event["message"] for event in events if event.get("type") == "agent_message"]
+    assert shown == ["I have a plan.\n\nGo."]
+
+
+def test_lines_with_a_payload_of_unknown_types_are_not_rollouts(tmp_path):
+    foreign = [{"type": "Started", "payload": {"x": 1}, "timestamp": "2026-06-03T08:00:00Z"}]
+    assert not is_recognized(write_lines(tmp_path / "a.jsonl", foreign), "codex")
+    assert is_recognized(write(tmp_path, meta(), record("new_type")), "codex")

@@ -76,46 +76,40 @@ def test_a_rollback_of_all_that_a_fork_copied_leaves_the_instructions(tmp_path):
         assert words(store.agent(CHILD)) == ["Be Codex.", "again"]
 
 
-def test_a_fork_is_told_when_its_copy_is_complete(tmp_path):
-    """Where it goes on is known by what it says first itself; until then, more of the copy may come."""
+def test_a_fork_whose_copy_grows_has_all_of_it(tmp_path):
     thought = item(type="reasoning", summary=[], encrypted_content="c2Vhb")
-    base = [said("user", "one"), thought, said("assistant", "first"), said("user", "two")]
-    copy = [meta(CHILD, forked_from_id=ID), *base, said("assistant", "elsewhere")]
+    base = [said("user", "one", 1), thought, said("assistant", "first", 2), said("user", "two", 3)]
+    copy = [meta(CHILD, forked_from_id=ID), *base, said("assistant", "elsewhere", 31)]
     write(tmp_path, meta(), *base)
     with backstory.open(":memory:") as store:
         for end in range(1, len(copy) + 1):
             write(tmp_path, *copy[:end], id=CHILD)
             store.import_transcripts(tmp_path, settle=3600)
         store.import_transcripts(tmp_path, settle=0)
-        fork = store.agent(CHILD)
-        assert words(fork) == ["one", "first", "two", "elsewhere"]
-        assert fork.head - fork.fork_seq == 1
+        assert words(store.agent(CHILD)) == ["one", "first", "two", "elsewhere"]
 
 
-def test_a_fork_that_said_nothing_yet_is_there_once_its_file_is_quiet(tmp_path):
-    base = [said("user", "one"), said("assistant", "first")]
+def test_a_fork_that_said_nothing_yet_is_a_fork(tmp_path):
+    base = [said("user", "one", 1), said("assistant", "first", 2)]
     write(tmp_path, meta(), *base)
     write(tmp_path, meta(CHILD, forked_from_id=ID), *base, id=CHILD)
     with backstory.open(":memory:") as store:
-        outcome = store.import_transcripts(tmp_path, settle=3600)
-        assert [session.unfinished for session in outcome.sessions] == [1, 1]
-        assert len(store.agents()) == 1
         store.import_transcripts(tmp_path, settle=0)
         fork = store.agent(CHILD)
         assert words(fork) == ["one", "first"]
         assert fork.head == fork.fork_seq
 
 
-def test_a_paginated_fork_waits_for_what_it_continues_and_need_not_say_anything(tmp_path):
+def test_a_paginated_fork_need_not_say_anything(tmp_path):
     lines = [meta(), said("user", "one"), said("assistant", "first")]
     write(tmp_path, *({**line, "ordinal": number} for number, line in enumerate(lines)))
     base = {"thread_id": ID, "end_ordinal_exclusive": 3}
     write(tmp_path, meta(CHILD, forked_from_id=ID, history_base=base) | {"ordinal": 0}, id=CHILD)
     with backstory.open(":memory:") as store:
-        store.import_transcripts(tmp_path, settle=3600)
-        assert len(store.agents()) == 1
         store.import_transcripts(tmp_path, settle=0)
-        assert words(store.agent(CHILD)) == ["one", "first"]
+        fork = store.agent(CHILD)
+        assert words(fork) == ["one", "first"]
+        assert fork.head == fork.fork_seq
 
 
 def paginated_family(folder):

@@ -1,7 +1,6 @@
 """A rollout of Codex that was written anew: what it says, and when, is what it is known by."""
 
 import backstory
-from backstory.transcripts import files
 from tests.transcripts.reading import context, entry_ids, log, read
 from tests.transcripts.test_codex import ID, call, event, meta, output, said, write
 
@@ -52,29 +51,6 @@ def test_items_that_say_the_same_at_the_same_time_are_both_there(tmp_path):
     [session] = read(tmp_path)[0]
     assert len(context(log(session.threads[0]))) == 5
     assert len(entry_ids(session.threads[0])) == 5
-
-
-def test_a_file_that_is_read_on_knows_what_was_said_before_at_that_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "KEPT", 0)
-    monkeypatch.setattr("backstory.transcripts.codex.reader.ROWS", 4)
-    starts, lines = [], files.FileSource.lines
-
-    def noted(self, report):
-        starts.append(self._start.offset)
-        return lines(self, report)
-
-    monkeypatch.setattr(files.FileSource, "lines", noted)
-    again = [said("user", "on"), said("assistant", "done"), event("token_count", info=None)]
-    with backstory.open(":memory:") as store:
-        write(tmp_path, meta(), *again * 10)
-        store.import_transcripts(tmp_path, settle=0)
-        write(tmp_path, meta(), *again * 11)
-        assert [
-            found.new_events for found in store.import_transcripts(tmp_path, settle=0).sessions
-        ] == [2]
-        prompts = [event for event in store.agent(ID).context().messages if event.kind == "user"]
-        assert len(prompts) == 11
-    assert [start > 0 for start in starts] == [False, True]
 
 
 def test_a_copy_is_not_taken_for_the_next_item_that_says_the_same(tmp_path):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.transcripts.reading import context, log, one
+from tests.transcripts.formats_reading import describe_context, get_thread, list_entries
 
 
 @pytest.fixture
@@ -47,11 +47,16 @@ def test_the_context_begins_at_the_summary_and_a_child_names_its_call(crush):
     )
     crush.say("m4$$c1", "m6", "user", ("text", {"text": "look"}))
     main, child = crush.read()[0]
-    events = log(main.threads[0])
-    assert context(events) == [("user", "In short."), ("call", "c1"), ("result", "c1", "Seen.")]
+    thread = main.threads[0]
+    events = list_entries(thread)
+    assert describe_context(thread) == [
+        ("user", "In short."),
+        ("call", "c1"),
+        ("result", "c1", "Seen."),
+    ]
     assert events[1].data["native"]["wire"][0]["signature"] == "c2ln"
     origin = child.threads[0].origin
-    assert (origin.session, origin.call, origin.spawned) == ("s1", "c1", True)
+    assert (origin.session, origin.call, origin.is_spawned) == ("s1", "call c1", True)
 
 
 def test_a_command_that_a_person_ran_in_crush_is_told_with_its_output(crush):
@@ -59,7 +64,7 @@ def test_a_command_that_a_person_ran_in_crush_is_told_with_its_output(crush):
     crush.say(
         "s1", "m1", "user", ("shell_command", {"command": "ls", "output": "a b", "exit_code": 0})
     )
-    assert context(log(one(crush.read()[0]))) == [("user", "$ ls\na b\n(exit code 0)")]
+    assert describe_context(get_thread(crush.read()[0])) == [("user", "$ ls\na b\n(exit code 0)")]
 
 
 def test_files_that_were_attached_in_crush_and_pictures_of_its_tools_are_kept(crush):
@@ -74,7 +79,7 @@ def test_files_that_were_attached_in_crush_and_pictures_of_its_tools_are_kept(cr
         "mime_type": "image/png",
     }
     crush.say("s1", "m2", "tool", ("tool_result", seen))
-    asked, file, result = log(one(crush.read()[0]))
+    asked, file, result = list_entries(get_thread(crush.read()[0]))
     assert [block["type"] for block in asked.data["native"]["wire"]] == ["text", "document"]
     assert (file.content, file.data["meta"]) == (
         "<file path='notes.md'>\n\nhello\n</file>",
@@ -99,7 +104,7 @@ def test_reasoning_that_openai_sealed_is_kept_by_crush(crush):
     crush.add(
         "messages", "m1", "s1", "assistant", json.dumps(parts), "gpt-5", 1775293200, 0, "openai"
     )
-    [said] = log(one(crush.read()[0]))
+    [said] = list_entries(get_thread(crush.read()[0]))
     assert said.data["native"]["wire"][0]["encrypted_content"] == "c2VhbGVk"
 
 
@@ -107,11 +112,11 @@ def test_an_answer_of_crush_without_its_end_is_still_being_written(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
     crush.say("s1", "m1", "user", ("text", {"text": "go"}))
     crush.say("s1", "m2", "assistant", ("text", {"text": "Do"}))
-    assert [unit.settled for unit in one(crush.read()[0]).units()] == [True, False]
+    assert [unit.is_complete for unit in get_thread(crush.read()[0]).read_units()] == [True, False]
     crush.say(
         "s1", "m3", "assistant", ("text", {"text": "Done"}), ("finish", {"reason": "end_turn"})
     )
-    assert all(unit.settled for unit in one(crush.read()[0]).units())
+    assert all(unit.is_complete for unit in get_thread(crush.read()[0]).read_units())
 
 
 def test_a_database_with_broken_rows_is_read_as_far_as_it_goes(crush):
@@ -119,7 +124,7 @@ def test_a_database_with_broken_rows_is_read_as_far_as_it_goes(crush):
     crush.add("messages", "m1", "s1", "user", "{not json", "m", 1775293200, 0, "x")
     crush.say("s1", "m2", "user", ("text", {"text": "go"}))
     sessions, report = crush.read()
-    assert context(log(one(sessions))) == [("user", "go")]
+    assert describe_context(get_thread(sessions)) == [("user", "go")]
     assert len(report.damaged) == 1
 
 
@@ -130,7 +135,7 @@ def test_a_database_of_crush_from_before_summaries_is_read(other):
     parts = [{"type": "text", "data": {"text": "hi"}}]
     other.add("messages", "m", "s", "user", json.dumps(parts), "x", 1)
     sessions, report = other.read()
-    assert context(log(one(sessions))) == [("user", "hi")]
+    assert describe_context(get_thread(sessions)) == [("user", "hi")]
     assert not report.unread
 
 
@@ -140,7 +145,7 @@ def test_a_summary_that_failed_leaves_the_context_as_it_was(crush):
     failed = {"reason": "error", "message": "Summarization Error"}
     crush.say("s1", "m2", "assistant", ("text", {"text": "In sh"}), ("finish", failed), summary=1)
     crush.say("s1", "m3", "user", ("text", {"text": "on"}))
-    assert context(log(one(crush.read()[0]))) == [("user", "go"), ("user", "on")]
+    assert describe_context(get_thread(crush.read()[0])) == [("user", "go"), ("user", "on")]
 
 
 def test_at_first_the_id_of_a_child_was_that_of_its_call(crush):
@@ -151,7 +156,7 @@ def test_at_first_the_id_of_a_child_was_that_of_its_call(crush):
     )
     crush.say("toolu_1", "m2", "user", ("text", {"text": "look"}))
     _, child = crush.read()[0]
-    assert (child.threads[0].origin.session, child.threads[0].origin.call) == ("s1", "toolu_1")
+    assert (child.threads[0].origin.session, child.threads[0].origin.call) == ("s1", "call toolu_1")
 
 
 def test_an_image_at_an_address_is_kept_by_crush(crush):
@@ -163,7 +168,7 @@ def test_an_image_at_an_address_is_kept_by_crush(crush):
         ("text", {"text": "look"}),
         ("image_url", {"url": "https://example.com/a.png"}),
     )
-    [asked] = log(one(crush.read()[0]))
+    [asked] = list_entries(get_thread(crush.read()[0]))
     assert asked.data["native"]["wire"][1]["source"]["url"] == "https://example.com/a.png"
 
 
@@ -177,18 +182,20 @@ def test_a_message_whose_id_is_none_or_not_a_text_comes_in(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
     crush.say("s1", None, "user", ("text", {"text": "one"}))
     crush.say("s1", b"\xff", "user", ("text", {"text": "two"}))
-    assert context(log(one(crush.read()[0]))) == [("user", "one"), ("user", "two")]
+    assert describe_context(get_thread(crush.read()[0])) == [("user", "one"), ("user", "two")]
 
 
 def test_a_summary_that_was_never_finished_leaves_the_context_as_it_was(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, "m4")
     crush.say("s1", "m1", "user", ("text", {"text": "one"}))
-    crush.say("s1", "m2", "assistant", ("text", {"text": "First."}), summary=1)
+    end = ("finish", {"reason": "end_turn"})
+    crush.say("s1", "m2", "assistant", ("text", {"text": "First."}), end, summary=1)
     crush.say("s1", "m3", "user", ("text", {"text": "two"}))
     crush.say("s1", "m4", "assistant", ("text", {"text": "Second."}), summary=1)
     crush.say("s1", "m5", "user", ("text", {"text": "three"}))
     crush.say("s1", "m6", "assistant", ("text", {"text": "Thi"}), summary=1)
     crush.say("s1", "m7", "user", ("text", {"text": "four"}))
-    events = log(one(crush.read()[0]))
+    thread = get_thread(crush.read()[0])
+    events = list_entries(thread)
     assert [event.kind for event in events].count("clear") == 2
-    assert context(events) == [("user", "Second."), ("user", "three"), ("user", "four")]
+    assert describe_context(thread) == [("user", "Second."), ("user", "three"), ("user", "four")]

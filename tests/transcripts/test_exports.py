@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
-from backstory.transcripts import Move
-from tests.transcripts.reading import context, everything, log, one, read
+from backstory.transcripts import SourceMove
+from tests.transcripts.reading import context, everything, log, one, read, steps_of
 
 
 def as_zip(folder, conversations):
@@ -73,7 +73,7 @@ def test_an_answer_made_again_and_an_edited_question_are_branches(exported):
 def test_the_node_that_is_shown_is_live_even_if_it_is_not_the_newest(exported):
     nodes = [node("u1", None, "user", "one"), node("u2", None, "user", "two", time=2)]
     thread = one(exported(chat(*nodes, current="u1"))[0])
-    assert list(thread.steps())[-1] == Move("u1")
+    assert steps_of(thread)[-1] == SourceMove("u1")
     assert context(log(thread)) == [("user", "one")]
 
 

@@ -1,7 +1,8 @@
 import json
 
-from backstory.transcripts import Move
-from tests.transcripts.reading import context, log, one, read, write_lines
+from backstory.transcripts.model import ImportReport, SourceMove
+from tests.transcripts.one_format import is_recognized
+from tests.transcripts.reading import context, entry_ids, log, one, read, write_lines
 
 META = {
     "sessionId": "g1",
@@ -37,7 +38,7 @@ def call(id, output=None, **more):
 
 
 def thread_of(tmp_path, *records):
-    return one(read(write_lines(tmp_path / "session-x.jsonl", [META, *records]))[0])
+    return one(read(write_lines(tmp_path / "session-x.jsonl", [META, *records]), "gemini")[0])
 
 
 def test_a_message_that_was_written_again_counts_once_and_as_it_was_last(tmp_path):
@@ -52,13 +53,13 @@ def test_a_message_that_was_written_again_counts_once_and_as_it_was_last(tmp_pat
 
 def test_a_call_that_still_runs_leaves_its_message_unsettled(tmp_path):
     thread = thread_of(tmp_path, user("u", "go"), answer("a", toolCalls=[call("c1")]))
-    assert [unit.settled for unit in thread.units()] == [True, False]
+    assert [unit.is_complete for unit in thread.read_units()] == [True, False]
 
 
 def test_a_rewind_takes_the_named_message_too_and_an_unknown_one_empties(tmp_path):
     said = [user("u1", "one"), answer("a1", "first"), user("u2", "two")]
     back = thread_of(tmp_path, *said, {"$rewindTo": "u2"})
-    assert list(back.steps())[-1] == Move("a1")
+    assert isinstance(list(back.read_steps(ImportReport()))[-1], SourceMove)
     assert context(log(back)) == [("user", "one"), ("assistant", "first")]
     empty = thread_of(tmp_path, *said, {"$rewindTo": "nobody"}, user("u3", "three"))
     assert context(log(empty)) == [("user", "three")]
@@ -93,7 +94,7 @@ def test_a_history_that_lacks_only_what_people_see_is_no_compaction(tmp_path):
 def test_one_document_is_read_like_lines(tmp_path):
     document = META | {"messages": [user("u", "go"), answer("a", "done")]}
     (tmp_path / "session.json").write_text(json.dumps(document, indent=2))
-    assert context(log(one(read(tmp_path)[0]))) == [("user", "go"), ("assistant", "done")]
+    assert context(log(one(read(tmp_path, "gemini")[0]))) == [("user", "go"), ("assistant", "done")]
 
 
 def test_what_only_people_see_is_no_event(tmp_path):
@@ -115,7 +116,7 @@ def test_calls_in_the_content_keep_their_seal_and_are_not_told_twice(tmp_path):
     message = answer("a", toolCalls=[call("c1", "found")]) | {"content": [{"text": "Look."}, part]}
     events = log(thread_of(tmp_path, user("u", "go"), message))
     assert [event.kind for event in events] == ["user", "assistant", "tool_call", "tool_result"]
-    assert "c2ln" in str(events[1].data["native"])
+    assert "c2ln" in str(events[2].data["native"])
 
 
 def test_a_sub_agent_belongs_to_the_session_whose_folder_it_is_in(tmp_path):
@@ -125,9 +126,10 @@ def test_a_sub_agent_belongs_to_the_session_whose_folder_it_is_in(tmp_path):
     )
     below = META | {"sessionId": "g2", "kind": "subagent"}
     write_lines(chats / "g1" / "g2.jsonl", [below, user("u", "look")])
-    main, agent = read(tmp_path)[0]
+    main, agent = read(tmp_path, "gemini")[0]
     origin = agent.threads[0].origin
-    assert (main.id, origin.session, origin.call, origin.spawned) == ("g1", "g1", "c1", True)
+    assert (main.id, origin.session, origin.is_spawned) == ("g1", "g1", True)
+    assert origin.call in entry_ids(main.threads[0])
 
 
 def test_the_folder_is_the_first_directory_else_the_hash(tmp_path):
@@ -159,7 +161,7 @@ def test_pictures_that_a_tool_found_are_kept_beside_its_words_or_within_them(tmp
 
 def test_messages_that_name_their_session_are_not_taken_for_another_tool_s(tmp_path):
     messages = [user("u", "go") | {"sessionId": "g1"}, answer("a", "gone") | {"sessionId": "g1"}]
-    [session] = read(write_lines(tmp_path / "session-x.jsonl", [META, *messages]))[0]
+    [session] = read(write_lines(tmp_path / "session-x.jsonl", [META, *messages]), "gemini")[0]
     assert (session.tool, session.id) == ("gemini", "g1")
 
 
@@ -336,3 +338,54 @@ def test_the_first_prompt_may_be_broken_off_and_taken_back_too(tmp_path):
         thread_of(tmp_path, user("u", "one"), {"$set": {"messages": []}}, user("v", "two"))
     )
     assert [event.kind for event in cleared] == ["user", "clear", "user"]
+
+
+def test_a_result_that_names_no_call_goes_to_the_open_call(tmp_path):
+    """Results whose ids are those of another system are still results."""
+    asked = answer("a", toolCalls=[call("c1")])
+    thread = thread_of(tmp_path, user("u", "go"), asked, responses("r", response("other", "one")))
+    assert context(log(thread)) == [("user", "go"), ("call", "c1"), ("result", "c1", "one")]
+
+
+def test_of_several_open_calls_the_oldest_with_the_name_of_a_result_has_it(tmp_path):
+    asked = answer("a", toolCalls=[call("c1", name="list"), call("c2"), call("c3")])
+    thread = thread_of(tmp_path, user("u", "go"), asked, responses("r", response("other", "one")))
+    assert [line for line in context(log(thread)) if line[0] == "result"] == [
+        ("result", "c2", "one")
+    ]
+
+
+def test_a_result_that_fits_no_call_is_the_tool_speaking(tmp_path):
+    thread = thread_of(tmp_path, user("u", "go"), responses("r", response("other", "one")))
+    [_, event] = log(thread)
+    assert (event.kind, event.content, event.data) == ("user", "one", {"meta": "tool"})
+
+
+def test_a_session_of_nothing_but_notices_has_no_steps(tmp_path):
+    shown = {"id": "i", "type": "info", "content": "shown"}
+    assert list(thread_of(tmp_path, shown).read_steps(ImportReport())) == []
+
+
+def test_ids_do_not_depend_on_what_stands_around_a_message(tmp_path):
+    asked = answer("a", [{"text": "One."}], toolCalls=[call("c1", "found")])
+    whole = entry_ids(thread_of(tmp_path, user("u", "go"), asked))
+    assert whole == ["u", "a", "a/call c1", "a/result c1"]
+    assert entry_ids(thread_of(tmp_path, asked)) == whole[1:]
+    kept = [user("s", "In short."), asked]
+    cut = {"$set": {"messages": kept}}
+    late = thread_of(tmp_path, user("u", "go"), asked, cut)
+    assert set(entry_ids(thread_of(tmp_path, asked, cut))) == set(entry_ids(late)) - {"u"}
+
+
+def test_two_texts_of_an_answer_are_two_events(tmp_path):
+    part = {"functionCall": {"id": "c1", "name": "read", "args": {"p": 1}}}
+    message = answer("a", [{"text": "I have a plan."}, part, {"text": "Go."}])
+    events = log(thread_of(tmp_path, user("u", "go"), message))
+    assert [event.content for event in events[1:]] == ["I have a plan.", None, "Go."]
+    assert {event.data["answer"] for event in events[1:]} == {"a"}
+
+
+def test_only_a_session_s_own_fields_make_it_one(tmp_path):
+    assert is_recognized(write_lines(tmp_path / "a.jsonl", [META]), "gemini")
+    qwen = {"sessionId": "q", "uuid": "u", "parentUuid": None, "type": "user"}
+    assert not is_recognized(write_lines(tmp_path / "b.jsonl", [qwen]), "gemini")

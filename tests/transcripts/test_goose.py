@@ -2,7 +2,14 @@ import json
 
 import pytest
 
-from tests.transcripts.reading import context, log, one, read, write_lines
+from backstory.transcripts.model import Origin
+from tests.transcripts.formats_reading import (
+    describe_context,
+    get_thread,
+    list_entries,
+    read_sessions,
+)
+from tests.transcripts.reading import write_lines
 
 
 def text(words):
@@ -49,9 +56,10 @@ def test_what_the_agent_no_longer_sees_was_compacted_and_what_it_sees_was_kept(g
     goose.say("user", text("In short."), seen=TOLD)
     goose.say("assistant", text("Understood."), seen=TOLD)
     goose.say("user", text("two"))
-    events = log(one(goose.read()[0]))
+    thread = get_thread(goose.read()[0])
+    events = list_entries(thread)
     assert [event.kind for event in events].count("clear") == 1
-    assert context(events) == [
+    assert describe_context(thread) == [
         ("user", "In short."),
         ("user", "kept"),
         ("assistant", "Understood."),
@@ -66,14 +74,19 @@ def test_a_prompt_that_a_compaction_says_again_is_not_its_summary(goose):
     goose.say("user", text("In short."), seen=TOLD)
     goose.say("assistant", text("Understood."), seen=TOLD)
     goose.say("user", text("two"))
-    events = log(one(goose.read()[0]))
-    assert context(events) == [("user", "In short."), ("assistant", "Understood."), ("user", "two")]
+    thread = get_thread(goose.read()[0])
+    events = list_entries(thread)
+    assert describe_context(thread) == [
+        ("user", "In short."),
+        ("assistant", "Understood."),
+        ("user", "two"),
+    ]
     assert [event.content for event in events if (event.data or {}).get("compaction")] == [
         "In short."
     ]
-    assert [(event.data or {}).get("copy_of") for event in events if event.content == "two"] == [
+    assert [event.copy_of for event in events if event.content == "two"] == [
         None,
-        3,
+        "m3",
     ]
 
 
@@ -91,7 +104,9 @@ def test_a_prompt_that_a_person_says_once_more_after_a_compaction_is_not_a_copy(
         1772532090,
         json.dumps(SEEN),
     )
-    assert [event.data for event in log(one(goose.read()[0])) if event.content == "on"] == [
+    assert [
+        event.data for event in list_entries(get_thread(goose.read()[0])) if event.content == "on"
+    ] == [
         None,
         None,
     ]
@@ -104,9 +119,10 @@ def test_a_summary_that_was_compacted_itself_is_still_one(goose):
     goose.say("assistant", text("Understood."), seen=HIDDEN)
     goose.say("user", text("two"), seen=GONE)
     goose.say("user", text("Second."), seen=TOLD)
-    events = log(one(goose.read()[0]))
+    thread = get_thread(goose.read()[0])
+    events = list_entries(thread)
     assert [e.content for e in events if (e.data or {}).get("compaction")] == ["First.", "Second."]
-    assert context(events) == [("user", "Second.")]
+    assert describe_context(thread) == [("user", "Second.")]
 
 
 def test_a_message_from_before_ids_has_the_one_that_goose_gives_it_later(other):
@@ -114,7 +130,7 @@ def test_a_message_from_before_ids_has_the_one_that_goose_gives_it_later(other):
     other.table("messages", "id", "session_id", "role", "content_json", "created_timestamp")
     other.add("sessions", "s", "Old", "/w")
     other.add("messages", 4, "s", "user", json.dumps([text("go")]), 1772532000)
-    [event] = log(one(other.read()[0]))
+    [event] = list_entries(get_thread(other.read()[0]))
     assert event.id == "msg_s_4"
 
 
@@ -136,9 +152,9 @@ def test_one_message_holds_the_results_of_several_calls(goose):
 
     goose.say("assistant", text("Look."), request("c1"), request("c2"))
     goose.say("user", response("c1", "1"), response("c2", "no", isError=True))
-    thread = one(goose.read()[0])
-    events = log(thread)
-    assert context(events)[-2:] == [("result", "c1", "1"), ("result", "c2", "no")]
+    thread = get_thread(goose.read()[0])
+    events = list_entries(thread)
+    assert describe_context(thread)[-2:] == [("result", "c1", "1"), ("result", "c2", "no")]
     assert events[-1].data["error"] is True
     assert thread.about == {"title": "Chat", "cwd": "/w"}
 
@@ -154,7 +170,7 @@ def test_a_picture_in_a_result_of_goose_is_kept(goose):
         "user",
         {"type": "toolResponse", "id": "c1", "toolResult": {"status": "success", "value": value}},
     )
-    [result] = log(one(goose.read()[0]))
+    [result] = list_entries(get_thread(goose.read()[0]))
     assert (result.content, result.data["id"]) == ("seen", "c1")
     assert result.data["native"]["wire"][0]["content"][1]["source"]["data"] == "iVBORw0KGgo="
 
@@ -162,29 +178,29 @@ def test_a_picture_in_a_result_of_goose_is_kept(goose):
 def test_the_old_lines_of_goose_have_a_header(tmp_path):
     header = {"description": "Old", "working_dir": "/w", "message_count": 1}
     lines = [header, {"role": "user", "created": 1784278801, "content": [text("go")]}]
-    [session] = read(write_lines(tmp_path / "20250724_1.jsonl", lines))[0]
+    [session] = read_sessions(write_lines(tmp_path / "20250724_1.jsonl", lines))[0]
     assert (session.tool, session.id) == ("goose", "20250724_1")
-    assert context(log(session.threads[0])) == [("user", "go")]
+    assert describe_context(session.threads[0]) == [("user", "go")]
 
 
 def test_a_header_of_the_first_releases_names_no_folder(tmp_path):
     header = {"description": "Old", "id": "20240101_120000", "message_count": 1}
     lines = [header, {"role": "user", "created": 1704110400, "content": [text("go")]}]
-    [session] = read(write_lines(tmp_path / "20240101_120000.jsonl", lines))[0]
+    [session] = read_sessions(write_lines(tmp_path / "20240101_120000.jsonl", lines))[0]
     assert (session.tool, session.threads[0].about) == ("goose", {"title": "Old"})
-    assert context(log(session.threads[0])) == [("user", "go")]
+    assert describe_context(session.threads[0]) == [("user", "go")]
 
 
 def test_an_exported_session_is_read(tmp_path):
     told = [{"role": "user", "created": 1772532000, "content": [text("go")], "id": "m1"}]
     exported = {"id": "20260303_1", "working_dir": "/w", "name": "Chat", "conversation": told}
     (tmp_path / "session.json").write_text(json.dumps(exported, indent=2))
-    [session] = read(tmp_path / "session.json")[0]
+    [session] = read_sessions(tmp_path / "session.json")[0]
     assert (session.tool, session.id) == ("goose", "20260303_1")
-    assert context(log(session.threads[0])) == [("user", "go")]
+    assert describe_context(session.threads[0]) == [("user", "go")]
     exported["conversation"][0]["content"] = [text("x" * 100_000)]
     (tmp_path / "session.json").write_text(json.dumps(exported, indent=2))
-    [session] = read(tmp_path / "session.json")[0]
+    [session] = read_sessions(tmp_path / "session.json")[0]
     assert (session.tool, session.id) == ("goose", "20260303_1")
 
 
@@ -205,7 +221,7 @@ def test_what_a_tool_says_for_the_person_alone_is_not_in_the_result(goose):
     for_model = text("found") | {"annotations": {"audience": ["assistant"]}}
     for_person = text("found") | {"annotations": {"audience": ["user"], "priority": 0.0}}
     goose.say("user", response("c1", for_model, for_person))
-    assert context(log(one(goose.read()[0]))) == [("result", "c1", "found")]
+    assert describe_context(get_thread(goose.read()[0])) == [("result", "c1", "found")]
 
 
 def test_a_resource_in_a_result_has_its_words(goose):
@@ -214,7 +230,7 @@ def test_a_resource_in_a_result_has_its_words(goose):
         "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "inside"},
     }
     goose.say("user", response("c1", file))
-    assert context(log(one(goose.read()[0]))) == [("result", "c1", "inside")]
+    assert describe_context(get_thread(goose.read()[0])) == [("result", "c1", "inside")]
 
 
 def test_notices_are_not_part_of_the_conversation_and_what_only_people_see_is_a_note(goose):
@@ -225,8 +241,9 @@ def test_notices_are_not_part_of_the_conversation_and_what_only_people_see_is_a_
     )
     goose.say("user", text("$ ls"), seen=GONE)
     goose.say("assistant", text("Done."))
-    events = log(one(goose.read()[0]))
-    assert context(events) == [("user", "go"), ("assistant", "Done.")]
+    thread = get_thread(goose.read()[0])
+    events = list_entries(thread)
+    assert describe_context(thread) == [("user", "go"), ("assistant", "Done.")]
     assert [event.data["text"] for event in events if event.kind == "note"] == ["$ ls"]
 
 
@@ -237,9 +254,10 @@ def test_calls_that_were_summarized_one_by_one_are_one_compaction_that_keeps_the
         goose.say("user", response(f"c{number}", text("x")), seen=GONE)
         goose.say("user", text(f"Call {number} was made."), seen=TOLD)
     goose.say("assistant", text("Done."))
-    events = log(one(goose.read()[0]))
+    thread = get_thread(goose.read()[0])
+    events = list_entries(thread)
     assert [event.kind for event in events].count("clear") == 1
-    assert context(events) == [
+    assert describe_context(thread) == [
         ("user", "Call 2 was made."),
         ("user", "go"),
         ("user", "Call 1 was made."),
@@ -251,9 +269,9 @@ def test_a_broken_row_is_passed_over_and_contents_that_nobody_understands_are_co
     goose.add("messages", 7, "m7", "20260303_1", "user", "[{oops", 1772532000, None)
     goose.say("user", text("go"), {"type": "hologram"})
     sessions, report = goose.read()
-    assert context(log(one(sessions))) == [("user", "go")]
+    assert describe_context(get_thread(sessions)) == [("user", "go")]
     assert len(report.damaged) == 1
-    assert report.unknown == {"content hologram (goose)": 1}
+    assert report.unknown == {"part hologram (goose)": 1}
 
 
 def test_a_line_of_an_old_file_that_was_written_twice_is_told_once(tmp_path):
@@ -261,15 +279,15 @@ def test_a_line_of_an_old_file_that_was_written_twice_is_told_once(tmp_path):
     spoken = {"id": "m2", "role": "assistant", "content": [text("first")]}
     again = asked | {"created": 2}
     lines = [{"working_dir": "/w", "description": ""}, asked, asked, spoken, spoken, asked, again]
-    [session], _ = read(write_lines(tmp_path / "old.jsonl", lines))
-    events = log(session.threads[0])
-    assert context(events) == [
+    [session], report = read_sessions(write_lines(tmp_path / "old.jsonl", lines))
+    thread = session.threads[0]
+    assert describe_context(thread) == [
         ("user", "go"),
         ("assistant", "first"),
         ("user", "go"),
         ("user", "go"),
     ]
-    assert session.report.mended["line written again"] == 2
+    assert report.mended["line written again"] == 2
 
 
 def test_a_sub_agent_is_at_the_call_whose_result_names_its_session(goose):
@@ -285,14 +303,11 @@ def test_a_sub_agent_is_at_the_call_whose_result_names_its_session(goose):
         asked = {"value": {"name": "delegate", "arguments": {}}}
         goose.say("assistant", {"type": "toolRequest", "id": call, "toolCall": asked})
         goose.say("user", {"type": "toolResponse", "id": call, "toolResult": result})
-    main, agent = goose.read()[0]
-    [thread] = agent.threads
-    assert (main.id, agent.id, main.threads[0].origin) == ("20260303_1", "20260303_0", None)
-    assert (thread.origin.session, thread.origin.call, thread.origin.spawned) == (
-        "20260303_1",
-        "c1",
-        True,
-    )
+    origins = {session.id: session.threads[0].origin for session in goose.read().sessions}
+    assert origins == {
+        "20260303_0": Origin("20260303_1", call="call c1", is_spawned=True),
+        "20260303_1": None,
+    }
 
 
 def test_a_sub_agent_waits_for_the_result_that_says_whose_it_is(other, store):
@@ -329,7 +344,7 @@ def test_an_old_file_whose_session_was_moved_into_the_database_is_not_told_again
     write_lines(tmp_path / "20260303_1.jsonl", [header, *said])
     write_lines(tmp_path / "20260303_2.jsonl", [header, *said])
     goose.read()
-    sessions = read(tmp_path)[0]
+    sessions = read_sessions(tmp_path)[0]
     assert [(session.id, session.source.rpartition(".")[2]) for session in sessions] == [
         ("20260303_1", "db"),
         ("20260303_2", "jsonl"),

@@ -1,9 +1,9 @@
-"""Where the head is after an import: where the tool is, unless only a person went somewhere."""
+"""The head after an import: it follows the tool, unless a person moved it."""
 
 import json
 
 import backstory
-from backstory.transcripts.exporting import exported
+from backstory.transcripts import export_transcript
 from tests.transcripts.reading import write_lines
 from tests.transcripts.test_growth import TASK, finish
 from tests.transcripts.test_import import user
@@ -25,7 +25,7 @@ def test_the_head_follows_the_tool_back_to_the_last_branch(tmp_path):
         finish(grown, path)
 
 
-def test_the_head_stays_where_a_person_went_if_the_tool_went_nowhere(tmp_path):
+def test_the_head_stays_with_a_person_wherever_the_tool_goes(tmp_path):
     path = tmp_path / f"{SESSION}.jsonl"
     with backstory.open(":memory:") as grown:
         grown.import_transcripts(write_lines(path, [*TWO_WAYS, leaf("x1")]), settle=0)
@@ -39,15 +39,16 @@ def test_the_head_stays_where_a_person_went_if_the_tool_went_nowhere(tmp_path):
         assert (agent.head, list(agent.conversation())[-1].content) == (head, "mine")
         write_lines(path, [*TWO_WAYS, leaf("x1"), user("x2", "on", "x1", 5)])
         grown.import_transcripts(path, settle=0)
-        assert [message.content for message in agent.conversation()][-2:] == ["one way", "on"]
+        assert [message.content for message in agent.conversation()][-2:] == ["one way", "mine"]
+        assert "on" in [event.content for event in agent.events()]
 
 
-def test_a_tool_that_goes_on_twice_after_an_export_goes_on_from_what_it_said(tmp_path):
+def test_a_tool_that_continues_an_export_twice_adds_a_branch_if_a_person_continued_it_too(tmp_path):
     path = tmp_path / f"{SESSION}.jsonl"
     with backstory.open(":memory:") as store:
         store.import_transcripts(write_lines(path, TASK), settle=0)
         [agent] = store.agents()
-        out = exported(store, store.resolve(agent.id), "claude-code").text
+        out = export_transcript(store, store.resolve(agent.id), "claude-code").text
         records = list(map(json.loads, out.splitlines()))
         last = [record for record in records if "uuid" in record][-1]
         new = [
@@ -61,5 +62,5 @@ def test_a_tool_that_goes_on_twice_after_an_export_goes_on_from_what_it_said(tmp
         assert [event.content for event in agent.context().messages if event.kind == "user"] == [
             "go",
             "a prompt",
-            "another",
+            "mine",
         ]

@@ -25,12 +25,12 @@ from tests.transcripts.test_import import (
 PACKED = """
 import os, signal, sys
 import backstory
-from backstory.transcripts import thread_writer
+from backstory.transcripts import writing
 from backstory.storage.sqlite.frames import FrameWriter
 from backstory.storage.sqlite.transaction import SqliteTransaction
 
 folder, path = sys.argv[1:]
-thread_writer.BATCH = 5
+writing.BATCH = 5
 compress, add = FrameWriter.compress, SqliteTransaction.add_rows
 left = [0]
 
@@ -90,10 +90,10 @@ DYING = """
 import os, signal, sys
 import backstory
 from backstory.storage.sqlite.transaction import SqliteTransaction
-from backstory.transcripts import thread_writer
+from backstory.transcripts import writing
 
 url, path, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
-thread_writer.BATCH = 2
+writing.BATCH = 2
 add_rows = SqliteTransaction.add_rows
 added = []
 

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from tests.transcripts.reading import context, log, one
+from backstory.transcripts.model import Origin
+from tests.transcripts.formats_reading import describe_context, get_thread, list_entries
 
 
 @pytest.fixture
@@ -36,9 +37,9 @@ def test_before_0_32_results_stand_before_the_prompt_of_their_response(llm):
     )
     llm.add("tool_calls", 1, "r1", "run", '{"n": 1}', "call_1")
     llm.add("tool_results", 1, "r2", "1", "call_1", None)
-    thread = one(llm.read()[0])
-    events = log(thread)
-    assert context(events) == [
+    thread = get_thread(llm.read()[0])
+    events = list_entries(thread)
+    assert describe_context(thread) == [
         ("system", "Be brief."),
         ("user", "count"),
         ("call", "call_1"),
@@ -69,10 +70,10 @@ def test_since_0_32_threads_that_share_more_than_the_system_text_are_forks(llm):
         llm.add("threads", thread, f"Thread {number}", tip, f"2026-02-02 09:00:0{number}+00:00")
         llm.add("turns", f"turn {number}", tip, f"2026-02-02T09:00:0{number}+00:00", "m")
     first, fork, alone = llm.read()[0]
-    assert context(log(first.threads[0]))[-1] == ("user", "left")
+    assert describe_context(first.threads[0])[-1] == ("user", "left")
     [thread] = fork.threads
-    assert (thread.origin.session, thread.origin.at) == ("t1", "a1")
-    assert [unit.inherited for unit in thread.units()] == [True, True, True, False]
+    assert thread.origin == Origin("t1")
+    assert [unit.id for unit in thread.read_units()] == ["s", "u1", "a1", "u3"]
     assert alone.threads[0].origin is None
 
 
@@ -98,8 +99,12 @@ def test_a_prompt_that_borrows_from_fragments_has_their_text(store_of_messages):
     pieces = [{"fragment": 7}, {"literal": "\nWhat is this?"}]
     store_of_messages.add("fragments", 7, "A long text.")
     store_of_messages.add("parts", 1, "u", 0, "text", None, json.dumps({"text_ref": pieces}))
-    events = log(one(store_of_messages.read()[0]))
-    assert context(events) == [("user", "A long text.\nWhat is this?"), ("assistant", "Seen.")]
+    thread = get_thread(store_of_messages.read()[0])
+    events = list_entries(thread)
+    assert describe_context(thread) == [
+        ("user", "A long text.\nWhat is this?"),
+        ("assistant", "Seen."),
+    ]
     assert events[-1].data["usage"] == {"input": 5, "output": 2}
 
 
@@ -108,7 +113,7 @@ def test_a_prompt_that_is_nothing_but_an_image_is_one(store_of_messages):
     store_of_messages.add(
         "parts", 1, "u", 0, "attachment", None, json.dumps({"attachment": {"id": "i"}})
     )
-    [prompt, _] = log(one(store_of_messages.read()[0]))
+    [prompt, _] = list_entries(get_thread(store_of_messages.read()[0]))
     assert prompt.kind == "user"
     assert "cG5n" in json.dumps(prompt.data)
 
@@ -120,7 +125,7 @@ def test_a_response_to_an_image_has_its_prompt(llm):
     llm.add("responses", "r", "m", "", None, "A cat.", "c", "2026-02-02T09:00:00", 1, 1)
     llm.add("attachments", "i", "image/png", None, "https://example.com/cat.png", None)
     llm.add("prompt_attachments", "r", "i", 0)
-    [prompt, _] = log(one(llm.read()[0]))
+    [prompt, _] = list_entries(get_thread(llm.read()[0]))
     assert prompt.kind == "user"
     assert "https://example.com/cat.png" in json.dumps(prompt.data)
 
@@ -145,7 +150,7 @@ def test_calls_without_ids_are_bound_to_their_results_in_order(llm):
     for number in (1, 2):
         llm.add("tool_calls", number, "r0", "run", "{}", None)
         llm.add("tool_results", number, "r1", str(number), None)
-    told = context(log(one(llm.read()[0])))
+    told = describe_context(get_thread(llm.read()[0]))
     calls = [line[1] for line in told if line[0] == "call"]
     assert len(set(calls)) == 2
     assert [line[1:] for line in told if line[0] == "result"] == [(calls[0], "1"), (calls[1], "2")]
@@ -159,7 +164,7 @@ def test_a_picture_that_a_tool_of_llm_found_is_kept(llm):
     llm.add("tool_results", 4, "r", "shot", "c1")
     llm.add("attachments", "i", "image/png", None, None, b"png")
     llm.add("tool_results_attachments", 4, "i", 0)
-    [result, _] = log(one(llm.read()[0]))
+    [result, _] = list_entries(get_thread(llm.read()[0]))
     assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == [
         "text",
         "image",
@@ -172,7 +177,7 @@ def test_a_conversation_that_is_in_both_generations_of_tables_is_one_session(sto
     store_of_messages.add(
         "responses", "r", "m", "What?", None, "Seen.", "t", "2026-02-02T09:00:00", 1, 1
     )
-    assert context(log(one(store_of_messages.read()[0]))) == [
+    assert describe_context(get_thread(store_of_messages.read()[0])) == [
         ("user", "What?"),
         ("assistant", "Seen."),
     ]
@@ -189,7 +194,7 @@ def test_a_tool_that_the_provider_ran_has_its_result_in_the_answer(store_of_mess
     store_of_messages.add("parts", 1, "u", 0, "text", "Look.", None)
     store_of_messages.add("parts", 10, "a", 1, "tool_call", None, json.dumps(asked))
     store_of_messages.add("parts", 11, "a", 2, "tool_result", None, json.dumps(found))
-    assert context(log(one(store_of_messages.read()[0]))) == [
+    assert describe_context(get_thread(store_of_messages.read()[0])) == [
         ("user", "Look."),
         ("assistant", "Seen."),
         ("call", "s1"),
@@ -214,7 +219,7 @@ def test_responses_from_before_tokens_are_read_and_those_without_a_conversation_
     other.add("responses", "r2", "x", "two", None, "second", None, "2024-01-01T00:00:01")
     other.add("responses", "r3", "x", "three", None, "third", "gone", "2024-01-01T00:00:02")
     sessions, report = other.read()
-    assert {session.id: context(log(session.threads[0]))[0] for session in sessions} == {
+    assert {session.id: describe_context(session.threads[0])[0] for session in sessions} == {
         "c": ("user", "one"),
         "r2": ("user", "two"),
         "gone": ("user", "three"),
@@ -227,5 +232,5 @@ def test_ids_and_arguments_that_are_not_texts_come_in(llm):
     llm.add("conversations", b"\xff", "Chat", "m")
     llm.add("responses", 7, "m", "go", None, "", b"\xff", "2026-02-02T09:00:00+00:00", 3, 1)
     llm.add("tool_calls", 1, 7, "run", b'{"n": 1}', "call_1")
-    [asked, called] = log(one(llm.read()[0]))
+    [asked, called] = list_entries(get_thread(llm.read()[0]))
     assert (asked.content, called.data["arguments"]) == ("go", {"n": 1})

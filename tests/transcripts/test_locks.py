@@ -4,9 +4,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from backstory.transcripts import thread_writer
+from backstory.transcripts import writing
 from tests.transcripts.reading import write_lines
 from tests.transcripts.test_import import REWOUND, SESSION, main, said, settle
+
+
+@pytest.fixture
+def url(every_url):
+    """Every backend: these tests write while others do, or what others must read."""
+    return every_url
 
 
 class LockedBackend:
@@ -41,15 +47,15 @@ def test_an_import_writes_batches_and_makes_their_events_before_it_locks_the_sto
         heads.append(sum(agent.listed_head for agent in store.agents() if agent != other))
 
     backend = LockedBackend(store._backend, monkeypatch, write_meanwhile)
-    check_draft = thread_writer.check_draft
+    check_draft = writing.check_draft
     checked = []
 
     def check_and_note(*arguments):
         checked.append(backend.is_locked)
         return check_draft(*arguments)
 
-    monkeypatch.setattr(thread_writer, "check_draft", check_and_note)
-    monkeypatch.setattr(thread_writer, limit, value)
+    monkeypatch.setattr(writing, "check_draft", check_and_note)
+    monkeypatch.setattr(writing, limit, value)
     path = write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
     store.import_transcripts(settle(path))
 

@@ -3,8 +3,13 @@ import sqlite3
 
 import pytest
 
-from backstory.transcripts import Move
-from tests.transcripts.reading import context, log, read
+from backstory.transcripts.model import Origin, SourceMove
+from tests.transcripts.formats_reading import (
+    describe_context,
+    list_entries,
+    list_steps,
+    read_sessions,
+)
 
 TIME = {"created": 1785072160000, "completed": 1785072161000}
 
@@ -95,12 +100,12 @@ def as_database(folder, *sessions):
     params=[as_documents, as_storage, as_database], ids=["document", "storage", "database"]
 )
 def stored(request, tmp_path):
-    return lambda *sessions: read(request.param(tmp_path, *sessions))[0]
+    return lambda *sessions: read_sessions(request.param(tmp_path, *sessions))[0]
 
 
 def live(sessions):
     [one] = sessions
-    return context(log(one.threads[0]))
+    return describe_context(one.threads[0])
 
 
 def test_the_three_ways_of_keeping_a_session_come_to_the_same(stored):
@@ -111,8 +116,9 @@ def test_the_three_ways_of_keeping_a_session_come_to_the_same(stored):
         answer("msg_3", tool("prt_5", "c2", "error", error="gone")),
     )
     [one] = stored(told)
-    events = log(one.threads[0])
-    assert context(events) == [
+    thread = one.threads[0]
+    events = list_entries(thread)
+    assert describe_context(thread) == [
         ("user", "go"),
         ("user", "Called the Read tool"),
         ("assistant", "Look."),
@@ -133,8 +139,8 @@ def test_a_revert_hides_from_its_message_on_and_the_log_keeps_it(stored):
         user("msg_3", text("p3", "two")),
     ]
     [one] = stored(session("ses_1", *told, revert={"messageID": "msg_3"}))
-    assert list(one.threads[0].steps())[-1] == Move("msg_2")
-    assert context(log(one.threads[0])) == [("user", "one"), ("assistant", "first")]
+    assert list_steps(one.threads[0])[-1] == SourceMove("msg_2")
+    assert describe_context(one.threads[0]) == [("user", "one"), ("assistant", "first")]
 
 
 def test_a_revert_may_begin_within_a_message(stored):
@@ -152,9 +158,11 @@ def test_a_sub_agent_is_spawned_by_the_task_that_names_it(stored):
     task = tool("p2", "c1", output="done", metadata={"sessionId": "ses_0"})
     parent = session("ses_1", user("msg_1", text("p1", "go")), answer("msg_2", task))
     child = session("ses_0", user("msg_3", text("p3", "look")), parentID="ses_1")
-    first, second = stored(child, parent)
-    origin = second.threads[0].origin
-    assert (first.id, second.id, origin.session, origin.call) == ("ses_1", "ses_0", "ses_1", "c1")
+    origins = {session.id: session.threads[0].origin for session in stored(child, parent)}
+    assert origins == {
+        "ses_0": Origin("ses_1", call="call c1", is_spawned=True),
+        "ses_1": None,
+    }
 
 
 def test_a_compaction_begins_the_context_anew_with_what_it_kept(stored):
@@ -177,7 +185,7 @@ def test_reasoning_keeps_the_signature_of_its_provider(stored):
         "metadata": {"anthropic": {"signature": "c2ln"}},
     }
     [one] = stored(session("ses_1", answer("msg_1", thought, text("p2", "so"))))
-    assert log(one.threads[0])[0].data["native"]["wire"][0]["signature"] == "c2ln"
+    assert list_entries(one.threads[0])[0].data["native"]["wire"][0]["signature"] == "c2ln"
 
 
 def test_a_picture_that_a_tool_found_and_a_document_of_the_person_are_kept(stored):
@@ -193,7 +201,7 @@ def test_a_picture_that_a_tool_found_and_a_document_of_the_person_are_kept(store
         answer("msg_2", tool("p3", "c1", output="read", attachments=[picture])),
     ]
     [one] = stored(session("ses_1", *told))
-    asked, _, result = log(one.threads[0])
+    asked, _, result = list_entries(one.threads[0])
     assert [block["type"] for block in asked.data["native"]["wire"]] == ["text", "document"]
     assert (result.content, result.data["id"]) == ("read", "c1")
     assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == [
@@ -204,7 +212,7 @@ def test_a_picture_that_a_tool_found_and_a_document_of_the_person_are_kept(store
 
 def test_an_answer_that_died_is_an_event_without_words(stored):
     [one] = stored(session("ses_1", answer("msg_1", error={"name": "MessageAbortedError"})))
-    event = log(one.threads[0])[0]
+    event = list_entries(one.threads[0])[0]
     assert (event.kind, event.content, event.data["failure"]) == (
         "assistant",
         "",
@@ -216,7 +224,7 @@ def test_an_answer_that_still_runs_is_not_settled(stored):
     running = answer("msg_1", tool("p1", "c1", "running")) | {}
     running["info"]["time"] = {"created": 1785072160000}
     [one] = stored(session("ses_1", running))
-    assert [unit.settled for unit in one.threads[0].units()] == [False]
+    assert [unit.is_complete for unit in one.threads[0].read_units()] == [False]
 
 
 def test_an_old_message_with_several_steps_is_told_step_by_step(stored):
@@ -247,17 +255,19 @@ def test_before_0_4_sessions_stood_in_info_and_parts_below_their_session(tmp_pat
     for name, value in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(json.dumps(value))
-    sessions, _ = read(tmp_path)
-    assert [(session.id, context(log(session.threads[0]))) for session in sessions] == [
+    sessions, _ = read_sessions(tmp_path)
+    assert [(session.id, describe_context(session.threads[0])) for session in sessions] == [
         ("ses_0", [("user", "hi")])
     ]
 
 
-def test_a_session_that_was_moved_into_the_database_is_taken_from_there(tmp_path):
+def test_a_session_that_was_moved_into_the_database_is_taken_from_there(tmp_path, store):
     told = [user("msg_1", text("p1", "one")), user("msg_2", text("p2", "two"))]
     as_storage(tmp_path, session("ses_1", *told[:1]))
     as_database(tmp_path, session("ses_1", *told))
-    assert live(read(tmp_path)[0]) == [("user", "one"), ("user", "two")]
+    store.import_transcripts(tmp_path)
+    [agent] = store.agents()
+    assert [event.content for event in agent.context().messages] == ["one", "two"]
 
 
 def test_a_tool_that_was_interrupted_said_what_it_had_said(stored):
@@ -268,7 +278,7 @@ def test_a_tool_that_was_interrupted_said_what_it_had_said(stored):
 
 def test_parts_that_nobody_understands_are_counted(tmp_path):
     told = user("msg_1", text("p1", "go"), {"id": "p2", "type": "hologram"})
-    _, report = read(as_documents(tmp_path, session("ses_1", told)))
+    _, report = read_sessions(as_documents(tmp_path, session("ses_1", told)))
     assert report.unknown == {"part hologram (opencode)": 1}
 
 

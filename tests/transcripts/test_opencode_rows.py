@@ -3,8 +3,13 @@
 import json
 import sqlite3
 
-from backstory.transcripts import Move
-from tests.transcripts.reading import context, log, read
+from backstory.transcripts.model import SourceMove
+from tests.transcripts.formats_reading import (
+    describe_context,
+    list_entries,
+    list_steps,
+    read_sessions,
+)
 from tests.transcripts.test_opencode import answer, as_database, session, text, user
 
 TIME = {"created": 1785072160000, "completed": 1785072161000}
@@ -21,7 +26,7 @@ def with_rows(folder, rows, *messages, **info):
         base.execute("insert into session_message values (?, ?, ?, ?, 0, ?)", values)
     base.commit()
     base.close()
-    [one], report = read(folder)
+    [one], report = read_sessions(folder)
     return one.threads[0], report
 
 
@@ -62,8 +67,8 @@ def test_a_session_of_rows_alone_is_read_in_their_order(tmp_path):
             ("assistant", {"agent": "build", "model": MODEL, "content": content, "tokens": tokens}),
         ],
     )
-    events = log(thread)
-    assert context(events) == [
+    events = list_entries(thread)
+    assert describe_context(thread) == [
         ("system", "Be brief."),
         ("user", "go"),
         ("user", "by the way"),
@@ -89,20 +94,20 @@ def test_a_compaction_of_rows_begins_the_context_anew(tmp_path):
     short = {"reason": "auto", "summary": "In short.", "recent": "user: two"}
     rows = [("user", {"text": "one"}), ("compaction", short), ("user", {"text": "three"})]
     thread, _ = with_rows(tmp_path, rows)
-    assert context(log(thread)) == [("user", "In short.\n\nuser: two"), ("user", "three")]
+    assert describe_context(thread) == [("user", "In short.\n\nuser: two"), ("user", "three")]
 
 
 def test_a_revert_among_rows_keeps_its_message_and_hides_what_follows(tmp_path):
     rows = [("user", {"text": "one"}), ("user", {"text": "two"}), ("user", {"text": "three"})]
     thread, _ = with_rows(tmp_path, rows, revert={"messageID": "msg_8x"})
-    assert list(thread.steps())[-1] == Move("msg_8x")
-    assert context(log(thread)) == [("user", "one")]
+    assert list_steps(thread)[-1] == SourceMove("msg_8x")
+    assert describe_context(thread) == [("user", "one")]
 
 
 def test_a_command_that_still_runs_is_not_settled(tmp_path):
     shell = {"callID": "s", "command": "make", "output": "", "time": {"created": TIME["created"]}}
     thread, _ = with_rows(tmp_path, [("shell", shell)])
-    assert [unit.settled for unit in thread.units()] == [False]
+    assert [unit.is_complete for unit in thread.read_units()] == [False]
 
 
 def test_rows_that_repeat_the_messages_are_passed_over_and_others_reported(tmp_path):
@@ -115,8 +120,8 @@ def test_rows_that_repeat_the_messages_are_passed_over_and_others_reported(tmp_p
     ]
     older = [user("msg_1", text("p1", "hi")), answer("msg_2", text("p2", "hello"))]
     thread, report = with_rows(tmp_path, rows, *older)
-    assert context(log(thread)) == [("user", "hi"), ("assistant", "hello")]
-    assert report.unknown["session_message beside message (opencode)"] >= 1
+    assert describe_context(thread) == [("user", "hi"), ("assistant", "hello")]
+    assert report.mended == {"message of both servers, taken once": 3}
     assert report.unknown["session_message new-kind (opencode)"] >= 1
 
 
@@ -124,8 +129,9 @@ def test_a_session_that_the_second_server_went_on_with_is_whole(tmp_path):
     later = {"time": {"created": TIME["created"] + 60_000}}
     rows = [("user", {"text": "hi"}), ("user", {"text": "on"} | later)]
     thread, report = with_rows(tmp_path, rows, user("msg_1", text("p1", "hi")))
-    assert context(log(thread)) == [("user", "hi"), ("user", "on")]
-    assert not report
+    assert describe_context(thread) == [("user", "hi"), ("user", "on")]
+    assert report.mended == {"message of both servers, taken once": 1}
+    assert not report.unknown
 
 
 def test_a_call_that_failed_has_what_its_tool_had_said_until_then(tmp_path):
@@ -140,4 +146,4 @@ def test_a_call_that_failed_has_what_its_tool_had_said_until_then(tmp_path):
         ("assistant", {"agent": "build", "model": MODEL, "content": [failed], "finish": "stop"}),
     ]
     thread, _ = with_rows(tmp_path, rows)
-    assert context(log(thread))[-1] == ("result", "c1", "stopped\nhalf")
+    assert describe_context(thread)[-1] == ("result", "c1", "stopped\nhalf")

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 
 import backstory
 from backstory import transcripts
-from backstory.transcripts.exporting import TARGETS, exported
+from backstory.transcripts import export_transcript
+from backstory.transcripts.exporting import list_targets
 from tests.slow import more
 from tests.transcripts.reading import context, everything, log
 from tests.transcripts.stories import Story, seeds
@@ -38,7 +39,9 @@ def told(store):
 
 
 def write(store, agent, target, folder, at=None):
-    export = exported(store, store.resolve(agent.id if at is None else f"{agent.id}@{at}"), target)
+    export = export_transcript(
+        store, store.resolve(agent.id if at is None else f"{agent.id}@{at}"), target
+    )
     path = folder / NAMES.get(target, "file.jsonl")
     path.write_text(export.text)
     return settle(path), export
@@ -74,6 +77,17 @@ def test_importing_an_exported_file_adds_nothing(store, told, tmp_path, target, 
     assert store.verify() == []
 
 
+@pytest.mark.parametrize("target", TOOLS)
+def test_an_exported_file_without_the_blank_answer_at_the_end_moves_no_head(
+    store, tmp_path, target
+):
+    agent = store.start("main")
+    agent.user("go")
+    agent.assistant("")
+    path, _ = write(store, agent, target, tmp_path)
+    assert not store.import_transcripts(path, settle=0).has_news
+
+
 @pytest.mark.parametrize("target", ["claude-code", "codex", "pi"])
 def test_another_store_gets_the_conversation(store, told, tmp_path, target):
     path, _ = write(store, told, target, tmp_path)
@@ -100,7 +114,7 @@ def test_what_the_tool_adds_to_an_exported_file_comes_into_the_agent(store, told
 def test_a_file_of_claude_code_is_one_that_its_loader_takes(store, tmp_path):
     path = settle(write_lines(tmp_path / "in" / f"{SESSION}.jsonl", REWOUND))
     store.import_transcripts(path)
-    export = exported(store, store.resolve(SESSION), "claude-code")
+    export = export_transcript(store, store.resolve(SESSION), "claude-code")
     title, *records = map(json.loads, export.text.splitlines())
     assert title["type"] == "custom-title"
     assert all(len(record["uuid"]) == 36 for record in records)
@@ -125,15 +139,16 @@ def test_thinking_goes_back_with_its_signature_to_its_provider_only(store, tmp_p
     records = [user(own, "go", None, 1), answer("a1", [thought, *text("Gone.")], own, 2)]
     store.import_transcripts(settle(write_lines(tmp_path / f"{SESSION}.jsonl", records)))
     _, prompt, *answers = map(
-        json.loads, exported(store, store.resolve(SESSION), "claude-code").text.splitlines()
+        json.loads,
+        export_transcript(store, store.resolve(SESSION), "claude-code").text.splitlines(),
     )
     assert prompt["uuid"] == own
     assert [record["message"]["content"] for record in answers] == [[thought], text("Gone.")]
-    assert "Hm." not in exported(store, store.resolve(SESSION), "codex").text
+    assert "Hm." not in export_transcript(store, store.resolve(SESSION), "codex").text
 
 
 def test_a_rollout_of_codex_begins_with_its_meta_and_has_an_event_for_each_prompt(store, told):
-    export = exported(store, store.resolve(told.id), "codex")
+    export = export_transcript(store, store.resolve(told.id), "codex")
     meta, *records = map(json.loads, export.text.splitlines())
     assert meta["type"] == "session_meta"
     assert {
@@ -156,7 +171,7 @@ def test_a_rollout_of_codex_begins_with_its_meta_and_has_an_event_for_each_promp
 
 def test_a_session_of_pi_is_a_chain_of_short_ids(store, told):
     header, *entries = map(
-        json.loads, exported(store, store.resolve(told.id), "pi").text.splitlines()
+        json.loads, export_transcript(store, store.resolve(told.id), "pi").text.splitlines()
     )
     assert (header["type"], header["version"]) == ("session", 3)
     assert all(len(entry["id"]) == 8 for entry in entries)
@@ -174,7 +189,7 @@ def test_a_session_of_pi_is_a_chain_of_short_ids(store, told):
 )
 def test_pi_learns_who_answered(store, told, model, provider):
     told.append("assistant", "Yes.", {"model": model})
-    last = json.loads(exported(store, store.resolve(told.id), "pi").text.splitlines()[-1])[
+    last = json.loads(export_transcript(store, store.resolve(told.id), "pi").text.splitlines()[-1])[
         "message"
     ]
     assert (last["provider"], last["model"]) == (provider, model)
@@ -182,11 +197,11 @@ def test_pi_learns_who_answered(store, told, model, provider):
 
 def test_a_rollout_has_an_event_for_each_answer_and_its_name_in_the_index(store, told):
     told.describe(title="The files")
-    export = exported(store, store.resolve(told.id), "codex")
+    export = export_transcript(store, store.resolve(told.id), "codex")
     payloads = [json.loads(line)["payload"] for line in export.text.splitlines()]
     said = [one["message"] for one in payloads if one.get("type") == "agent_message"]
     assert said == ["I will.", "Nothing."]
-    path, line = export.named_in
+    path, line = export.listing
     assert (str(path), json.loads(line)["thread_name"]) == ("session_index.jsonl", "The files")
     assert json.loads(line)["id"] == payloads[0]["id"]
 
@@ -199,7 +214,8 @@ def test_the_usage_of_what_a_compaction_kept_is_not_the_size_of_the_context(stor
     agent.compact("In short.", keep=1)
     agent.append("assistant", "foreign", {"model": "gpt-5", "usage": usage})
     lines = map(
-        json.loads, exported(store, store.resolve(agent.id), "claude-code").text.splitlines()
+        json.loads,
+        export_transcript(store, store.resolve(agent.id), "claude-code").text.splitlines(),
     )
     spent = [line["message"]["usage"] for line in lines if line["type"] == "assistant"]
     assert [sum(one.values()) for one in spent[-2:]] == [0, 7]
@@ -209,7 +225,7 @@ def test_the_page_escapes_everything_folds_results_and_needs_no_script(store, to
     fork = told.fork("<i>fork", at=6)
     fork.user("elsewhere")
     told.describe(title='"Title" & <more>')
-    page = exported(store, store.resolve(told.id), "html").text
+    page = export_transcript(store, store.resolve(told.id), "html").text
     assert "<b>here</b>" not in page
     assert "Look &lt;b&gt;here&lt;/b&gt;" in page
     assert "&lt;i&gt;fork" in page
@@ -223,8 +239,8 @@ def test_the_page_escapes_everything_folds_results_and_needs_no_script(store, to
 
 
 def test_every_target_gives_the_same_bytes_again(store, told):
-    for target in TARGETS:
-        first, again = (exported(store, store.resolve(told.id), target) for _ in range(2))
+    for target in list_targets():
+        first, again = (export_transcript(store, store.resolve(told.id), target) for _ in range(2))
         assert first == again
 
 
@@ -284,8 +300,10 @@ def test_a_random_tree_goes_out_and_comes_back_without_adding_anything(tmp_path,
 
 
 def words(events):
-    """What people and models said; answers that follow each other are one to some tools."""
-    return "".join(event.content for event in events if event.kind in ("user", "assistant"))
+    """What people and models said. To some tools answers in a row are one, and the texts of an
+    answer are joined by a blank line."""
+    spoken = [event.content for event in events if event.kind in ("user", "assistant")]
+    return "".join(spoken).replace("\n\n", "")
 
 
 def use(id):
@@ -337,3 +355,36 @@ def test_what_is_live_is_last_though_it_ends_with_an_open_call(store, tmp_path):
         ("call", "t1"),
         ("result", "t1"),
     ]
+
+
+def test_a_trajectory_has_a_step_for_each_message_and_results_in_its_call_s_step(tmp_path):
+    call = {"id": "c1", "name": "run", "arguments": {"n": 1}}
+    usage = {"usage": {"input": 7, "output": 3}, "model": "claude-x"}
+    events = [
+        ("system", "Be brief."),
+        ("user", "go"),
+        ("assistant", "I run it.", usage),
+        ("tool_call", None, call),
+        ("tool_result", "1", {"id": "c1"}),
+        ("assistant", "Done."),
+    ]
+    with backstory.open(":memory:") as store:
+        agent = store.start(events=events)
+        written = export_transcript(store, store.resolve(agent.id), "atif")
+    document = json.loads(written.text)
+    steps = document["steps"]
+    assert [step["step_id"] for step in steps] == [1, 2, 3, 4]
+    assert [(step["source"], step["message"]) for step in steps] == [
+        ("system", "Be brief."),
+        ("user", "go"),
+        ("agent", "I run it."),
+        ("agent", "Done."),
+    ]
+    asked = {"tool_call_id": "c1", "function_name": "run", "arguments": {"n": 1}}
+    assert steps[2]["tool_calls"] == [asked]
+    assert steps[2]["observation"] == {"results": [{"source_call_id": "c1", "content": "1"}]}
+    assert steps[2]["metrics"] == {"prompt_tokens": 7, "completion_tokens": 3}
+    assert steps[2]["model_name"] == "claude-x"
+    assert document["schema_version"] == "ATIF-v1.6"
+    # Runs of line, position and length.
+    assert document["extra"]["backstory"]["positions"] == [[1, 1, 3], [3, 4, 1], [3, 5, 2]]

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import backstory
 from backstory import transcripts
 from backstory.errors import Invalid
-from backstory.transcripts import Report, arrays, databases, decode, files, finder
-from tests.transcripts.reading import context, log, one, read, write_lines
+from backstory.transcripts import ImportReport, importing, sources
+from backstory.transcripts.decoding import ESCAPED, REPLACED, escape_value
+from tests.transcripts.reading import context, log, one, read, steps_of, write_lines
 
 
 def line(uuid, parent, content, **more):
@@ -57,7 +59,7 @@ def test_what_no_store_can_hold_is_escaped_and_counted(tmp_path):
         ("user", "lone \\ud800 surrogate"),
         ("user", "fine 🙂"),
     ]
-    assert report.mended[decode.ESCAPED] == 2
+    assert report.mended[ESCAPED] == 1  # U+0000 is escaped when it is written
 
 
 def test_bytes_that_are_not_utf_8_are_replaced_and_counted(tmp_path):
@@ -65,7 +67,7 @@ def test_bytes_that_are_not_utf_8_are_replaced_and_counted(tmp_path):
     path.write_bytes(json.dumps(line("a", None, "caf?")).encode().replace(b"?", b"\xe9") + b"\n")
     sessions, report = read(path)
     assert context(log(one(sessions))) == [("user", "caf\ufffd")]
-    assert report.mended[decode.REPLACED] == 1
+    assert report.mended[REPLACED] == 1
 
 
 def test_a_mark_at_the_start_and_zeros_at_the_end_are_no_damage(tmp_path):
@@ -100,33 +102,12 @@ def test_data_that_is_nested_too_deep_is_kept_as_text(tmp_path):
     assert json.loads(value)
 
 
-def test_a_line_that_is_too_long_keeps_its_place_and_loses_most_of_its_longest_text(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(files, "LONGEST", 4096)
-    monkeypatch.setattr(decode.shortened, "__defaults__", (512,))
-    long = line("b", "a", 'quote " slash \\ ' + "x" * 20_000, toolUseResult={"stdout": "y" * 9_000})
-    path = claude(tmp_path, line("a", None, "one"), long, line("c", "b", "two"))
-    sessions, report = read(path)
-    said = context(log(one(sessions)))
-    assert [text[:16] for _, text in said] == ["one", 'quote " slash \\ ', "two"]
-    assert said[1][1].endswith("bytes left out)")
-    assert len(said[1][1]) < 1000
-    assert [fault.line for fault in report.notes] == [2]
-
-
-@given(st.text(), st.integers(1, 40), st.integers(1, 7))
-def test_what_was_shortened_is_json_and_begins_as_it_did(text, longest, size):
-    whole = json.dumps({"a": text, "b": [1, text]}).encode()
-    cut = decode.shortened((whole[n : n + size] for n in range(0, len(whole), size)), longest)
-    found = decode.decode(cut)
-    assert found.fault is None
-    [value] = found.values
-    assert value["b"][0] == 1
-    if len(json.dumps(text)) - 2 <= longest:
-        assert decode.held(value["a"]) == decode.clean(text)[0]
-    else:
-        assert value["a"].endswith("bytes left out)")
+def test_a_line_that_is_too_long_is_reported_as_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "LONGEST", 4096)
+    long = line("b", "a", "x" * 20_000)
+    found, report = read(claude(tmp_path, line("a", None, "one"), long, line("c", "a", "two")))
+    assert context(log(one(found))) == [("user", "one"), ("user", "two")]
+    assert [fault.line for fault in report.damaged] == [2]
 
 
 # ------------------------------------------------------------------ arrays
@@ -142,15 +123,15 @@ def test_an_array_is_read_element_by_element_whatever_the_pieces(values, size):
             return super().read(min(size, count) if count >= 0 else size)
 
     text = json.dumps(values, indent=1)
-    report = Report()
-    found = list(arrays.elements(Slow(text.encode()), "x", report))
-    assert found == [decode.clean(value)[0] for value in values]
+    report = ImportReport()
+    found = list(sources.read_array(Slow(text.encode()), "x", report))
+    assert found == [escape_value(value)[0] for value in values]
     assert not report.damaged
 
 
 def test_an_array_that_breaks_off_gives_what_it_has(tmp_path):
-    report = Report()
-    assert list(arrays.elements(io.BytesIO(b'[{"a": 1}, {"a": '), "x", report)) == [{"a": 1}]
+    report = ImportReport()
+    assert list(sources.read_array(io.BytesIO(b'[{"a": 1}, {"a": '), "x", report)) == [{"a": 1}]
     assert len(report.damaged) == 1
 
 
@@ -187,8 +168,17 @@ def test_what_is_no_transcript_is_said_and_nothing_is_made_of_it(tmp_path):
     assert names == {"notes.md", "data.json", "lines.jsonl", "noise.bin", "other.db"}
 
 
+def test_import_refuses_a_path_that_does_not_exist():
+    with backstory.open(":memory:") as store:
+        with pytest.raises(backstory.Invalid, match="no file or folder '/nowhere'"):
+            store.import_transcripts("/nowhere")
+        with pytest.raises(backstory.Invalid, match="no file or folder '/nowhere'"):
+            store.import_transcripts([".", "/nowhere"])
+        assert store.sessions() == []
+
+
 def test_a_path_that_is_not_there_or_may_not_be_read_is_said(tmp_path):
-    assert read(tmp_path / "nothing")[1].unread[0].what == "No such file or directory"
+    assert read(tmp_path / "nothing")[1].unread[0].what == "it does not exist"
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
     path = claude(tmp_path, line("a", None, "x"))
@@ -207,7 +197,7 @@ sys.stdin.read()
 
 
 def test_a_database_that_another_program_locks_is_said_to_be_in_use(tmp_path, monkeypatch):
-    monkeypatch.setattr(databases, "PATIENCE", 1)
+    monkeypatch.setattr("backstory.transcripts.containers.BUSY_TIMEOUT", 1)
     command = [sys.executable, "-c", LOCK, tmp_path / "crush.db"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"locked\n"
@@ -233,7 +223,7 @@ def test_a_database_is_read_while_another_program_writes_to_it(tmp_path):
 
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("backstory.transcripts.archives.ENOUGH", 1000)
+    monkeypatch.setattr("backstory.transcripts.containers.CHECKED_FROM", 1000)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(
             "conversations.json", '[{"mapping": {}, "pad": "' + "0" * 1_000_000 + '"}]'
@@ -246,7 +236,7 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
 def test_a_compressed_bomb_is_not_unpacked(tmp_path, monkeypatch):
     import gzip
 
-    monkeypatch.setattr(files, "ENOUGH", 1000)
+    monkeypatch.setattr(sources, "CHECKED_FROM", 1000)
     (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(b"0" * 3_000_000))
     assert "times its size" in read(tmp_path / "x.jsonl.gz")[1].unread[0].what
 
@@ -288,55 +278,18 @@ def test_the_places_of_the_tools_are_where_variables_and_homes_say(tmp_path):
     (tmp_path / ".claude" / "projects").mkdir(parents=True)
     (tmp_path / "codex" / "sessions").mkdir(parents=True)
     said = {"CODEX_HOME": str(tmp_path / "codex")}
-    found = {format.name: path for format, path in finder.known_places(said.get, tmp_path)}
+    found = {format.name: path for format, path in importing.list_known_places(said.get, tmp_path)}
     assert found == {
         "claude-code": tmp_path / ".claude" / "projects",
         "codex": tmp_path / "codex" / "sessions",
     }
 
 
-def test_what_is_needed_of_records_is_held_as_far_as_there_is_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "KEPT", 0)
-    monkeypatch.setattr(files, "HELD", 10)  # less than a line: the second one has no room
-    claude(tmp_path, line("u1", None, "one"), line("u2", "u1", "two"))
-    source = files.FileSource(tmp_path / "s.jsonl", "s.jsonl")
-    [first, second] = [place for _, _, _, place in source.lines(Report())]
-    assert [source.hold(first), source.hold(second)] == [True, False]
-    assert source.release(first)
-    assert source.hold(second)
-    assert [source.fetch(place)["uuid"] for place in (first, second, first)] == ["u1", "u2", "u1"]
-
-
-@pytest.mark.parametrize("held", [0, 700, files.HELD])
-def test_a_file_says_the_same_however_much_of_it_is_held(tmp_path, monkeypatch, held):
-    call = {"type": "tool_use", "id": "c", "name": "Read", "input": {"path": "x"}}
-    done = {"type": "tool_result", "tool_use_id": "c", "content": "found", "is_error": True}
-    records = [
-        line("u1", None, "one"),
-        line("a1", "u1", [call], type="assistant"),
-        line("u2", "a1", [done, {"type": "text", "text": "and more"}]),
-        line("a2", "u2", [{"type": "text", "text": "two"}], type="assistant"),
-        line("u3", "a2", "three"),
-    ]
-    kept = log(one(read(claude(tmp_path, *records))[0]))
-    monkeypatch.setattr(files, "KEPT", 0)
-    monkeypatch.setattr(files, "HELD", held)
-    thread = one(read(claude(tmp_path, *records))[0])
-    assert log(thread) == log(thread) == kept
-
-
-def test_a_large_file_is_read_again_at_its_places(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "KEPT", 10)
-    path = claude(tmp_path, line("a", None, "one"), line("b", "a", "two"))
-    thread = one(read(path)[0])
-    assert context(log(thread)) == context(log(thread)) == [("user", "one"), ("user", "two")]
-
-
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read_by_every_format_without_an_exception(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "x"
     path.write_bytes(data)
-    for format in transcripts.FORMATS:
-        for session in transcripts.read(path, format=format.name):
+    for name in transcripts.list_formats():
+        for session in transcripts.read(path, format=name):
             for thread in session.threads:
-                list(thread.steps())
+                steps_of(thread)

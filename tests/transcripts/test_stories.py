@@ -7,16 +7,17 @@ from random import Random
 import pytest
 from hypothesis import given
 
-from backstory.transcripts import Entry, Unit, events
-from backstory.transcripts.past import Begun, Known, Link
+from backstory.transcripts.matching import SPEAKING_KINDS, KnownLog, LogTree
 from tests.transcripts.reading import (
     context,
     entry_ids,
+    events_of,
     everything,
     log,
     mutated,
     one,
     read,
+    steps_of,
     write_lines,
 )
 from tests.transcripts.stories import Story, seeds, tree
@@ -42,8 +43,12 @@ def test_a_story_comes_back_with_its_context_and_with_all_that_was_left_behind(
     story = Story(Random(seed), **tool.options)
     name, lines = tool.write(story)
     events = log(one(read(write_lines(tmp_path / name, lines))[0]))
-    assert without_instructions(context(events)) == story.leaf.context()
-    assert sorted(without_instructions(everything(events))) == sorted(story.everything())
+    assert without_order(without_instructions(context(events))) == without_order(
+        story.leaf.context()
+    )
+    assert sorted(without_blanks(without_instructions(everything(events)))) == sorted(
+        without_blanks(story.everything())
+    )
 
 
 @tree
@@ -55,7 +60,7 @@ def test_what_was_settled_keeps_its_ids_and_words_while_the_file_grows(tmp_path,
     for end in [*sorted(random.sample(range(1, len(lines) + 1), min(4, len(lines)))), len(lines)]:
         write_lines(tmp_path / name, lines[:end])
         for session in read(tmp_path / name)[0]:
-            units = [unit for unit in session.threads[0].units() if unit.settled]
+            units = [unit for unit in session.threads[0].read_units() if unit.is_complete]
             for entry in [entry for unit in units for entry in unit.entries]:
                 assert known.setdefault(entry.id, (entry.kind, entry.content)) == (
                     entry.kind,
@@ -96,47 +101,33 @@ def test_each_format_is_recognised_by_its_content_whatever_the_name(tmp_path, to
     assert session.tool == tool.format
 
 
-def begun_in(spoken):
-    """The answers among some events, each an id, words and a position: the pieces of one put together."""
-    found = {}
-    for id, words, seq in spoken:
-        first, _, length = id.rpartition("+")
-        before = found.get(first)
-        if before is not None and length == str(len(before.words)):
-            found[first] = Begun(before.words + words, (*before.rests, seq))
-        else:
-            found[id] = Begun(words)
-    return found
-
-
-def as_entry(event):
-    return Entry("", event.kind, event.content, event.data, event.time)
+def known_log(log):
+    """A log of tests as the matcher sees it."""
+    positions = {}
+    for event in log:
+        id, tilde, number = (event.id or "").rpartition("~")
+        is_copy = tilde and number.isdigit()
+        positions.setdefault(id if is_copy else event.id, []).append(event.seq)
+    head = log[-1].seq if log else 0
+    jumps = [(event.seq, event.base) for event in log if event.kind == "jump"]
+    message = head
+    while message and log[message - 1].kind not in SPEAKING_KINDS:
+        base = log[message - 1].base
+        message = message - 1 if base is None else base
+    return KnownLog(
+        LogTree(jumps),
+        head,
+        message,
+        log[-1].time if log else None,
+        head,
+        message,
+        find=lambda entry: positions.get(entry, ()),
+    )
 
 
 def grown(log, thread, *, settled):
     """A log with what a source has come to say since."""
-    places = {event.id: event.seq for event in log if event.id is not None}
-    head = log[-1].seq if log else 0
-    words = begun_in(
-        (event.id, event.content, event.seq) for event in log if event.kind == "assistant"
-    )
-
-    copies = {}
-    for event in log:
-        id, _, number = (event.id or "").rpartition("~copy")
-        if id in places and number.isdigit():
-            copies.setdefault(id, []).append(event.seq)
-    known = Known(
-        places,
-        head,
-        log[-1].time if log else None,
-        words,
-        link=lambda place: Link(log[place - 1].kind, log[place - 1].base),
-        is_rewritten="rewritten" in places,
-        copies=copies,
-        read=lambda places: {place: as_entry(log[place - 1]) for place in places},
-    )
-    return [*log, *events(thread.steps(), known, settled=settled)]
+    return [*log, *events_of(steps_of(thread), known_log(log), is_busy=settled)]
 
 
 @tree
@@ -159,20 +150,26 @@ def test_a_source_that_grows_ends_where_a_fresh_import_would(tmp_path, tool, see
     assert joined(without_instructions(everything(kept))) == joined(story.everything())
 
 
+def without_blanks(lines):
+    """Lines without blank answers: some tools write blank text in a record of its own."""
+    found = []
+    for kind, *rest in lines:
+        if kind == "assistant":
+            rest = [rest[0].strip()]
+        if rest != [""]:
+            found.append((kind, *rest))
+    return found
+
+
 def without_order(lines):
     """A context without the order of what belongs to one answer: late lines come behind results, and the
     beginning of an answer may be a blank."""
-    spoken = [line for line in lines if line != ("assistant", "")]
+    spoken = without_blanks(lines)
     return [sorted(map(str, run)) for _, run in groupby(spoken, key=lambda line: line[0] == "user")]
 
 
 def joined(lines):
     """All that was said, and all words as one: an answer that came in pieces is told in pieces."""
+    lines = without_blanks(lines)
     spoken = "".join(sorted(line[1] for line in lines if line[0] == "assistant"))
     return sorted(line for line in lines if line[0] != "assistant"), sorted(spoken)
-
-
-def test_the_rest_of_an_answer_is_not_sought_in_something_else_that_has_its_id_now():
-    """Where the number of a line is the id, a file that was rewritten has other things there."""
-    known = Known({"3": 1}, 1, None, begun_in([("3", "", 1)]))
-    assert list(events([Unit("3", None, (Entry("3", "user", "hello"),))], known)) == []

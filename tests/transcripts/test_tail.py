@@ -1,203 +1,225 @@
-"""A file that grew is read on where it was left: what the store gets is what the whole file would give."""
+"""A file that grew is read on from its tail, and the store gets what the whole file would give."""
 
 import json
+import os
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 import backstory
-from backstory.transcripts import checkpoints, files
+from backstory.transcripts import importing, sources
 from tests.slow import more
+from tests.transcripts.reading import write_lines
 from tests.transcripts.stories import Story, seeds
+from tests.transcripts.test_growth import compare
+from tests.transcripts.test_import import SESSION, answer, call, main, result, said, text, user
+from tests.transcripts.test_import import line as line_of
 from tests.transcripts.writers import TOOLS
 
-RESUMED = ("claude-code", "codex", "pi")
+TAILS = ("claude-code", "codex")
+WINDOW = 2_000  # bytes, so that files that are as small as those of a test have tails
 
 
-@pytest.fixture(params=RESUMED)
+@pytest.fixture(params=TAILS)
 def tool(request):
     return next(one for one in TOOLS.values() if one.format == request.param)
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    """Checkpoints in files that are as small as those of a test."""
-    monkeypatch.setattr(files, "KEPT", 0)
-    monkeypatch.setattr(checkpoints, "ROWS", 4)
-    monkeypatch.setattr("backstory.transcripts.codex.reader.ROWS", 4)
+    monkeypatch.setattr(sources, "WINDOW", WINDOW)
 
 
 @pytest.fixture
 def starts(monkeypatch):
-    """Where each reading of a file began."""
+    """Where each reading of a file began; None: at its beginning."""
     found = []
-    lines = files.FileSource.lines
+    lines = sources.FileSource.lines
 
-    def noted(self, report):
-        found.append(self._start.offset)
+    def note_start(self, report):
+        found.append(None if self.tail is None else self.tail.lines)
         return lines(self, report)
 
-    monkeypatch.setattr(files.FileSource, "lines", noted)
+    monkeypatch.setattr(sources.FileSource, "lines", note_start)
     return found
 
 
-def data_of(tool, story):
-    name, lines = tool.write(story)
-    return name, "".join(json.dumps(line) + "\n" for line in lines).encode()
+CHAT = [user("u0", "hello", None, 0)]
+for number in range(1, 60):
+    CHAT += [answer(f"a{number}", text(f"answer {number}"), f"u{number - 1}", number)]
+    CHAT += [user(f"u{number}", f"prompt {number}", f"a{number}", number)]
 
 
-def told(store):
-    """All agents with all that their logs say."""
-    return sorted(
-        (
-            agent.key,
-            [(e.kind, e.content, e.data, e.key) for e in agent.events()],
-            sorted(agent.about.items()),
-        )
-        for agent in store.agents()
-    )
+def grow(store, path, lines, new):
+    """Import some lines, then those and new ones."""
+    store.import_transcripts(write_lines(path, lines), settle=0)
+    return store.import_transcripts(write_lines(path, [*lines, *new]), settle=0)
 
 
-def forget(store, path):
-    with store.intake() as intake:
-        intake.remember("file", str(path), cursor={})
+def test_a_new_turn_is_read_from_the_tail(store, tmp_path, starts):
+    path = tmp_path / f"{SESSION}.jsonl"
+    outcome = grow(store, path, CHAT, [answer("a60", text("the end"), "u59", 59)])
+    assert starts == [None, len(CHAT)]
+    assert [session.new_events for session in outcome.sessions] == [1]
+    assert said(main(store))[-2:] == ["prompt 59", "the end"]
+    os.utime(path, (1, 1))
+    assert not store.import_transcripts(path, settle=0).has_news
+
+
+def write_copy(path, lines, *, ends=True):
+    """Write lines, the last one without its end if the program was killed."""
+    write_lines(path, lines)
+    if not ends:
+        path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    return path
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("more", [[], [user("u60", "go on", "u59", 61)]])
+def test_a_tail_continues_the_line_of_the_head_and_not_of_a_damaged_copy(
+    store, tmp_path, ends, more
+):
+    whole = tmp_path / "live" / f"{SESSION}.jsonl"
+    copy = tmp_path / "copy" / f"{SESSION}.jsonl"
+    store.import_transcripts(write_copy(whole, CHAT, ends=ends), settle=0)
+    branch = [*CHAT[:100], user("x1", "lost here", "u49", 50), *CHAT[101:]]
+    branch[101] = {**branch[101], "parentUuid": "x1"}
+    store.import_transcripts(write_lines(copy, branch[:-1]), settle=0)
+    before = said(main(store))
+    store.import_transcripts(write_copy(whole, [*CHAT, *more], ends=ends), settle=0)
+    os.utime(whole, (1, 1))
+    assert not store.import_transcripts(whole, settle=0).has_news
+    assert said(main(store)) == before + ["go on"] * len(more)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        [user("x1", "else", "u1", 59)],  # it continues a record before the tail
+        [result("r1", "c1", "done", "u59", 59)],  # its call is not in the tail
+        [user("x1", "a new context", None, 59)],  # a second root
+        [{"type": "last-prompt", "leafUuid": "u1"}],  # it names a record before the tail
+    ],
+    ids=["rewind", "result", "clear", "leaf"],
+)
+def test_lines_that_refer_to_something_before_the_tail_read_the_whole_file(
+    store, tmp_path, starts, new
+):
+    path = tmp_path / f"{SESSION}.jsonl"
+    first = [*CHAT[:2], answer("c0", call("c1"), "u0", 1), *CHAT[2:]]
+    grow(store, path, first, new)
+    assert starts == [None, len(first), None]
+    with backstory.open(":memory:") as fresh:
+        fresh.import_transcripts(path, settle=0)
+        compare(store, fresh)
+
+
+def test_a_file_that_an_earlier_reader_read_is_read_whole(store, tmp_path, starts, monkeypatch):
+    path = tmp_path / f"{SESSION}.jsonl"
+    store.import_transcripts(write_lines(path, CHAT), settle=0)
+    monkeypatch.setattr(importing, "VERSION", importing.VERSION + 1)
+    new = [answer("a60", text("the end"), "u59", 59)]
+    store.import_transcripts(write_lines(path, [*CHAT, *new]), settle=0)
+    assert starts == [None, None]
+
+
+def test_a_file_that_was_rewritten_is_read_from_its_beginning(store, tmp_path, starts):
+    path = tmp_path / f"{SESSION}.jsonl"
+    store.import_transcripts(write_lines(path, CHAT), settle=0)
+    other = [line | {"version": "2.2.0"} for line in CHAT]
+    new = [answer("a60", text("the end"), "u59", 59)]
+    store.import_transcripts(write_lines(path, [*other, *new]), settle=0)
+    assert starts == [None, None]
+    assert said(main(store))[-1] == "the end"
+
+
+def attach(id, parent, second):
+    """A line that fills the window and is not part of the conversation."""
+    return line_of(id, parent, second, "attachment", None, attachment={"content": "f" * WINDOW})
+
+
+def compare_with_fresh(store, path):
+    with backstory.open(":memory:") as fresh:
+        fresh.import_transcripts(path, settle=0)
+        compare(store, fresh)
+
+
+def test_a_first_prompt_before_the_window_stays_in_the_context(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    first = [user("u1", "first " + "i" * WINDOW, None, 1), attach("x2", "u1", 2)]
+    grow(store, path, first, [answer("a3", text("yes"), "x2", 3), user("u4", "next", "a3", 4)])
+    assert said(main(store))[0].startswith("first")
+    compare_with_fresh(store, path)
+
+
+def test_a_rewind_to_the_first_line_before_the_window_is_a_branch(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    first = [*CHAT, attach("x1", "u59", 58)]
+    grow(store, path, first, [answer("b1", text("another"), "u0", 59)])
+    compare_with_fresh(store, path)
+
+
+KEPT = {
+    "messages": {"preservedMessages": {"anchorUuid": "s", "uuids": ["a2"]}},
+    "segment": {"preservedSegment": {"anchorUuid": "s", "headUuid": "u1", "tailUuid": "a2"}},
+}
+
+
+@pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT)
+@pytest.mark.parametrize("padded", range(3))  # the window begins after this line
+def test_what_a_compaction_kept_stays_if_the_window_begins_near_it(store, tmp_path, kept, padded):
+    path = tmp_path / f"{SESSION}.jsonl"
+    boundary = line_of("b", None, 3, "system", None, subtype="compact_boundary")
+    boundary |= {"logicalParentUuid": "a2", "compactMetadata": kept}
+    first = [user("u1", "p1", None, 1), answer("a2", text("KEPT"), "u1", 2), boundary]
+    first[padded]["padding"] = "i" * WINDOW
+    first += [user("s", "SUMMARY", "b", 4, isCompactSummary=True), attach("x5", "s", 5)]
+    grow(store, path, first, [user("u6", "next", "x5", 6), answer("a7", text("ok"), "u6", 7)])
+    assert "KEPT" in said(main(store))
+    compare_with_fresh(store, path)
 
 
 @settings(
-    max_examples=more(25, slow=1_000),
+    max_examples=more(40, slow=2_000),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seed=seeds)
-def test_growth_in_random_steps_gives_what_reading_the_whole_file_each_time_gives(
-    tmp_path, tool, seed
-):
+@example(seed=63572)  # a late result in an answer that began before the tail
+def test_a_story_that_is_read_from_tails_ends_like_one_that_is_read_whole(tmp_path, tool, seed):
     random = Random(seed)
-    name, data = data_of(tool, Story(random, length=20, **tool.options))
-    ends = [*sorted(random.sample(range(1, len(data)), min(5, len(data) - 1))), len(data)]
-    settle = random.choice([0, 1e9])
+    name, records = tool.write(Story(random, **tool.options))
+    lines = [(json.dumps(record) + "\n").encode() for record in records]
+    ends = sorted({*random.sample(range(1, len(lines) + 1), min(6, len(lines))), len(lines)})
     path = tmp_path / name
-    with backstory.open(":memory:") as read_on, backstory.open(":memory:") as read_whole:
+    with backstory.open(":memory:") as grown, backstory.open(":memory:") as fresh:
         for end in ends:
-            path.write_bytes(data[:end])
-            read_on.import_transcripts([path], settle=settle)
-            forget(read_whole, path)
-            read_whole.import_transcripts([path], settle=settle)
-        assert told(read_on) == told(read_whole)
+            path.write_bytes(b"".join(lines[:end]))
+            grown.import_transcripts(path, settle=0)
+        fresh.import_transcripts(path, settle=0)
+        compare(grown, fresh)
 
 
-def grown(store, path, data, cuts):
-    for cut in cuts:
-        path.write_bytes(data[:cut])
-        store.import_transcripts([path], settle=0)
-
-
-def halves(data, share=0.8):
-    return data.rindex(b"\n", 0, int(len(data) * share)) + 1, len(data)
-
-
-def test_a_new_turn_is_read_without_what_stands_before_it(tmp_path, tool, starts):
-    name, data = data_of(
-        tool, Story(Random(3), length=40, **tool.options | {"rewinds": None, "cuts": ()})
-    )
-    with backstory.open(":memory:") as store, backstory.open(":memory:") as fresh:
-        first, last = halves(data)
-        grown(store, tmp_path / name, data, [first])
-        ends = [number + 1 for number in range(first, last) if data[number : number + 1] == b"\n"]
-        starts.clear()
-        grown(store, tmp_path / name, data, ends)
-        assert starts
-        assert min(starts) > first / 2
-        for end in (first, *ends):
-            forget(fresh, tmp_path / name)
-            grown(fresh, tmp_path / name, data, [end])
-        assert told(store) == told(fresh)
-        assert store.verify() == []
-
-
-def test_a_file_that_was_rewritten_is_read_from_its_beginning(tmp_path, tool, starts):
-    name, data = data_of(
-        tool, Story(Random(3), length=40, **tool.options | {"rewinds": None, "cuts": ()})
-    )
-    with backstory.open(":memory:") as store:
-        first, last = halves(data)
-        grown(store, tmp_path / name, data, [first])
-        starts.clear()
-        changed = data[: first - 200].replace(b"parser", b"PARSER") + data[first - 200 :]
-        grown(store, tmp_path / name, changed, [last])
-        assert min(starts) == 0
-
-
-def test_a_rewind_to_before_the_bookmark_reads_the_whole_file(tmp_path, starts):
-    lines = [line(number, number - 1) for number in range(1, 60)]
-    path = tmp_path / "0c5f2f0e-0000-4000-8000-000000000001.jsonl"
-    write(path, lines)
-    with backstory.open(":memory:") as store:
-        store.import_transcripts([path], settle=0)
-        starts.clear()
-        write(path, [*lines, line(60, 2)])
-        store.import_transcripts([path], settle=0)
-        assert min(starts) == 0
-        [agent] = store.agents()
-        assert [m.content for m in agent.context().messages if m.kind == "user"] == [
-            "word 1",
-            "word 2",
-            "word 60",
-        ]
-
-
-def test_a_result_of_a_call_before_the_bookmark_reads_the_whole_file(tmp_path, starts):
-    lines = [line(number, number - 1) for number in range(1, 60)]
-    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {}}
-    lines[3] |= {
-        "type": "assistant",
-        "message": {"id": "msg_1", "role": "assistant", "content": [call]},
-    }
-    path = tmp_path / "0c5f2f0e-0000-4000-8000-000000000001.jsonl"
-    write(path, lines)
-    with backstory.open(":memory:") as store:
-        store.import_transcripts([path], settle=0)
-        starts.clear()
-        block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "late"}
-        late = line(60, 59) | {"message": {"role": "user", "content": [block]}}
-        write(path, [*lines, late])
-        store.import_transcripts([path], settle=0)
-        assert min(starts) == 0
-        [agent] = store.agents()
-        assert [e.content for e in agent.events() if e.kind == "tool_result"] == ["late"]
-
-
-def line(number, parent):
-    """A prompt of Claude Code."""
-    return {
-        "type": "user",
-        "uuid": f"{number:08}-0000-4000-8000-000000000000",
-        "parentUuid": f"{parent:08}-0000-4000-8000-000000000000" if parent else None,
-        "sessionId": "s",
-        "timestamp": f"2026-03-01T09:00:{number % 60:02}.000Z",
-        "message": {"role": "user", "content": f"word {number}"},
-    }
-
-
-def write(path, lines):
-    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
-
-
-def test_a_name_that_only_the_index_of_codex_has_is_taken_over(tmp_path):
-    tool = next(one for one in TOOLS.values() if one.format == "codex")
-    name, data = data_of(tool, Story(Random(5), **tool.options))
-    (tmp_path / name).write_bytes(data)
-    index = tmp_path / "session_index.jsonl"
-    with backstory.open(":memory:") as store:
-        store.import_transcripts([tmp_path], settle=0)
-        [agent] = store.agents()
-        id = agent.about["source"]["session"]
-        for number, title in enumerate(("First", "Second")):
-            known = {"id": id, "thread_name": title, "updated_at": f"2026-03-01T1{number}:00:00Z"}
-            other = {"id": "nobody", "thread_name": "Gone", "updated_at": "2026-03-01T10:00:00Z"}
-            write(index, [known, other])
-            outcome = store.import_transcripts([index], settle=0)
-            assert store.agents()[0].about["title"] == title
-            assert len(store.agents()) == 1
-            assert outcome.sessions == []
+@settings(
+    max_examples=more(60, slow=3_000),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(seed=seeds, window=st.sampled_from((1, 200, 600)))
+@example(seed=427, window=1)
+@example(seed=433, window=1)
+def test_a_tail_may_begin_at_any_line(tmp_path, monkeypatch, tool, seed, window):
+    monkeypatch.setattr(sources, "WINDOW", window)
+    monkeypatch.setattr(sources, "AROUND", 64)
+    random = Random(seed)
+    name, records = tool.write(Story(random, **tool.options))
+    lines = [(json.dumps(record) + "\n").encode() for record in records]
+    ends = sorted({*random.sample(range(1, len(lines) + 1), min(6, len(lines))), len(lines)})
+    path = tmp_path / name
+    with backstory.open(":memory:") as grown:
+        for end in ends:
+            path.write_bytes(b"".join(lines[:end]))
+            grown.import_transcripts(path, settle=0)
+        compare_with_fresh(grown, path)

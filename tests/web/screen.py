@@ -2,6 +2,8 @@
 
 import re
 
+from tools.site import write_address
+
 
 class Screen:
     """One page of the site, and what it asked for."""
@@ -14,7 +16,7 @@ class Screen:
         page.on("console", lambda message: self._heard(message.type, message.text))
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
-        self.base, _, self.key = site.address.partition("#")
+        self.base, _, self.key = write_address(site).partition("#")
         self.base = self.base.rstrip("/")
 
     def _heard(self, kind, text):

@@ -36,13 +36,20 @@ def violations(screen):
     return screen.page.evaluate(RULES)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+LOOKS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "forced": {"forced_colors": "active"},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("state", [*STATES, "sessions", "check"])
-def test_axe_finds_nothing(show, filled, state, scheme):
+def test_axe_finds_nothing(show, filled, state, look):
     path, keys = STATES.get(state, ("", []))
     main = filled.agent("main")
     where = {"sessions": "/", "check": "/check"}.get(state, f"/s/{main.session}/a/{main.id}{path}")
-    screen = show(filled, where, write=True, color_scheme=scheme)
+    screen = show(filled, where, write=True, **LOOKS[look])
     if state in STATES:
         screen(".row .text:not(:empty)").first.wait_for()
         for key in keys:
@@ -51,14 +58,14 @@ def test_axe_finds_nothing(show, filled, state, scheme):
         if state == "request":
             screen(".request pre").first.wait_for()
     else:
-        screen("tbody tr").first.wait_for()
+        screen("tbody tr, .sessions li").first.wait_for()
     assert violations(screen) == []
 
 
 @pytest.mark.parametrize("path", ["/", "/check", None])
 def test_on_a_narrow_screen_nothing_overflows(show, filled, path):
     screen = show(filled, path, viewport=(390, 844), has_touch=True)
-    screen("tbody tr, .row .text:not(:empty)").first.wait_for()
+    screen("tbody tr, .sessions li, .row .text:not(:empty)").first.wait_for()
     parts = ["Branches", "Context", "Events"] if path is None else [None]
     for part in parts:
         if part:
@@ -73,7 +80,7 @@ def test_on_a_narrow_screen_nothing_overflows(show, filled, path):
 def test_on_a_narrow_screen_a_long_title_pushes_nothing_away(show, filled, title):
     filled.agent("main").describe(title=title, cwd="/home/" + "ada" * 50)
     screen = show(filled, "/", viewport=(390, 844))
-    screen("tbody tr").first.wait_for()
+    screen("tbody tr, .sessions li").first.wait_for()
     assert screen.page.evaluate("document.querySelector('main').scrollWidth") <= 390
 
 

@@ -2,15 +2,19 @@
 
 import asyncio
 import gzip
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 
-import brotli
 import pytest
 
 import backstory
 from backstory.errors import Busy
-from backstory.web.watch import Watch
+from backstory.web.document import compute_version
+from backstory.web.live import LiveFeed
+from backstory.web.query import ClientGone, Query
+from backstory.web.search import search
 from tests.web.asgi import HOST, KEY, PORT, Client
 from tests.web.conftest import fill
 
@@ -27,26 +31,19 @@ def test_a_path_that_does_not_exist_is_an_error_in_json(filled, method, path, st
 def test_an_unknown_address_is_the_page_that_says_so(filled):
     answer = Client(filled)("/nowhere")
     assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
-    assert b"page.js" in answer.content
+    assert b"main.js" in answer.content
 
 
-@pytest.mark.parametrize(
-    ("accepted", "encoding"),
-    [
-        ("gzip, deflate, br", "br"),
-        ("gzip;q=1.0, br;q=0", "gzip"),
-        ("br;q=0.000, gzip; q=0", None),
-        ("BR", "br"),
-        ("br;q=0.5", "br"),
-        ("vibrant", None),
-        ("", None),
-    ],
-)
-def test_a_file_comes_in_an_encoding_that_the_client_takes(filled, accepted, encoding):
-    found = Client(filled)("/static/page.js", headers=[("accept-encoding", accepted)])
+@pytest.mark.parametrize(("accepted", "encoding"), [("gzip, br", "gzip"), ("", None)])
+def test_a_file_is_compressed_for_clients_that_take_it_and_kept_for_ever(
+    filled, accepted, encoding
+):
+    path = f"/static/{compute_version()}/main.js"
+    found = Client(filled)(path, headers=[("accept-encoding", accepted)])
     assert found.headers.get("content-encoding") == encoding
-    plain = {"br": brotli.decompress, "gzip": gzip.decompress, None: bytes}[encoding](found.content)
-    assert plain == Client(filled)("/static/page.js").content
+    assert "immutable" in found.headers["cache-control"]
+    plain = gzip.decompress(found.content) if encoding else found.content
+    assert plain == (files("backstory.web") / "page" / "main.js").read_bytes()
 
 
 def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
@@ -98,6 +95,15 @@ def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
     assert pages == [0]
 
 
+def test_a_search_that_nobody_waits_for_any_more_is_given_up(filled):
+    left = threading.Event()
+    query = Query(filled, {}, {"q": "files"}, left)
+    assert search(query)["groups"]
+    left.set()
+    with pytest.raises(ClientGone):
+        search(query)
+
+
 def test_a_stream_of_a_store_that_does_not_answer_ends_quietly_and_the_next_one_works(
     filled, monkeypatch
 ):
@@ -116,7 +122,7 @@ def test_pages_that_open_at_once_have_one_watcher(filled, monkeypatch):
     monkeypatch.setattr(filled._backend, "watch", lambda: made.append(watch()) or made[-1])
 
     async def opened():
-        streams = [(one := Watch(filled)).stream(), one.stream()]
+        streams = [(one := LiveFeed(filled)).stream(), one.stream()]
         await asyncio.gather(*(anext(stream) for stream in streams))
         for stream in streams:
             await stream.aclose()
@@ -139,7 +145,7 @@ def test_a_page_that_goes_while_its_stream_begins_leaves_no_watcher(filled, monk
     monkeypatch.setattr(filled._backend, "list_agents", heads)
 
     async def opened():
-        first = asyncio.ensure_future(anext(Watch(filled).stream()))
+        first = asyncio.ensure_future(anext(LiveFeed(filled).stream()))
         await asyncio.to_thread(reading.wait, 20)
         first.cancel()
         asyncio.get_running_loop().call_soon(left.set)
@@ -172,21 +178,36 @@ def test_the_list_goes_on_behind_a_session_whose_root_was_deleted(store):
     root.user("hello")
     root.fork("left").user("still here")
     store.delete(root)
-    answer = Client(store)(f"/api/sessions?before={root.session}")
+    answer = Client(store)("/api/sessions?after=1")
     assert (answer.status, [each["id"] for each in answer.json["sessions"]]) == (200, [older.id])
 
 
-def test_a_search_whose_index_is_behind_is_accepted_and_not_final(monkeypatch, tmp_path):
-    monkeypatch.setattr("backstory.maintenance.search.AT_ONCE", 3)
-    monkeypatch.setattr("backstory.maintenance.search.start_indexing", lambda backend: None)
+def test_a_search_whose_index_is_behind_says_how_far_it_is(monkeypatch, tmp_path):
+    monkeypatch.setattr("backstory.maintenance.indexing.AT_ONCE", 3)
+    monkeypatch.setattr("backstory.maintenance.indexing.start_indexing", lambda backend: None)
     with backstory.open(tmp_path / "history.db") as store:
         main = fill(store)
         store.search("files", wait=True)
         main.extend([("user", f"More files {n}.") for n in range(5)])
-        answer = Client(store)("/api/search?q=files")
-        assert (answer.status, answer.json["done"], answer.json["total"]) == (202, 12, 17)
+        found = Client(store)("/api/search?q=files").json
+        assert (found["behind"], found["total"]) == (5, 17)
         store.search("files", wait=True)
-        assert Client(store)("/api/search?q=files").status == 200
+        assert Client(store)("/api/search?q=files").json["behind"] == 0
+
+
+def test_a_store_whose_file_was_replaced_is_not_shown_any_more(tmp_path):
+    for name in ("history.db", "backup.db"):
+        with backstory.open(tmp_path / name) as store:
+            fill(store)
+    with backstory.open(tmp_path / "history.db", read_only=True) as store:
+        client = Client(store, write=True)
+        main = store.agent("main")
+        assert client("/api/sessions").status == 200
+        os.replace(tmp_path / "backup.db", tmp_path / "history.db")
+        answers = [client("/api/sessions"), client("/api/live")]
+        answers.append(client(f"/api/agents/{main.id}/fork", "POST", body={}))
+        for answer in answers:
+            assert (answer.status, "start it again" in answer.json["error"]) == (503, True)
 
 
 def test_a_defect_is_said_without_what_it_was_about(filled, monkeypatch):

@@ -7,8 +7,9 @@ import random
 import pytest
 
 import backstory
-from backstory.present.event_text import gist
-from backstory.web.outline import outline_json
+from backstory.web.document import compute_version, find_modules
+from backstory.web.outline import build_block
+from backstory.web.render import write_line
 from tests.web.asgi import Client
 
 MANY = 98_000
@@ -64,7 +65,7 @@ def bushy():
 
 def test_an_outline_takes_two_and_a_half_bytes_an_event(large):
     main = large.agent("main")
-    outline = json.dumps(outline_json(main, 0), separators=(",", ":")).encode()
+    outline = json.dumps(build_block(main, 0, main.head), separators=(",", ":")).encode()
     assert len(gzip.compress(outline, 5)) / main.head < 2.5
 
 
@@ -79,8 +80,10 @@ def usual():
         yield store
 
 
-def test_the_first_view_takes_20_requests_and_120_kilobytes(show, usual):
-    screen = show(usual, "/static/icon.svg")
+def test_the_first_view_takes_20_answers_and_120_kilobytes(show, usual):
+    screen = show(usual, "/nowhere")
+    screen.expected = ["404"]
+    screen("main h1").wait_for()
     screen.asked.clear()
     sizes = []
     screen.page.on(
@@ -88,13 +91,23 @@ def test_the_first_view_takes_20_requests_and_120_kilobytes(show, usual):
     )
     screen.open().ready()
     screen(".status.on").wait_for()
-    assert len(screen.asked) <= 20, "\n".join(screen.asked)
+    assert len(screen.api()) <= 20, "\n".join(screen.asked)
     assert sum(sizes) <= 120_000
+
+
+def test_all_scripts_take_70_kilobytes_as_served(filled):
+    client = Client(filled)
+    base = f"/static/{compute_version()}/"
+    sizes = [
+        len(client(base + path, headers=[("accept-encoding", "gzip")]).content)
+        for path in find_modules()
+    ]
+    assert sum(sizes) <= 70_000
 
 
 # Jumps from place to place, as quickly as the screen follows; of every tenth the text is waited for.
 JUMPS = """async (places) => {
-  const { go, textAt } = window.backstory;
+  const { go, textAt } = await import("page/state.js");
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   let most = 0;
   for (const [n, at] of places.entries()) {
@@ -144,7 +157,9 @@ def test_a_step_within_loaded_text_asks_for_nothing_and_a_drag_for_no_outline(sh
     at = int(screen.page.locator("[role=slider]").get_attribute("aria-valuenow"))
     row = screen.row(at)
     row.locator(".text:not(:empty)").wait_for()
-    assert row.locator(".text").inner_text().strip() == " ".join(gist(main.event(at))[:240].split())
+    assert row.locator(".text").inner_text().strip() == " ".join(
+        write_line(main.events([at])[0])[:240].split()
+    )
 
 
 def test_a_thousand_branches_fold_and_the_open_one_is_in_view(show, bushy):
@@ -158,7 +173,7 @@ def test_a_thousand_branches_fold_and_the_open_one_is_in_view(show, bushy):
     assert selected.get_attribute("title") == deep.name
 
 
-ROWS = """() => window.backstory.rows.value.map(({ one, depth }) =>
+ROWS = """async () => (await import("page/lanes.js")).rows.value.map(({ one, depth }) =>
   [one.id, one.parent, depth, one.fork_seq, one.head])"""
 
 

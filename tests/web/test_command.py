@@ -1,6 +1,7 @@
 """The command: what it prints, which port it takes, and how it ends."""
 
 import errno
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from backstory.web import server
 from tests.cli.conftest import COMMAND
 from tests.processes import PATIENCE, wait_until
 from tests.web.conftest import fill
+from tools.site import served
 
 
 @pytest.fixture
@@ -50,32 +52,46 @@ def start(store_url):
         process.communicate()
 
 
-def get(address, path, **headers):
-    base, _, key = address.partition("#key=")
-    origin = re.match(r"http://[^/]+", base)[0]
+def get(address, path, key="", **headers):
+    origin = re.match(r"http://[^/]+", address)[0]
     request = urllib.request.Request(
         origin + path, headers={"authorization": f"Bearer {key}", **headers}
     )
     return urllib.request.urlopen(request)
 
 
-def answers(address):
+def redeem(address):
+    """Exchange the code in the address for the key, as a browser does."""
+    origin, code = re.match(r"(http://[^/]+).*#code=(\S+)", address).groups()
+    content = json.dumps({"code": code}).encode()
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{origin}/api/key", content, headers)
+    return json.load(urllib.request.urlopen(request))["key"]
+
+
+def runs(address):
     try:
-        return get(address, "/api/sessions").status == 200
+        return get(address, "/").status == 200
     except (urllib.error.URLError, ConnectionError):
         return False
 
 
-def test_it_prints_the_address_of_the_position_and_says_what_it_may_do(start):
+def test_it_prints_an_address_that_works_once_and_then_the_next_one(start):
     process, address = start("main@2", "--port", "0")
     assert re.fullmatch(
-        r"http://127\.0\.0\.1:\d+/s/[0-9a-f-]{36}/a/[0-9a-f-]{36}@2#key=\S{32}", address
+        r"http://127\.0\.0\.1:\d+/s/[0-9a-f-]{36}/a/[0-9a-f-]{36}@2#code=\S{32}", address
     )
-    wait_until(lambda: answers(address))
+    wait_until(lambda: runs(address))
+    key = redeem(address)
+    assert get(address, "/api/sessions", key).status == 200
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        redeem(address)
+    following = process.stdout.readline().strip()
+    assert redeem(following) == key
     process.send_signal(signal.SIGINT)
     said = process.communicate()[1]
     assert "reads only" in said
-    assert address.partition("#key=")[2] not in said
+    assert key not in said
 
 
 @pytest.mark.skipif(
@@ -84,8 +100,8 @@ def test_it_prints_the_address_of_the_position_and_says_what_it_may_do(start):
 def test_a_store_that_may_not_be_written_is_shown(start, store_url):
     os.chmod(store_url, 0o444)
     _, address = start("--port", "0")
-    wait_until(lambda: answers(address))
-    assert get(address, "/api/search?q=files").status == 200
+    wait_until(lambda: runs(address))
+    assert get(address, "/api/search?q=files", redeem(address)).status == 200
 
 
 def test_if_the_port_is_taken_the_next_free_one_is_used_and_a_line_says_so(start):
@@ -95,7 +111,7 @@ def test_if_the_port_is_taken_the_next_free_one_is_used_and_a_line_says_so(start
         port = taken.getsockname()[1]
         process, address = start("--port", str(port))
         assert f":{port}/" not in address
-        wait_until(lambda: answers(address))
+        wait_until(lambda: runs(address))
         process.send_signal(signal.SIGINT)
         assert f"because {port} is taken" in process.communicate()[1]
 
@@ -104,24 +120,38 @@ def test_a_port_that_may_not_be_used_is_not_said_to_be_taken(monkeypatch):
     def refused(*_):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(server, "_socket", refused)
+    monkeypatch.setattr(server, "bind_socket", refused)
     with pytest.raises(backstory.CannotOpen, match="port 80 cannot be used: Permission denied"):
-        server._bound(80)
+        server.bind_sockets(80)
+
+
+def test_in_a_container_it_listens_on_the_address_it_is_given(start):
+    _, address = start("--port", "0", "--host", "0.0.0.0")
+    assert address.startswith("http://127.0.0.1:")
+    wait_until(lambda: runs(address))
+    with pytest.raises(urllib.error.HTTPError, match="421"):
+        get(address, "/api/sessions", host="0.0.0.0")
+
+
+def test_an_address_of_another_machine_is_refused(store_url):
+    with pytest.raises(backstory.CannotOpen, match="cannot be used"):
+        server.bind_sockets(0, "192.0.2.1")
 
 
 def test_the_last_port_is_the_last_that_is_tried(monkeypatch):
     def taken(*_):
         raise OSError(errno.EADDRINUSE, "Address already in use")
 
-    monkeypatch.setattr(server, "_socket", taken)
+    monkeypatch.setattr(server, "bind_socket", taken)
     with pytest.raises(backstory.CannotOpen, match="from 65530 to 65535 are taken"):
-        server._bound(65_530)
+        server.bind_sockets(65_530)
 
 
 def test_ctrl_c_ends_it_although_pages_are_open(start):
     process, address = start("--port", "0")
-    wait_until(lambda: answers(address))
-    streams = [get(address, "/api/live") for _ in range(3)]
+    wait_until(lambda: runs(address))
+    key = redeem(address)
+    streams = [get(address, "/api/live", key) for _ in range(3)]
     for stream in streams:
         assert stream.readline() == b": hello\n"
     process.send_signal(signal.SIGINT)
@@ -142,3 +172,23 @@ def test_a_proxy_needs_its_secret_and_its_address(store_url):
         ran = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
         assert ran.returncode == 2
         assert said in ran.stderr
+
+
+def test_a_request_that_is_never_completed_is_closed_and_a_stream_is_not(filled, monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_TIME", 0.3)
+    with served(filled) as site:
+        address = ("127.0.0.1", site.port)
+        stream = get(f"http://127.0.0.1:{site.port}", "/api/live", site.key)
+        assert stream.readline() == b": hello\n"
+        half = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        body = b"POST /api/key HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"
+        for sent in (b"", half, body):
+            with socket.create_connection(address) as connection:
+                connection.settimeout(20)
+                connection.sendall(sent)
+                while connection.recv(1_000):
+                    pass
+        filled.agent("main").user("after more than the time of a request")
+        assert stream.readline() == b"\n"
+        assert stream.readline() == b"event: heads\n"
+        stream.close()

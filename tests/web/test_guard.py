@@ -1,15 +1,20 @@
 """The guard: one table of what is refused, on every route, static files and the stream included."""
 
+from contextlib import ExitStack
+
 import pytest
 
 import backstory
 from backstory.errors import Invalid
 from backstory.web import Proxy
-from backstory.web.app import Launch, app
-from backstory.web.guard import MOST_BODY, MOST_REQUESTS, Refused
+from backstory.web.access import AccessCodes
+from backstory.web.app import app
+from backstory.web.document import compute_version
+from backstory.web.guard import MOST_BODY, MOST_REQUESTS, AccessRules, Refused
 from tests.web.asgi import HOST, KEY, Client
 
-PAGES = ["/", "/check", "/r/main", "/static/page.js", "/static/page.css"]
+STATIC = f"/static/{compute_version()}/"
+PAGES = ["/", "/check", "/r/main", f"{STATIC}main.js", f"{STATIC}style/all.css"]
 DATA = ["/api/sessions", "/api/stats", "/api/search?q=files", "/api/live", "/api/resolve?ref=main"]
 OTHER = "http://evil.example"
 
@@ -92,7 +97,8 @@ def test_every_answer_carries_the_policy_and_grants_nothing_to_others(filled, pa
         == headers["cross-origin-resource-policy"]
         == "same-origin"
     )
-    assert "no-store" in headers["cache-control"]
+    kept = "immutable" if path.startswith(STATIC) else "no-store"
+    assert kept in headers["cache-control"]
     assert not [name for name in headers if name.startswith("access-control")]
     assert "set-cookie" not in headers
 
@@ -106,8 +112,8 @@ def test_every_answer_carries_the_policy_and_grants_nothing_to_others(filled, pa
         "/static/main.js",
         "/static/vendor/preact.js",
         "/static/",
-        "/static/page.js/",
-        "/static/index.html/../page.js",
+        f"{STATIC}main.js/",
+        f"{STATIC}style/../main.js",
     ],
 )
 def test_only_what_is_in_the_table_is_served(filled, path):
@@ -152,20 +158,31 @@ def test_a_body_beyond_the_limit_is_refused_whatever_its_length_was_said_to_be(f
 
 def test_a_request_too_many_is_told_to_try_again(filled):
     guard = app(filled, key=KEY)
-    guard._requests = MOST_REQUESTS
-    with pytest.raises(Refused) as refused:
-        guard._counted("/api/sessions")
-    assert refused.value.status == 503
-    with guard._counted("/api/live"):
+    with ExitStack() as under_way:
+        for _ in range(MOST_REQUESTS):
+            under_way.enter_context(guard.count_request(is_stream=False))
+        with pytest.raises(Refused) as refused:
+            under_way.enter_context(guard.count_request(is_stream=False))
+        assert refused.value.status == 503
+        under_way.enter_context(guard.count_request(is_stream=True))
+    with guard.count_request(is_stream=False):
         pass
 
 
-def test_a_launch_code_works_once(filled):
-    client = Client(filled, launch=Launch(KEY, "code"))
-    assert client("/api/key", "POST", body={"code": "wrong"}, key=None).status == 401
-    assert client("/api/key", "POST", body={"code": "code"}, key=None).json == {"key": KEY}
-    assert client("/api/key", "POST", body={"code": "code"}, key=None).status == 401
-    assert client("/api/key", "POST", body={"code": ""}, key=None).status == 401
+def test_a_code_works_once_and_the_next_one_is_asked_for(filled):
+    codes, used = AccessCodes(KEY), []
+    codes.on_redeem = lambda: used.append(True)
+    client = Client(filled, codes=codes)
+    code, launch, late = codes.issue(), codes.issue(60), codes.issue(-1)
+
+    def exchange(code):
+        return client("/api/key", "POST", body={"code": code}, key=None)
+
+    assert exchange(code).json == {"key": KEY}
+    assert used == [True]
+    assert exchange(launch).json == {"key": KEY}
+    assert [exchange(bad).status for bad in (code, late, "wrong", "", None)] == [401] * 5
+    assert used == [True]
 
 
 def test_without_a_key_the_server_around_it_decides_who_comes_in(filled):
@@ -175,7 +192,8 @@ def test_without_a_key_the_server_around_it_decides_who_comes_in(filled):
 
 def test_it_can_be_mounted_under_a_path(filled):
     client = Client(filled, key=None)
-    assert 'src="/history/static/page.js"' in client("/", root="/history").content.decode()
+    page = client("/", root="/history").content.decode()
+    assert f'src="/history{STATIC}main.js"' in page
     assert client("/api/sessions", root="/history").status == 200
 
 
@@ -203,6 +221,21 @@ def test_a_proxy_that_knows_the_secret_says_who_is_there(filled):
 
 
 @pytest.mark.parametrize(
+    ("public_url", "host"),
+    [
+        ("https://History.Example", "history.example"),
+        ("https://history.example:443/", "history.example"),
+        ("http://history.example:80", "history.example"),
+        ("http://history.example:8080", "history.example:8080"),
+    ],
+)
+def test_a_public_address_is_known_as_browsers_write_it(public_url, host):
+    rules = AccessRules(public_url=public_url)
+    assert rules.list_hosts(None) == {host.encode()}
+    assert rules.list_origins(None) == {f"{public_url.split(':')[0]}://{host}".encode()}
+
+
+@pytest.mark.parametrize(
     ("refusal", "headers", "host"),
     [
         (401, [], "history.example"),
@@ -217,7 +250,7 @@ def test_a_proxy_that_knows_the_secret_says_who_is_there(filled):
         (403, [*ADA, ("origin", "http://history.example")], "history.example"),
     ],
 )
-@pytest.mark.parametrize("url", ["/", "/static/page.js", "/api/sessions", "/api/live"])
+@pytest.mark.parametrize("url", ["/", f"{STATIC}main.js", "/api/sessions", "/api/live"])
 def test_without_the_secret_under_a_forged_name_or_a_wrong_address_nobody_comes_in(
     filled, url, refusal, headers, host
 ):
@@ -232,7 +265,7 @@ def test_a_move_behind_a_proxy_records_who_made_it_and_only_writers_may(filled):
     refused = behind(filled, *bob, url=url, method="POST", body=body)
     assert (refused.status, refused.json["error"].partition(";")[0]) == (403, "you may only read")
     assert behind(filled, *ADA, url=url, method="POST", body=body).status == 200
-    assert (main.event(main.head).data or {})["by"] == "ada"
+    assert (main.events([main.head])[0].data or {})["by"] == "ada"
 
 
 @pytest.mark.parametrize(

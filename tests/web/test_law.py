@@ -1,4 +1,4 @@
-"""The law exists twice: law.js agrees with the engine at every position of random logs, forks included."""
+"""The law exists twice: lineage.js agrees with the engine at every position of random logs, forks included."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 import backstory
 from backstory.present.history import find_live_ranges
-from backstory.web.outline import outline_json
+from backstory.web.outline import build_block, build_frame
 from backstory.wire.tokens import estimate_request, estimate_tokens
 from tests.slow import more
-from tools.site import served
+from tools.site import served, write_address
 
 STEPS = st.lists(
     st.tuples(
@@ -20,11 +20,14 @@ STEPS = st.lists(
     ),
     max_size=40,
 )
-LAW = """(outlines) => {
-  const page = window.backstory;
+LAW = """async (outlines) => {
+  const page = await import("page/lineage.js");
   return outlines.map((parts) => {
     let log = page.emptyLog();
-    for (const part of parts) log = page.extended(log, part);
+    for (const [frame, blocks] of parts) {
+      log = page.framed(log, frame);
+      for (const block of blocks) log = page.filled(log, block);
+    }
     return Array.from({ length: log.head + 1 }, (_, at) => ({
       ranges: page.ranges(log, at), count: log.count[at], size: log.size[at],
       left: Array.from({ length: at }, (_, i) => page.leftBy(page.ranges(log, at), i + 1)) }));
@@ -86,24 +89,27 @@ def left_by(why):
     return 0 if why.live else why.by
 
 
-def split(store, agent):
-    """An outline in two parts, as a page gets it that was there before the rest was written."""
-    whole = outline_json(agent, 0)
+def outline(agent, *ends):
+    """The outline in blocks that end at these positions, the newest first, as a page gets it."""
+    starts = [0, *ends][:-1]
+    blocks = [build_block(agent, low, high) for low, high in zip(starts, ends, strict=True)]
+    return [build_frame(agent), blocks[::-1]]
+
+
+def grown(agent):
+    """An outline of the first half, and of what was written since."""
     half = agent.head // 2
-    before = {**whole, "head": half, "kinds": whole["kinds"][:half]}
-    for name in ("tokens", "times"):
-        before[name] = whole[name][:half]
-    for name in ("bases", "marks"):
-        before[name] = [pair for pair in whole[name] if pair[0] <= half]
-    before |= {"errors": [], "calls": [], "compactions": []}
-    return [before, outline_json(agent, half)]
+    frame = build_frame(agent)
+    first = {**frame, "head": half, "moves": [move for move in frame["moves"] if move[0] <= half]}
+    later = [build_frame(agent, half), [build_block(agent, half, agent.head)]]
+    return [[first, [build_block(agent, 0, half)]], later]
 
 
 @pytest.fixture(scope="module")
 def page(browser):
     with backstory.open(":memory:") as store, served(store) as site:
         page = browser.new_page()
-        page.goto(site.address)
+        page.goto(write_address(site))
         page.locator("main").wait_for()
         yield lambda outlines: page.evaluate(LAW, outlines)
 
@@ -113,8 +119,8 @@ def page(browser):
 def test_ranges_counts_and_sizes_are_those_of_replay_at_every_position(page, steps):
     with backstory.open(":memory:") as store:
         agents = written(store, steps)
-        outlines = [[outline_json(agent, 0)] for agent in agents]
-        outlines += [split(store, agent) for agent in agents]
+        outlines = [[outline(agent, agent.head // 2, agent.head)] for agent in agents]
+        outlines += [grown(agent) for agent in agents]
         wanted = [expected(agent) for agent in agents] * 2
         for found, right in zip(page(outlines), wanted, strict=True):
             for here, there in zip(found, right, strict=True):
@@ -124,9 +130,9 @@ def test_ranges_counts_and_sizes_are_those_of_replay_at_every_position(page, ste
                 assert here == there
 
 
-SUMS = """(outline) => {
-  const page = window.backstory;
-  const log = page.extended(page.emptyLog(), outline);
+SUMS = """async ([frame, [block]]) => {
+  const page = await import("page/lineage.js");
+  const log = page.filled(page.framed(page.emptyLog(), frame), block);
   const all = log.head + 1;
   const order = Array.from({ length: all }, (_, n) => (n * 37) % all); // not in order: sums are kept
   const found = [];
@@ -148,9 +154,9 @@ def test_sizes_by_kind_are_those_of_the_context_on_a_log_longer_than_a_block_of_
             if n == 40:
                 main.clear()
         page = browser.new_page()
-        page.goto(site.address)
+        page.goto(write_address(site))
         page.locator("main").wait_for()
-        found = page.evaluate(SUMS, outline_json(main, 0))
+        found = page.evaluate(SUMS, outline(main, main.head))
         page.close()
         assert len(found) == main.head + 1 > 200
         for at, kinds in enumerate(found):

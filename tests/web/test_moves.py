@@ -16,7 +16,8 @@ BUTTONS = {
 
 
 def ask(screen, button):
-    screen.page.get_by_role("button", name=button, exact=True).click()
+    screen(".menu > button").click()
+    screen(".moves button").filter(has_text=button).first.click()
     screen("dialog.move").wait_for()
 
 
@@ -39,7 +40,7 @@ def test_cancel_writes_nothing_and_yes_writes_one_event(show, filled, move):
     ask(screen, button)
     confirm(screen, yes)
     screen.at("main@11")
-    assert (main.head, main.event(11).kind) == (11, kind)
+    assert (main.head, main.events([11])[0].kind) == (11, kind)
 
 
 def test_the_preview_lists_what_would_leave_and_what_would_come_back(show, filled):
@@ -51,7 +52,7 @@ def test_the_preview_lists_what_would_leave_and_what_would_come_back(show, fille
     screen("dialog h3").filter(has_text="Would come back: 3 events").wait_for()
     screen("dialog .lines").filter(has_text="Delete b.py.").first.wait_for()
     confirm(screen, "Go back")
-    assert main.event(11).data == {"target_message_id": 8}
+    assert main.events([11])[0].data == {"target_message_id": 8}
 
 
 def test_back_to_a_mark_on_the_stack_is_a_rewind_and_the_toast_takes_it_back(show, filled):
@@ -60,7 +61,7 @@ def test_back_to_a_mark_on_the_stack_is_a_rewind_and_the_toast_takes_it_back(sho
     screen.press("b")
     confirm(screen, "Rewind")
     screen(".toast").filter(has_text="Nothing was deleted").wait_for()
-    assert main.event(11).kind == "rewind"
+    assert main.events([11])[0].kind == "rewind"
     screen(".toast button").filter(has_text="Undo").click()
     confirm(screen, "Undo")
     screen.at("main@12")
@@ -73,7 +74,7 @@ def test_back_to_a_mark_that_was_left_behind_is_a_jump(show, filled):
     screen = show(filled, f"/s/{main.session}/a/{main.id}@5", write=True).ready()
     screen.press("b")
     confirm(screen, "Go back")
-    assert main.event(12).kind == "jump"
+    assert main.events([12])[0].kind == "jump"
 
 
 def test_a_fork_opens_the_new_branch_and_offers_the_chat(show, filled):
@@ -108,14 +109,14 @@ def test_if_the_head_has_moved_nothing_is_written_and_the_new_preview_is_shown(s
     screen("dialog .primary").click()
     screen("dialog [role=alert]").filter(has_text="nothing was written").wait_for()
     screen("dialog .lines").filter(has_text="someone was quicker").wait_for()
-    assert (main.head, main.event(11).kind) == (11, "user")
+    assert (main.head, main.events([11])[0].kind) == (11, "user")
     confirm(screen, "Clear")
-    assert main.event(12).kind == "clear"
+    assert main.events([12])[0].kind == "clear"
 
 
 def test_a_page_that_only_reads_has_no_button_and_no_key_for_moves(show, filled):
     screen = show(filled).ready()
-    assert screen(".moves").count() == 0
+    assert screen(".menu").count() == 0
     screen.press("f", "b", "u")
     assert screen("dialog").count() == 0
     assert "read only" in screen("header.top").inner_text()

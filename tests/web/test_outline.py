@@ -6,8 +6,7 @@ import pytest
 
 import backstory
 from backstory.log.kinds import MESSAGE_KINDS
-from backstory.web import outline as outlines
-from backstory.web.outline import outline_json
+from backstory.web.outline import build_block, build_frame
 from tests.web.asgi import Client
 
 
@@ -28,33 +27,42 @@ def as_json(found):
     return json.loads(json.dumps(found))
 
 
-PAIRS = ("bases", "marks", "errors", "calls", "compactions")
+PAIRS = ("marks", "errors", "calls", "compactions", "reads")
 
 
-@pytest.mark.parametrize("limit", [1, 3, 7])
-def test_pages_of_an_outline_are_the_whole_outline(filled, long, limit):
-    whole = as_json(outline_json(long, 0))
-    kinds, sizes, times, found = "", [], [], {name: [] for name in PAIRS}
-    head = 0
-    while head < long.head:
-        page = as_json(outline_json(long, head, limit))
-        assert (page["after"], page["head"], page["last"]) == (
-            head,
-            min(head + limit, long.head),
-            long.head,
-        )
-        head = page["head"]
-        kinds += page["kinds"]
-        sizes += page["tokens"]
-        page["times"][0] -= sum(
-            times
-        )  # the first time of a page is a moment, the others are differences
-        times += page["times"]
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_blocks_are_the_whole_outline(long, size):
+    whole = as_json(build_block(long, 0, long.head))
+    kinds, tokens, times = "", [], []
+    found = {name: [] for name in PAIRS}
+    for after in range(0, long.head, size):
+        block = as_json(build_block(long, after, after + size))
+        kinds += block["kinds"]
+        tokens += block["tokens"]
+        # The first time of a block is a moment, the others are differences.
+        block["times"][0] -= sum(times)
+        times += block["times"]
         for name in PAIRS:
-            found[name] += page[name]
-    assert whole == {**whole, "kinds": kinds, "tokens": sizes, "times": times, **found}
+            found[name] += block[name]
+    assert whole == {"after": 0, "kinds": kinds, "tokens": tokens, "times": times, **found}
     assert whole["compactions"]
     assert {(3, 4), (7, 8)} < {tuple(pair) for pair in whole["calls"]}
+
+
+def test_the_frame_has_head_pieces_and_moves(long):
+    frame = build_frame(long)
+    assert frame["head"] == long.head
+    assert frame["pieces"] == [[long.id, 1, long.head]]
+    assert frame["moves"] == [[seq, base] for seq, base, _ in long.moves()]
+    assert build_frame(long, after=9)["moves"] == frame["moves"][1:]
+
+
+def test_a_block_knows_what_nobody_typed_and_what_providers_counted(filled):
+    main = filled.agent("main")
+    main.user("<command>", data={"meta": "command"})
+    main.assistant("Yes.", data={"usage": {"input": 900, "output": 2}})
+    block = build_block(main, main.head - 2, main.head)
+    assert (block["kinds"], block["reads"]) == ("ia", [(main.head, 900)])
 
 
 def test_a_result_that_comes_while_the_page_is_open_lights_up_with_its_call(filled):
@@ -72,8 +80,8 @@ def test_a_second_result_does_not_take_the_call_of_the_first_in_a_later_page(fil
     main.tool_result(call, "a.py")
     seen = main.head
     main.append("tool_result", "a.py, again", {"id": "once"})
-    assert outline_json(main, 0)["calls"][-1] == (seen - 1, seen)
-    assert outline_json(main, seen)["calls"] == []
+    assert build_block(main, 0, main.head)["calls"][-1] == (seen - 1, seen)
+    assert build_block(main, seen, main.head)["calls"] == []
 
 
 def test_an_outline_reads_the_settings_and_each_message_and_mark_once(filled, monkeypatch):
@@ -85,28 +93,19 @@ def test_an_outline_reads_the_settings_and_each_message_and_mark_once(filled, mo
         return read_events(agent, pieces, where)
 
     monkeypatch.setattr(filled._backend, "read_events", record_filter)
-    found = outline_json(main, 0)
+    found = build_block(main, 0, main.head)
     assert kinds == [frozenset({"note"}), MESSAGE_KINDS | {"mark"}]
     assert (found["errors"], found["calls"]) == ([8], [(3, 4), (7, 8)])
     assert found["marks"] == [(5, "two files")]
 
 
-def test_data_that_is_no_json_hides_nothing_else(monkeypatch):
-    whole = ['{"id": "a"}', None, '{"id": "b"}']
-    assert outlines._parsed(whole) == [{"id": "a"}, None, {"id": "b"}]
-    for broken in ("{", "1,2", "[" * 100_000, "{}],[{}"):
-        assert outlines._parsed([*whole, broken])[:3] == [{"id": "a"}, None, {"id": "b"}], broken
-
-
-def test_a_page_behind_the_head_is_refused_and_one_at_the_head_is_empty(filled):
+def test_a_block_after_the_head_is_empty(filled):
     main = filled.agent("main")
-    client = Client(filled)
-    assert client(f"/api/agents/{main.id}/outline?after={main.head}").json["kinds"] == ""
-    refused = client(f"/api/agents/{main.id}/outline?after=5000")
-    assert (refused.status, "no position 5000" in refused.json["error"]) == (404, True)
+    assert Client(filled)(f"/api/agents/{main.id}/outline?after={main.head}").json["kinds"] == ""
 
 
 def test_an_empty_agent_has_an_empty_outline():
     with backstory.open(":memory:") as store:
-        found = outline_json(store.start("empty"), 0)
-    assert (found["head"], found["last"], found["kinds"], found["tokens"]) == (0, 0, "", [])
+        agent = store.start("empty")
+        frame, block = build_frame(agent), build_block(agent, 0, 0)
+    assert (frame["head"], frame["moves"], block["kinds"], block["tokens"]) == (0, [], "", [])

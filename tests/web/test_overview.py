@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 import backstory
-from backstory.web.usage import spent
-from backstory.wire import FORMATS, estimate_tokens
+from backstory.present.usage import read_usage
+from backstory.wire import FORMATS
 from tests.web.asgi import Client
 from tests.web.conftest import fill
 
@@ -56,6 +56,7 @@ def test_usage_is_summed_by_model_and_says_nothing_where_the_log_says_nothing(fi
         "answers": 2,
         "read": 10,
         "cached": 0,
+        "cache_written": 0,
         "wrote": 1,
         "cost": 0.5,
         "is_estimate": False,
@@ -69,7 +70,7 @@ def prices(monkeypatch):
     def price(model, read, said, cached, written):
         return Decimal(read + said) / 500_000 if model == "listed" else Decimal(0)
 
-    monkeypatch.setattr("backstory.web.usage.price", price)
+    monkeypatch.setattr("backstory.present.usage.price", price)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def prices(monkeypatch):
 def test_a_cost_that_the_log_does_not_say_is_estimated_where_the_price_is_known(
     data, cost, is_estimate
 ):
-    found = spent(data)
+    found = read_usage(data)
     assert found is not None
     assert (found.cost, found.is_estimate) == (cost, is_estimate)
 
@@ -138,7 +139,7 @@ def test_an_estimated_cost_says_that_it_is_one(show, filled):
 def test_what_was_read_includes_what_came_from_the_cache_however_a_service_counts(
     usage, read, cached
 ):
-    found = spent({"model": "m", "usage": usage})
+    found = read_usage({"model": "m", "usage": usage})
     assert found is not None
     assert (found.read, found.cached) == (read, cached)
 
@@ -156,7 +157,7 @@ def test_a_compaction_shows_its_summary_and_what_it_dropped(show):
             has_text="summary of"
         ).wait_for()
         screen(".message button").filter(has_text="What was dropped").click()
-        screen(".side.theirs").filter(has_text="Which Python files are here?").wait_for()
+        screen(".side.older").filter(has_text="Which Python files are here?").wait_for()
 
 
 def test_a_compaction_of_another_tool_says_what_it_dropped_too(show):
@@ -170,7 +171,7 @@ def test_a_compaction_of_another_tool_says_what_it_dropped_too(show):
         ).wait_for()
         screen(".message[data-seq='12'] .badge").filter(has_text="summary of 7 messages").wait_for()
         screen(".message button").filter(has_text="What was dropped").click()
-        screen(".side.theirs").filter(has_text="Which Python files are here?").wait_for()
+        screen(".side.older").filter(has_text="Which Python files are here?").wait_for()
 
 
 def test_an_import_without_a_title_is_called_by_its_first_prompt(filled):
@@ -192,7 +193,7 @@ def test_a_session_whose_root_is_empty_is_described_by_its_first_agent_that_is_n
     child.assistant("It is fine.", data={"model": "m-2"})
     sessions = Client(filled)("/api/sessions").json["sessions"]
     found = next(one for one in sessions if one["id"] == root.id)
-    assert (found["title"], found["live"]) == ("Review the parser.", 2)
+    assert found["title"] == "Review the parser."
     assert found["about"] == {"tool": "some-tool", "cwd": "/home/ada", "model": "m-2"}
 
 
@@ -245,8 +246,9 @@ def test_the_axis_can_be_time_and_a_click_still_goes_where_it_points(show, fille
     screen(".position button[aria-pressed=false]").wait_for()
 
 
-AXIS = """() => {
-  const { axis, log, placeOf, seqAt, whole } = window.backstory;
+AXIS = """async () => {
+  const { axis, placeOf, seqAt, whole } = await import("page/axis.js");
+  const { log } = await import("page/state.js");
   axis.value = "time";
   const { head } = log.value;
   const places = Array.from({ length: head }, (_, n) => placeOf(n + 1));
@@ -262,15 +264,6 @@ def test_by_time_long_pauses_are_folded_and_positions_stay_in_order(show, filled
     assert low <= places[0]
     assert places[-1] <= high
     assert all(found >= seq for seq, found in enumerate(positions, 1))
-
-
-def test_a_session_shows_how_its_context_grew_and_shrank(show, filled):
-    main = filled.agent("main")
-    screen = show(filled, "/")
-    screen(".spark polygon").first.wait_for()
-    curve = Client(filled)(f"/api/sessions/{main.session}/curve").json["curve"]
-    sizes = [sum(estimate_tokens(event) for event in main.context(at).messages) for at in range(11)]
-    assert curve == sizes
 
 
 def live(agent, at):

@@ -73,9 +73,7 @@ def test_explain_preview_tokens_marks_and_diff_are_those_of_the_command_line(fil
     assert found.items() >= comparison_json(compare(*sides)).items()
     assert found["parted"] == 4
     agents = client(f"/api/sessions/{main.session}/agents").json["agents"]
-    assert [one["marks"] for one in agents if one["name"] == "main"] == [
-        [{"seq": 5, "label": "two files"}]
-    ]
+    assert [one["marks"] for one in agents if one["name"] == "main"] == [1]
 
 
 @pytest.mark.parametrize(
@@ -231,10 +229,10 @@ def test_search_finds_dead_events_phrases_and_beginnings(show, filled):
 def test_search_shows_what_an_index_that_is_behind_has_and_says_how_far_it_is(
     monkeypatch, show, tmp_path
 ):
-    monkeypatch.setattr("backstory.maintenance.search.AT_ONCE", 3)
+    monkeypatch.setattr("backstory.maintenance.indexing.AT_ONCE", 3)
     indexing = threading.Event()
     monkeypatch.setattr(
-        "backstory.maintenance.search.start_indexing", lambda backend: indexing.set()
+        "backstory.maintenance.indexing.start_indexing", lambda backend: indexing.set()
     )
     with backstory.open(tmp_path / "history.db") as store:
         main = fill(store)
@@ -243,16 +241,12 @@ def test_search_shows_what_an_index_that_is_behind_has_and_says_how_far_it_is(
         screen = show(store).ready()
         screen.press("/")
         screen(".search-box input").fill("files")
-        screen(".search-box [role=status]").filter(
-            has_text="The index has 12 of 17 events"
-        ).wait_for()
+        screen(".search-box [role=status]").filter(has_text="Searching … 70 %").wait_for()
         assert indexing.is_set()
         assert screen(".result .snippet").count() == 3
         store.search("files", wait=True)
         screen(".result").filter(has_text="More files 4.").wait_for()
-        screen(".search-box [role=status]").filter(has_text="The index has").wait_for(
-            state="detached"
-        )
+        screen(".search-box [role=status]").filter(has_text="Searching").wait_for(state="detached")
 
 
 def test_search_comes_in_pages(show, tmp_path):
@@ -263,7 +257,7 @@ def test_search_comes_in_pages(show, tmp_path):
         while after is not None:
             page = client(f"/api/search?q=needle&after={after}").json
             assert page["behind"] == 0
-            seqs += [hit["seq"] for hit in page["hits"]]
+            seqs += [hit["seq"] for group in page["groups"] for hit in group["hits"]]
             after = page["next"]
         assert sorted(seqs) == list(range(1, 121))
         screen = show(store).ready()
@@ -277,8 +271,8 @@ def test_the_diff_pane_says_where_two_branches_part(show, filled):
     main, idea = filled.agent("main"), filled.agent("idea")
     screen = show(filled, f"/s/{main.session}/a/{main.id}?pane=diff&with={idea.id}@5")
     screen(".diff p").filter(has_text="part after 4").wait_for()
-    screen(".side.theirs").filter(has_text="Rename a.py").wait_for()
-    screen(".side.mine").filter(has_text="two").wait_for()
+    screen(".side.newer").filter(has_text="Rename a.py").wait_for()
+    screen(".side.older").filter(has_text="two").wait_for()
 
 
 def test_two_positions_of_one_history_part_at_the_earlier_one(filled):
@@ -288,8 +282,8 @@ def test_two_positions_of_one_history_part_at_the_earlier_one(filled):
 
 def test_the_sessions_are_listed_with_title_and_first_prompt_and_lead_to_the_agent(show, story):
     screen = show(story, "/")
-    screen(".sessions tbody tr").first.wait_for()
-    assert screen(".sessions tbody tr").count() == 2
+    screen(".sessions li").first.wait_for()
+    assert screen(".sessions li").count() == 2
     screen(".filter").fill("empty input")
     screen(".sessions a").filter(has_text="Parser fails on empty input").click()
     screen(".position b").wait_for()
@@ -300,7 +294,7 @@ def test_a_session_says_where_it_came_from(show, filled):
         title="Two files", source={"tool": "claude-code", "session": "x"}, cwd="/home/ada/project"
     )
     screen = show(filled, "/")
-    screen(".sessions td").filter(has_text="claude-code · /home/ada/project").wait_for()
+    screen(".sessions small").filter(has_text="claude-code · ~/project").wait_for()
     screen(".sessions a").filter(has_text="Two files").click()
     screen(".crumb").filter(has_text="Two files").wait_for()
 
@@ -364,7 +358,7 @@ def test_leaving_the_workbench_at_once_leaves_nothing_behind_that_fails(show, fi
     assert screen.page.title() == "Which Python files are here? · backstory"
     screen.page.set_viewport_size({"width": 1300, "height": 700})  # its parts are measured again
     screen(".brand").click()
-    screen(".sessions tbody tr").first.wait_for()
+    screen(".sessions li").first.wait_for()
     assert screen.page.title() == "backstory"
 
 
@@ -384,7 +378,7 @@ def test_a_reference_to_nothing_says_so_and_leads_to_the_sessions(show, filled):
     screen("[role=alert]").filter(has_text="no agent 'nobody'").wait_for()
     screen.expected.append("404")
     screen("main a").filter(has_text="All sessions").click()
-    screen(".sessions tbody tr").first.wait_for()
+    screen(".sessions li").first.wait_for()
 
 
 def test_a_fork_whose_root_was_deleted_is_shown_with_what_it_inherited(show, filled):

@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.log.events import Event
-from backstory.web.images import images_of
-from backstory.web.render import MOST_COLOURED, MOST_LOADED, TAGS, code, markdown, view
+from backstory.web.images import find_images
+from backstory.web.render import (
+    MOST_COLOURED,
+    MOST_LOADED,
+    TAGS,
+    render_code,
+    render_event,
+    render_markdown,
+)
 
 ATTRIBUTES = {"class", "title", "href"}
 
@@ -60,7 +67,7 @@ def check(tree):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_markdown_becomes_listed_elements_and_loses_no_text(text):
-    tree = markdown(text)
+    tree = render_markdown(text)
     check(tree)
     for letter in ("\u202e", "\x00", "\x1b"):
         assert letter not in words(tree)
@@ -70,13 +77,13 @@ def test_hostile_markdown_becomes_listed_elements_and_loses_no_text(text):
 
 @given(st.text(max_size=400))
 def test_whatever_is_written_only_listed_elements_come_out(text):
-    check(markdown(text))
-    check(view(Event.of(1, "assistant", text))["tree"])
-    check(code(text, "python"))
+    check(render_markdown(text))
+    check(render_event(Event.of(1, "assistant", text))["tree"])
+    check(render_code(text, "python"))
 
 
 def test_a_link_leads_where_it_says():
-    assert markdown("[here](https://ok.example/a?b=c)")[0][2] == [
+    assert render_markdown("[here](https://ok.example/a?b=c)")[0][2] == [
         "a",
         {"href": "https://ok.example/a?b=c", "title": "https://ok.example/a?b=c"},
         "here",
@@ -84,20 +91,24 @@ def test_a_link_leads_where_it_says():
 
 
 def test_the_items_of_a_close_list_have_no_paragraphs():
-    assert markdown("- a\n- b") == [["ul", {}, ["li", {}, "a"], ["li", {}, "b"]]]
+    assert render_markdown("- a\n- b") == [["ul", {}, ["li", {}, "a"], ["li", {}, "b"]]]
 
 
 def test_long_texts_are_folded_and_very_long_ones_are_left_out_until_they_are_asked_for():
     def of(length):
         return Event.of(1, "assistant", "x" * length)
 
-    assert not view(of(MOST_COLOURED))["folded"]
-    assert view(of(MOST_COLOURED + 1)) == {
+    assert not render_event(of(MOST_COLOURED))["folded"]
+    assert render_event(of(MOST_COLOURED + 1)) == {
         "tree": [["pre", {}, "x" * (MOST_COLOURED + 1)]],
         "folded": True,
     }
-    assert view(of(MOST_LOADED + 1)) == {"tree": [], "folded": True, "left_out": MOST_LOADED + 1}
-    assert view(of(MOST_LOADED + 1), full=True)["tree"]
+    assert render_event(of(MOST_LOADED + 1)) == {
+        "tree": [],
+        "folded": True,
+        "left_out": MOST_LOADED + 1,
+    }
+    assert render_event(of(MOST_LOADED + 1), full=True)["tree"]
 
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -120,4 +131,4 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
     ],
 )
 def test_only_what_is_an_image_by_its_own_bytes_is_one(data, types):
-    assert [image.type for image in images_of(data)] == types
+    assert [image.type for image in find_images(data)] == types

@@ -94,7 +94,7 @@ def proxied(store):
         try:
             yield public
         finally:
-            pages.watch.close()
+            pages.feed.close()
             proxy.shutdown()
             proxy.server_close()
 
@@ -110,12 +110,16 @@ def test_two_people_behind_a_proxy_share_a_store_on_postgresql(browser, new_url)
             page.goto(f"{public}/s/{main.session}/a/{main.id}")
             page.locator(".status.on").wait_for()
             pages[person] = page
-        assert pages["bob"].locator(".moves").count() == 0
+        assert pages["bob"].locator(".menu").count() == 0
         assert pages["bob"].locator(".mode").get_attribute("title") == "as bob"
-        pages["ada"].get_by_role("button", name="Clear", exact=True).click()
+        pages["ada"].locator(".menu > button").click()
+        pages["ada"].locator(".moves button").filter(has_text="Clear").click()
         pages["ada"].locator("dialog .primary:not([disabled])").click()
         pages["bob"].locator(".position b").filter(has_text="main@11").wait_for()
-        assert (main.event(11).kind, (main.event(11).data or {})["by"]) == ("clear", "ada")
+        assert (main.events([11])[0].kind, (main.events([11])[0].data or {})["by"]) == (
+            "clear",
+            "ada",
+        )
         for page in pages.values():
             page.context.close()
 
@@ -138,4 +142,4 @@ def test_mounted_below_a_path_the_page_finds_everything_below_it(browser, filled
         page.locator(".status.on").wait_for()
         assert all(url.startswith(f"http://127.0.0.1:{port}{prefix}/") for url in asked), asked
         page.context.close()
-        pages.watch.close()
+        pages.feed.close()

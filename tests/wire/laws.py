@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, settings
 
 from backstory import Event
-from backstory.wire import FORMATS, Dump, Repair, dump, load
+from backstory.wire import FORMATS, Dump, FormatName, Repair, dump, load
 from backstory.wire.conversation import Conversation, conversation_of
+from backstory.wire.repair import USER_ENDS
 from tests.slow import SLOW, more
 
 laws = settings(
@@ -48,7 +49,7 @@ class Log:
         self.model = model
         self._dumps: dict[Any, Dump] = {}
 
-    def dump(self, format: str, **options: Any) -> Dump:
+    def dump(self, format: FormatName, **options: Any) -> Dump:
         """Its dump, made once: nobody changes it."""
         key = (format, *options.items())
         if key not in self._dumps:
@@ -98,7 +99,7 @@ def _is_breakpoint(value: Any) -> bool:
 def without_last_words(found: list[Any], repairs: list[Repair]) -> list[Any]:
     """What has to stay as it is when the user says more: not the `Continue.` that only gave the model the
     turn, and not Anthropic's system messages at the very end, which may not stand before the user."""
-    if any("last word" in repair.why for repair in repairs):
+    if any(repair.why == USER_ENDS for repair in repairs):
         return found[:-1]
     while found and isinstance(found[-1], tuple) and found[-1][0] == "system":
         found = found[:-1]

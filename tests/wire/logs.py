@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import backstory
-from backstory import Agent, Event, InvalidEvent, NotFound
+from backstory import Agent, Event, EventKind, InvalidEvent, NotFound
 from backstory.wire import load
 from tests.wire.histories import histories, renumbered
 from tests.wire.maker import History
@@ -115,7 +115,7 @@ NATIVE_LISTS = st.lists(st.one_of(OPERATIONS, CUT_HISTORIES, CUT_HISTORIES), max
 DAMAGE = st.lists(st.tuples(st.integers(0, 30), GARBAGE), max_size=3)
 
 
-def native_forms(text: str, n: int) -> list[tuple[str, str, str, Any]]:
+def native_forms(text: str, n: int) -> list[tuple[EventKind, str, str, Any]]:
     """Messages with native content, as providers make them: kind, content, provider, its own form."""
     call: dict[str, Any] = {"id": f"toolu_{n}", "name": "glob", "arguments": {"p": n}}
     thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
@@ -190,7 +190,7 @@ def native_forms(text: str, n: int) -> list[tuple[str, str, str, Any]]:
 
 
 LISTS = ("anthropic", "openai-responses", "gemini", "bedrock")
-EMPTY: list[tuple[str, str, str, Any]] = [
+EMPTY: list[tuple[EventKind, str, str, Any]] = [
     *((kind, "", provider, []) for kind in ("user", "assistant") for provider in LISTS),
     *((kind, "", "openai", {"role": kind, "content": []}) for kind in ("user", "assistant")),
     ("assistant", "", "openai", {"role": "assistant", "content": None}),

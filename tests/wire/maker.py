@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from backstory.wire import FormatName
+
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 )
@@ -21,7 +23,7 @@ MOST_BREAKPOINTS = 4
 class History(NamedTuple):
     """One body, whose it is, and whether the service keeps its items."""
 
-    format: str
+    format: FormatName
     model: str
     stored: bool
     body: dict[str, Any]
@@ -30,7 +32,7 @@ class History(NamedTuple):
 class Maker:
     """Draws the turns of one history; each format draws its own blocks."""
 
-    format: str
+    format: FormatName
     model = "m1"
 
     def __init__(self, draw: st.DrawFn) -> None:

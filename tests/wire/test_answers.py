@@ -151,6 +151,16 @@ def test_an_answer_that_does_not_say_what_it_cost_is_an_answer():
     ]
 
 
+@pytest.mark.parametrize("details", [[], [None], "many", 5])
+def test_details_of_a_usage_that_are_no_object_count_as_absent(details):
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": details}
+    choice = {"message": {"role": "assistant", "content": "Yes."}}
+
+    [(_, _, data)] = load_answer({"choices": [choice], "usage": usage}, "openai")
+
+    assert data["usage"] == {"input": 3, "output": 1}
+
+
 def test_a_stream_of_blocks_that_are_not_known_yet_is_kept():
     events = [
         {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "Yes."}}},
@@ -164,6 +174,25 @@ def test_gemini_may_answer_nothing_at_all():
     assert load_answer({"promptFeedback": {"blockReason": "OTHER"}}, "gemini") == [
         ("assistant", "", None)
     ]
+
+
+BLOCKED = {
+    "a response": {"promptFeedback": {"blockReason": "SAFETY"}},
+    "the other spelling": {"prompt_feedback": {"block_reason": "SAFETY"}},
+    "a stream": [{"promptFeedback": {"blockReason": "SAFETY"}, "modelVersion": "g"}, {}],
+}
+
+
+@pytest.mark.parametrize("response", BLOCKED.values(), ids=BLOCKED)
+def test_a_prompt_that_google_blocked_is_recognized_and_says_why_there_is_no_answer(response):
+    with backstory.open(":memory:") as store:
+        agent = store.start("main")
+        agent.user("Well?")
+        agent.record(response)
+        answer = agent.context().messages[-1]
+    assert (answer.kind, answer.content) == ("assistant", "")
+    assert answer.data["request"]["format"] == "gemini"
+    assert answer.data["response"] == {"stop": "SAFETY"}
 
 
 def test_a_stream_that_broke_off_says_what_had_come():
@@ -197,6 +226,204 @@ def test_input_that_is_cut_off_is_kept_as_text():
     ]
     [(_, _, data)] = load_answer(events, "anthropic")
     assert data["arguments"] == {"_invalid_json": '{"a'}
+
+
+CALL_OF_CHAT = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}
+CALL_OF_RESPONSES = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": ""}
+CALL_OF_ANTHROPIC = {"type": "tool_use", "id": "c1", "name": "f", "input": {}}
+CALL_OF_BEDROCK = {"toolUse": {"toolUseId": "c1", "name": "f", "input": {}}}
+START_OF_BEDROCK = {
+    "contentBlockStart": {
+        "contentBlockIndex": 0,
+        "start": {"toolUse": {"toolUseId": "c1", "name": "f"}},
+    }
+}
+CALL_OF_GEMINI = {"functionCall": {"name": "f", "willContinue": True}}
+
+
+def stream_of_chat(reason):
+    delta = {"tool_calls": [{"index": 0, **CALL_OF_CHAT}]}
+    return [{"choices": [{"delta": delta, "finish_reason": reason}]}]
+
+
+def stream_of_responses(status):
+    item = {**CALL_OF_RESPONSES, "status": status}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    return [done, {"type": "response.completed", "response": {"status": status}}]
+
+
+def stream_of_anthropic(reason):
+    start = {"type": "content_block_start", "index": 0, "content_block": CALL_OF_ANTHROPIC}
+    ended = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {}}
+    return [{"type": "message_start", "message": {}}, start, ended]
+
+
+def stream_of_bedrock(reason):
+    return [START_OF_BEDROCK, *([{"messageStop": {"stopReason": reason}}] if reason else [])]
+
+
+def stream_of_gemini(reason):
+    return [{"candidates": [{"content": {"parts": [CALL_OF_GEMINI]}, "finishReason": reason}]}]
+
+
+def answer_of_chat(reason):
+    message = {"role": "assistant", "content": None, "tool_calls": [CALL_OF_CHAT]}
+    return {"choices": [{"message": message, "finish_reason": reason}]}
+
+
+def answer_of_bedrock(reason):
+    message = {"role": "assistant", "content": [CALL_OF_BEDROCK]}
+    return {"output": {"message": message}, "stopReason": reason}
+
+
+# A call that came without arguments: how the answer ended if it was cut off there, and otherwise.
+BEGUN_CALLS = [
+    ("openai", stream_of_chat, (None, "length"), "tool_calls"),
+    ("openai", answer_of_chat, ("length",), "tool_calls"),
+    ("openai-responses", stream_of_responses, ("incomplete",), "completed"),
+    ("anthropic", stream_of_anthropic, (None, "max_tokens"), "tool_use"),
+    (
+        "anthropic",
+        lambda reason: {"content": [CALL_OF_ANTHROPIC], "stop_reason": reason},
+        ("max_tokens", "model_context_window_exceeded"),
+        "tool_use",
+    ),
+    ("gemini", stream_of_gemini, (None, "MAX_TOKENS"), "STOP"),
+    ("bedrock", stream_of_bedrock, (None, "max_tokens"), "tool_use"),
+    ("bedrock", answer_of_bedrock, ("max_tokens",), "tool_use"),
+]
+
+
+@pytest.mark.parametrize(("format", "build", "cut", "ended"), BEGUN_CALLS)
+def test_a_call_that_was_cut_off_before_its_arguments_has_none_to_run_with(
+    format, build, cut, ended
+):
+    for reason in cut:
+        [(kind, _, data)] = load_answer(build(reason), format, model="m")
+        assert kind == "tool_call"
+        assert data["arguments"] in ("{", {"_invalid_json": "{"}, {"_invalid_json": "{}"})
+    [(_, _, data)] = load_answer(build(ended), format, model="m")
+    assert data["arguments"] == {}
+
+
+PATCH = {"type": "update_file", "path": "a.py", "diff": ""}
+# What a call that was cut off arrived as, and its arguments.
+CUT_ITEMS = [
+    ({"type": "function_call", "name": "f", "arguments": '{"a":1}'}, '{"a":1'),
+    ({"type": "function_call", "name": "f", "arguments": "{}"}, "{"),
+    ({"type": "function_call", "name": "f", "arguments": '{"a'}, '{"a'),
+    ({"type": "custom_tool_call", "name": "f", "input": "rm -rf /"}, '{"input":"rm -rf /"'),
+    ({"type": "shell_call", "action": {"commands": ["ls"]}}, '{"action":{"commands":["ls"]}'),
+    (
+        {"type": "apply_patch_call", "operation": PATCH},
+        '{"operation":{"type":"update_file","path":"a.py","diff":""}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "arguments"), CUT_ITEMS)
+def test_no_incomplete_call_of_responses_can_run(item, arguments):
+    item = {**item, "call_id": "c1", "status": "incomplete"}
+    response = {"model": "m", "status": "incomplete", "output": [item]}
+    [(_, _, data)] = events = load_answer(response, "openai-responses")
+    assert data["arguments"] == arguments
+    body = dump(events, "openai-responses", model="m").body
+    assert violations(body, "openai-responses") == []
+
+
+def test_no_incomplete_call_of_a_custom_tool_can_run():
+    call = {"id": "c1", "type": "custom", "custom": {"name": "f", "input": "rm -rf /"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    answer = {"choices": [{"message": message, "finish_reason": "length"}]}
+    [(_, _, data)] = load_answer(answer, "openai")
+    assert data["arguments"] == '{"input":"rm -rf /"'
+
+
+# What a stream of Responses that ends with the arguments of a call has of it, and what is kept.
+CUT_STREAMS = [
+    (
+        {"type": "function_call", "name": "f", "arguments": ""},
+        "response.function_call_arguments.delta",
+        ['{"pa', 'th":'],
+        '{"path":',
+    ),
+    (
+        {"type": "custom_tool_call", "name": "f", "input": ""},
+        "response.custom_tool_call_input.delta",
+        ["rm ", "-rf /"],
+        '{"input":"rm -rf /"',
+    ),
+    ({"type": "function_call", "name": "f", "arguments": ""}, "", [], "{"),
+]
+
+
+@pytest.mark.parametrize(("item", "kind", "deltas", "arguments"), CUT_STREAMS)
+def test_a_call_in_a_responses_stream_that_was_cut_off_is_kept(item, kind, deltas, arguments):
+    item = {**item, "id": "fc_1", "call_id": "c1", "status": "in_progress"}
+    stream = [
+        {"type": "response.created", "response": {"model": "m", "status": "in_progress"}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "I clean up."},
+        {"type": "response.output_item.added", "output_index": 1, "item": item},
+    ]
+    for delta in deltas:
+        stream.append({"type": kind, "output_index": 1, "delta": delta})
+    (_, text, _), (_, _, data) = load_answer(stream, "openai-responses")
+    assert text == "I clean up."
+    assert (data["id"], data["name"], data["arguments"]) == ("c1", "f", arguments)
+
+
+def test_a_call_that_is_done_under_another_index_is_not_kept_twice():
+    added = {"type": "response.output_item.added", "output_index": 1, "item": CALL_OF_RESPONSES}
+    item = {**CALL_OF_RESPONSES, "arguments": "{}"}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    [(_, _, data)] = load_answer([added, done], "openai-responses")
+    assert data["arguments"] == {}
+
+
+NO_USAGE = {
+    "openai": [
+        {"choices": [{"delta": {"content": "Yes."}, "finish_reason": "stop"}], "usage": None},
+        {"choices": [], "usage": None},
+    ],
+    "openai-responses": [
+        {"type": "response.created", "response": {"usage": None}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "Yes."},
+        {"type": "response.completed", "response": {"usage": None, "output": []}},
+    ],
+    "anthropic": [
+        {"type": "message_start", "message": {"content": [], "usage": None}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": "Yes."},
+        },
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": None},
+    ],
+    "gemini": [
+        {"candidates": [{"content": {"parts": [{"text": "Yes."}]}}], "usageMetadata": None},
+        {"candidates": [{"finishReason": "STOP"}], "usageMetadata": None},
+    ],
+    "bedrock": [
+        {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "Yes."}}},
+        {"metadata": {"usage": None}},
+    ],
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_stream_may_have_no_usage(format):
+    [event], kept = build_answer(NO_USAGE[format], format, model="m", request=None, at=1)
+    assert event[1] == "Yes."
+    assert "usage" not in event[2]
+    assert kept is None
+
+
+def test_a_usage_of_nothing_does_not_replace_an_earlier_one():
+    begun = {"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}}
+    usage = {"input_tokens": None, "output_tokens": 5}
+    ended = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    [(_, _, data)] = load_answer([begun, ended], "anthropic")
+    assert data["usage"] == {"input": 9, "output": 5}
 
 
 def completion(**message):

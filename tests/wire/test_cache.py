@@ -8,13 +8,16 @@ import pytest
 
 import backstory
 from backstory import Invalid
+from backstory.log.messages import Message
+from backstory.log.settings import Settings
 from backstory.wire import FORMATS, dump, load, to_bytes
+from backstory.wire.conversation import Conversation
 from backstory.wire.formats import get_format
-from backstory.wire.formats.anthropic import MARK
-from backstory.wire.formats.bedrock import POINT
 from backstory.wire.formats.blocks import MAX_BREAKPOINTS
 from tests.wire.rules import violations
 
+MARK = {"type": "ephemeral"}
+POINT = {"cachePoint": {"type": "default"}}
 CACHING = ("anthropic", "bedrock")
 
 
@@ -213,6 +216,15 @@ def test_bedrock_points_without_system_text_are_thinned_too():
     assert len(marks(dump(load(history, "bedrock"), "bedrock").body)) == MAX_BREAKPOINTS
 
 
+def test_a_breakpoint_without_system_text_does_not_stay_alone():
+    events = [
+        ("system", "", {"native": {"provider": "bedrock", "wire": [POINT]}}),
+        ("user", "Hello.", None),
+    ]
+    body = dump(events, "bedrock", cache="auto").body
+    assert body == {"messages": [{"role": "user", "content": [{"text": "Hello."}, POINT]}]}
+
+
 def with_tools():
     agent = backstory.open(":memory:").start("main", system="Be brief.")
     agent.settings(
@@ -272,3 +284,64 @@ def test_breakpoints_within_documents_and_search_results_count_too():
     body, repairs = dump(events, "anthropic")
     assert json.dumps(body).count("cache_control") == 4
     assert [repair.why for repair in repairs] == ["2 cache breakpoints left out: there may be 4"]
+
+
+# --- breakpoints on tools ---
+
+
+def mark_tools(format, count):
+    """Settings with tools of one format that have breakpoints of their own."""
+    tools = []
+    for number in range(count):
+        if format == "anthropic":
+            form = {"name": f"t{number}", "input_schema": {"type": "object"}, "cache_control": MARK}
+        else:
+            form = POINT
+        tools.append({"name": f"t{number}", "native": {"format": format, "wire": form}})
+    return Settings("m", tuple(tools))
+
+
+@pytest.mark.parametrize("format", CACHING)
+def test_breakpoints_on_tools_count_too_and_are_the_first_to_go(format):
+    turns = [[marked(f"Question {number}")] for number in range(4)]
+    history = bedrock_history(3) if format == "bedrock" else anthropic_history(*turns)
+    messages = [Message(*event) for event in load(history, format)]
+    conversation = Conversation(messages, mark_tools(format, 2))
+    body = conversation.request(format)
+    key = "cache_control" if format == "anthropic" else "cachePoint"
+    assert json.dumps(body).count(key) == MAX_BREAKPOINTS
+    assert key not in json.dumps(body.get("tools", body.get("toolConfig")))
+    assert body["messages"] == history["messages"]
+    whys = [repair.why for repair in conversation.repairs(format)]
+    assert whys == ["2 cache breakpoints left out: there may be 4"]
+
+
+@pytest.mark.parametrize("format", CACHING)
+def test_tools_alone_may_have_four_breakpoints(format):
+    for count in (4, 5):
+        conversation = Conversation([Message("user", "Hi.")], mark_tools(format, count))
+        body = conversation.request(format)
+        key = "cache_control" if format == "anthropic" else "cachePoint"
+        assert json.dumps(body).count(key) == MAX_BREAKPOINTS
+        assert len(conversation.repairs(format)) == count - 4
+
+
+def test_the_breakpoint_of_a_whole_request_is_one_of_the_four():
+    turns = [[marked(f"Question {number}")] for number in range(4)]
+    messages = [Message(*event) for event in load(anthropic_history(*turns), "anthropic")]
+    tool = {"name": "glob", "parameters": {"type": "object"}}
+    settings = Settings("m", (tool,), {"anthropic": {"cache_control": MARK}})
+    body = Conversation(messages, settings).request("anthropic")
+    assert json.dumps(body).count("cache_control") == MAX_BREAKPOINTS
+    assert body["cache_control"] == MARK
+    messages.insert(0, Message("system", "Be brief."))
+    automatic = Conversation(messages, settings).request("anthropic", cache="auto")
+    assert json.dumps(automatic).count("cache_control") == MAX_BREAKPOINTS
+    assert "cache_control" not in automatic["tools"][0]
+
+
+def test_breakpoints_that_are_replaced_are_not_reported_as_left_out():
+    messages = [Message(*event) for event in load(bedrock_history(6), "bedrock")]
+    conversation = Conversation(messages)
+    assert conversation.repairs("bedrock", cache="auto") == []
+    assert len(marks(conversation.to("bedrock", cache="auto"))) <= MAX_BREAKPOINTS

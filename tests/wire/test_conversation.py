@@ -244,3 +244,14 @@ def test_every_request_is_for_the_model_of_the_settings():
     assert json.loads(found.to_bytes("anthropic")) == found.to("anthropic")
     other = found.to("anthropic", model="claude-y")
     assert other["messages"][1]["content"] == content[1:]
+
+
+def test_repairs_are_those_of_a_whole_request(agent):
+    settings = Settings(params={"seed": 7})
+    found = conversation(agent).with_settings(settings)
+    assert found.dump("anthropic", strict=True).repairs == []
+    [repair] = found.repairs("anthropic")
+    assert repair.rule == "parameter"
+    assert found.dump_request("anthropic").repairs == [repair]
+    with pytest.raises(Invalid, match="seed"):
+        found.request("anthropic", strict=True)

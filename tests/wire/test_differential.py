@@ -3,7 +3,7 @@
 Compared is what a model is told: every text and call in order, and for each call the result that
 was recorded, or that there is none. Not compared: wording, and the order of results within a step
 (ours follow the calls, theirs put made-up results last). Left out, because pydantic-ai does not mend
-them: second results, ids used twice or illegal, text behind a call, a late result behind another
+them: second results, ids used twice or illegal, text after a call, a late result behind another
 answer, a history that begins with the model.
 """
 

@@ -22,7 +22,7 @@ def test_every_format_and_every_rule_is_in_the_page():
     source = "".join(
         path.read_text() for path in Path(__file__).parents[2].glob("src/backstory/wire/**/*.py")
     )
-    rules = set(re.findall(r'report\(\s*"(\w+)"', source))
+    rules = set(re.findall(r'(?:report|Repair)\(\s*"(\w+)"', source))
     assert len(rules) > 10
     for word in {*rules, *FORMATS}:
         assert f"`{word}`" in PAGE, word

@@ -5,7 +5,8 @@ import pytest
 import backstory
 from backstory import Invalid
 from backstory.wire import FORMATS, dump, load, load_answer
-from backstory.wire.request import RequestBuilder
+from backstory.wire.context import RequestContext
+from backstory.wire.request import build_request
 from tests.wire.rules import violations
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -382,7 +383,7 @@ def test_parts_with_and_without_brackets_are_one_message():
     }
     events = load(two, "gemini")
     assert dump(events, "gemini").body == contents({"text": "a"}, {"text": "b"})
-    assert RequestBuilder("gemini").build(events).origins == [[0, 1]]
+    assert build_request(events, RequestContext("gemini")).list_origins() == [[0, 1]]
 
 
 def test_a_system_text_of_null_is_none():
@@ -431,3 +432,52 @@ def test_an_object_as_content_in_a_stream_is_read_as_its_json():
     chunk = {"choices": [{"delta": {"content": {"city": "Paris"}, "function_call": NO_FUNCTION}}]}
     [(kind, text, _)] = load_answer([chunk], "openai", model="m")
     assert (kind, text) == ("assistant", '{"city":"Paris"}')
+
+
+SHARED_BODIES = [
+    (
+        "anthropic",
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {"paths": ["x"]}}],
+        },
+    ),
+    (
+        "openai",
+        {"role": "user", "content": [{"type": "file", "file": {"file_id": "f", "tags": ["x"]}}]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("format", "message"), SHARED_BODIES)
+def test_a_later_change_of_a_body_does_not_reach_the_events(format, message):
+    loaded = load({"messages": [message]}, format)
+    before = repr(loaded)
+    [block] = message["content"]
+    for value in block.values():
+        if isinstance(value, dict):
+            value.clear()
+    assert repr(loaded) == before
+
+
+def test_a_later_change_of_an_answer_does_not_reach_the_events():
+    block = {"type": "tool_use", "id": "a", "name": "f", "input": {"paths": ["x"]}}
+    answer = {"type": "message", "role": "assistant", "content": [block], "model": "m"}
+    loaded = load_answer(answer, "anthropic")
+    block["input"]["paths"].append("y")
+    assert loaded[0][2]["arguments"] == {"paths": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("format", "body"),
+    [
+        ("openai", {"messages": [{"role": "user", "content": {"a": b"x"}}]}),
+        (
+            "openai-responses",
+            {"input": [{"type": "tool_search_output", "call_id": "a", "tools": [b"x"]}]},
+        ),
+    ],
+)
+def test_bytes_where_json_belongs_are_refused(format, body):
+    with pytest.raises(Invalid, match="not JSON"):
+        load(body, format)

@@ -28,7 +28,7 @@ WORDS = {
     "video": ["video"],
     "speaker's name": ["the name 'ann'"],
     "thinking": ["thinking", "reasoning", "thought"],
-    "server tool": ["told in words"],
+    "server tool": ["described in words"],
     "image in a result": ["image"],
     "citation": ["citations", "annotations"],
 }

@@ -483,3 +483,64 @@ def test_the_pieces_of_a_bedrock_document_are_its_words():
     events = load(body, "bedrock")
     assert dump(events, "bedrock") == (body, [])
     assert "The sea.\\n\\nThe tide." in encode_body(dump(events, "openai").body).decode()
+
+
+def test_text_around_an_image_in_a_result_goes_to_gemini_once():
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+    }
+    content = [{"type": "text", "text": "Before."}, image, {"type": "text", "text": "After."}]
+    history = {
+        "messages": [
+            {"role": "user", "content": "Look."},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "1", "name": "see", "input": {}}],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "1", "content": content}],
+            },
+        ]
+    }
+    body, _ = dump(load(history, "anthropic"), "gemini")
+    [answered, shown] = body["contents"][2]["parts"]
+    assert answered["functionResponse"]["response"] == {"output": "Before.\n\nAfter."}
+    assert shown == {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_unknown_field_of_our_own_form_is_reported(format):
+    image = {"type": "image", "media_type": "image/png", "data": PIXEL, "caption": "the sea"}
+    native = {"provider": "backstory", "wire": [{"type": "text", "text": "Look."}, image]}
+    _, [repair] = dump([("user", "Look.", {"native": native})], format)
+    assert repair.why == f"caption left out: {format} has no such thing here"
+
+
+def test_gemini_gets_media_behind_the_text_of_a_result_and_says_so():
+    image = {"type": "image", "media_type": "image/png", "data": PIXEL}
+    seen, below = {"type": "text", "text": "Seen."}, {"type": "text", "text": "Below."}
+    for blocks, is_moved in (([seen, below, image], False), ([seen, image, below], True)):
+        native = {"provider": "backstory", "wire": blocks}
+        events = [
+            ("user", "?", None),
+            ("tool_call", None, {"id": "1", "name": "look", "arguments": {}}),
+            ("tool_result", "Seen.\n\nBelow.", {"id": "1", "native": native}),
+        ]
+        repairs = dump(events, "gemini").repairs
+        assert [repair.rule for repair in repairs] == ["group"] * is_moved
+        assert dump(events, "anthropic").repairs == []
+
+
+@pytest.mark.parametrize("target", FORMATS)
+@pytest.mark.parametrize("type_", ["image/png", "application/pdf", "audio/wav", "video/mp4"])
+def test_url_safe_base64_goes_elsewhere_in_the_standard_alphabet(type_, target):
+    loaded = load(gemini({"inlineData": {"mimeType": type_, "data": "-_8="}}), "gemini")
+
+    body, repairs = dump(loaded, target)
+
+    if not repairs and target != "gemini":
+        text = encode_body(body).decode()
+        assert "+/8=" in text
+        assert "-_8=" not in text

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from backstory.wire import FORMATS, dump, load
+from backstory.wire import FORMATS, dump, load, load_answer
 from tests.wire.logs import EMPTY, PIXEL
 from tests.wire.rules import violations
 
@@ -371,6 +371,19 @@ def test_a_form_with_nothing_in_it_is_nothing(format, kind, content, provider, w
 def test_an_empty_message_that_was_loaded_is_nothing():
     events = load({"messages": [{"role": "user", "content": []}]}, "openai")
     assert violations(dump(events, "openai").body, "openai") == []
+
+
+def test_an_answer_of_nothing_but_an_empty_message_is_left_out_where_items_are_stored():
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
+    item["phase"] = "final_answer"
+    events = load_answer({"output": [item]}, "openai-responses", model="m")
+
+    body, repairs = dump(
+        [("user", "Hi.", None), *events], "openai-responses", model="m", stored=True
+    )
+
+    assert body["input"] == [{"role": "user", "content": "Hi."}]
+    assert [repair.rule for repair in repairs] == ["native", "blank"]
 
 
 class TestCustomTools:

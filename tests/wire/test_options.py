@@ -3,7 +3,7 @@
 import pytest
 
 from backstory.wire import FORMATS, dump, load
-from backstory.wire.native import is_same_model
+from backstory.wire.context import is_same_model
 from tests.wire.laws import strings
 from tests.wire.rules import violations
 
@@ -200,6 +200,7 @@ def test_a_name_that_is_refused_behind_a_native_answer_is_mended_while_its_call_
         ),
         ("projects/p/locations/l/publishers/google/models/gemini-2.5-pro", "gemini-2.5-pro"),
         ("anthropic/claude-haiku-4.5", "anthropic/claude-4.5-haiku-20251001"),
+        ("anthropic/claude-haiku-4.5", "claude-haiku-4-5-20251001"),
         ("openrouter/deepseek/deepseek-r1:free", "deepseek/deepseek-r1"),
     ],
 )
@@ -215,6 +216,8 @@ def test_dated_and_bare_names_are_of_one_model(one, other):
         ("gpt-5-2025-08-07", "gpt-5-2025-12-11"),
         ("claude-sonnet-4", "claude-sonnet-4-5"),
         ("gpt-3.5", "gpt-5.3"),
+        ("phi-4", "phi-4-128"),
+        ("llama", "llama-405"),
         ("openai/gpt-5", "gpt-5"),
         ("llama3:instruct", "llama3:text"),
         ("gpt-5", None),

@@ -37,3 +37,9 @@ def test_each_message_of_a_request_names_the_events_that_it_says(format):
 
 def test_a_text_that_is_the_whole_input_names_its_event():
     assert conversation_of([Event.of(4, "user", "Hello")]).origins("openai-responses") == [[4]]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_origins_take_the_options_of_the_request(format):
+    conversation = conversation_of(TOLD[1:4])
+    assert conversation.origins(format, pause=True)[-1] == [4]

@@ -154,6 +154,17 @@ def test_the_request_that_led_to_it_is_kept_by_its_digest(agent):
     assert said.data["request"]["model"] == "gpt-4o"
 
 
+@pytest.mark.parametrize("format", ANSWERS)
+def test_a_request_is_verified_if_its_answer_names_a_version_of_the_model(format):
+    with backstory.open(":memory:") as store:
+        agent = store.start("main")
+        agent.settings(model="an-alias")
+        agent.user("Which files are here?")
+        body = agent.conversation().request(format)
+        agent.record(ANSWERS[format], request=body)
+        assert store.verify(requests=True) == []
+
+
 def test_the_digest_does_not_depend_on_the_order_of_keys_or_on_blobs():
     one, two = {"a": 1, "b": [{"c": b"x", "d": None}]}, {"b": [{"d": None, "c": "eA=="}], "a": 1}
     assert request_digest(one) == request_digest(two)

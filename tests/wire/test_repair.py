@@ -8,7 +8,7 @@ import pytest
 
 from backstory import Event
 from backstory.log.messages import Message
-from backstory.wire import FORMATS, Repair, dump
+from backstory.wire import FORMATS, FormatName, Repair, dump
 from backstory.wire.repair import CONTINUE, INTERRUPTED, NO_OUTPUT, RESUMED
 from tests.wire.rules import violations
 
@@ -50,7 +50,7 @@ def story(events: list[Any], **options: Any) -> list[Any]:
 
 
 def rules(
-    events: list[Any], format: str = "openai", **options: Any
+    events: list[Any], format: FormatName = "openai", **options: Any
 ) -> list[tuple[str, int | None]]:
     """Which rules were applied, and where."""
     return [(repair.rule, repair.at) for repair in dump(events, format, **options).repairs]
@@ -123,6 +123,12 @@ class TestSteps:
             ("tool", "two", "2"),
         ]
         assert rules(events) == [("group", 1)]
+
+    def test_nothing_moves_if_only_the_second_call_has_a_result(self):
+        events = [u(), t("1"), t("2"), r("2", "two")]
+        assert rules(events) == [("close", 1)]
+        for format in FORMATS:
+            assert dump(events, format, pending=True, strict=True).repairs == []
 
     def test_a_call_behind_a_result_is_a_new_answer(self):
         told = story([u(), t("1"), r("1"), t("2"), r("2")])
@@ -402,7 +408,6 @@ class TestOddLogs:
         Event.of(5, "mark", None, '{"label": "x"}'),
         ("user",),
         (),
-        5,
         (5, "x"),
     )
 

@@ -1,5 +1,6 @@
 """The whole request: model, tools and parameters around the messages, in each format."""
 
+import copy
 import re
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import backstory
 from backstory.log.messages import Message
 from backstory.log.settings import Settings
-from backstory.wire import FORMATS, dump
+from backstory.wire import FORMATS, dump, load_answer
 from backstory.wire.conversation import Conversation
 from backstory.wire.formats import get_format
 
@@ -313,3 +314,331 @@ def test_repairs_names_the_parameters_that_a_format_cannot_express():
     conversation = Conversation([Message("user", "Hi.")], settings)
     assert conversation.repairs("openai") == []
     assert [repair.rule for repair in conversation.repairs("anthropic")] == ["parameter"]
+
+
+def test_a_tool_choice_without_tools_is_reported_if_a_tool_has_to_be_called():
+    for choice, count in (("auto", 0), ("none", 0), ("required", 1), ({"name": "glob"}, 1)):
+        whole, repairs = body(Settings(params={"tool_choice": choice}), "openai")
+        assert "tool_choice" not in whole
+        assert [repair.rule for repair in repairs] == ["parameter"] * count
+
+
+def test_a_tool_choice_counts_the_tools_that_the_request_has():
+    search = {"name": "search", "native": {"format": "anthropic", "wire": {"name": "search"}}}
+    settings = Settings("m", (search,), {"max_tokens": 9, "tool_choice": "required"})
+    whole, repairs = body(settings, "openai")
+    assert "tool_choice" not in whole
+    assert [repair.rule for repair in repairs] == ["tools", "parameter"]
+    whole, repairs = body(settings, "anthropic")
+    assert (whole["tool_choice"], repairs) == ({"type": "any"}, [])
+
+
+def test_a_tool_choice_stays_if_the_tools_are_fields_of_the_format():
+    own = {"tools": [{"name": "search", "type": "search_1"}]}
+    params = {"max_tokens": 9, "tool_choice": {"name": "search"}, "anthropic": own}
+    whole, repairs = body(Settings("m", params=params), "anthropic")
+    assert whole["tool_choice"] == {"type": "tool", "name": "search"}
+    assert (whole["tools"], repairs) == (own["tools"], [])
+
+
+# --- names of tools ---
+
+TOO_LONG = {
+    "openai": 65,
+    "openai-responses": 65,
+    "anthropic": 129,
+    "gemini": 65,
+    "bedrock": 65,
+}
+ILLEGAL = ("wetter für Köln", "get/time")
+
+
+def list_names(request, format):
+    """Return the names of the tools, of the chosen tool, and of the calls in a request."""
+    match format:
+        case "openai":
+            calls = [
+                call for message in request["messages"] for call in message.get("tool_calls", ())
+            ]
+            tools = [tool["function"]["name"] for tool in request["tools"]]
+            chosen = request["tool_choice"]["function"]["name"]
+            return tools, chosen, [call["function"]["name"] for call in calls]
+        case "openai-responses":
+            calls = [item["name"] for item in request["input"] if "name" in item]
+            tools = [tool["name"] for tool in request["tools"]]
+            return tools, request["tool_choice"]["name"], calls
+        case "anthropic":
+            tools = [tool["name"] for tool in request["tools"]]
+            chosen = request["tool_choice"]["name"]
+            return tools, chosen, [block["name"] for block in request["messages"][1]["content"]]
+        case "gemini":
+            functions = request["tools"][0]["functionDeclarations"]
+            [chosen] = request["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"]
+            calls = [part["functionCall"]["name"] for part in request["contents"][1]["parts"]]
+            return [function["name"] for function in functions], chosen, calls
+    config = request["toolConfig"]
+    tools = [tool["toolSpec"]["name"] for tool in config["tools"]]
+    blocks = request["messages"][1]["content"]
+    chosen = config["toolChoice"]["tool"]["name"]
+    return tools, chosen, [block["toolUse"]["name"] for block in blocks]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_tool_has_one_legal_name_in_its_definition_its_choice_and_its_calls(format):
+    for name in (*ILLEGAL, "n" * TOO_LONG[format]):
+        tool = {"name": name, "parameters": {"type": "object"}}
+        settings = Settings("m", (tool, GLOB), {"tool_choice": {"name": name}})
+        call = ("tool_call", None, {"id": "c1", "name": name, "arguments": {}})
+        events = [
+            Message("user", "Hi."),
+            Message(*call),
+            Message("tool_result", "ok", {"id": "c1"}),
+        ]
+        conversation = Conversation(events, settings)
+        tools, chosen, calls = list_names(conversation.request(format), format)
+        pattern = get_format(format).tool_names
+        assert pattern.fullmatch(tools[0]), name
+        assert (tools[1], [chosen], calls) == ("glob", tools[:1], tools[:1])
+        rules = [repair.rule for repair in conversation.repairs(format)]
+        assert rules.count("name") == 2
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_longest_name_that_a_service_takes_stays(format):
+    name = "n" * (TOO_LONG[format] - 1)
+    settings = SET._replace(tools=({"name": name},), params={})
+    conversation = Conversation([Message("user", "Hi.")], settings)
+    assert conversation.repairs(format) == []
+
+
+def test_a_name_that_one_service_refuses_stays_for_another():
+    settings = SET._replace(tools=({"name": "time.now"},), params={})
+    assert body(settings, "gemini")[1] == []
+    assert [repair.rule for repair in body(settings, "openai")[1]] == ["name"]
+
+
+# --- Bedrock's stubs ---
+
+
+def test_a_tool_that_is_gone_keeps_its_stub_beside_the_tools_of_the_request():
+    events = [Message("user", "Hi.")]
+    for id, name in (("c1", "glob"), ("c2", "grep")):
+        events.append(Message("tool_call", None, {"id": id, "name": name, "arguments": {}}))
+        events.append(Message("tool_result", "ok", {"id": id}))
+    request = Conversation(events, SET._replace(params={})).request("bedrock")
+    [glob, grep] = request["toolConfig"]["tools"]
+    assert glob["toolSpec"]["inputSchema"] == {"json": GLOB["parameters"]}
+    assert grep == {"toolSpec": {"name": "grep", "inputSchema": {"json": {"type": "object"}}}}
+    without = Conversation(events).request("bedrock")
+    assert [tool["toolSpec"]["name"] for tool in without["toolConfig"]["tools"]] == ["glob", "grep"]
+
+
+# --- whose objects these are ---
+
+
+def change_everything(value):
+    """Change each object and list within a value."""
+    if isinstance(value, dict):
+        for item in list(value.values()):
+            change_everything(item)
+        value["changed"] = True
+    elif isinstance(value, list):
+        for item in value:
+            change_everything(item)
+        value.append("changed")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_who_changes_a_request_changes_no_later_one(format):
+    search = {"name": "search", "native": {"format": format, "wire": {"type": "s", "list": [{}]}}}
+    bare = {"name": "bare"}
+    own = {"metadata": {"user": {"id": "u"}}, "stop_sequences": ["END"]}
+    params = {**SET.params, "stop": ["END"], "metadata": {"user": "u"}, format: own}
+    settings = Settings("m", (GLOB, search, bare), params)
+    events = [Message("system", "Be brief."), Message("user", "Hi.")]
+    conversation = Conversation(events, settings)
+    first = conversation.request(format, cache="auto")
+    before = copy.deepcopy(first)
+    change_everything(first)
+    assert conversation.request(format, cache="auto") == before
+    assert Conversation(events, settings).request(format, cache="auto") == before
+
+
+# --- values of parameters ---
+
+
+def hi(settings):
+    return Conversation([Message("user", "Hi.")], settings)
+
+
+WRONG_VALUES = {
+    "max_tokens": ["10", 0, True],
+    "temperature": ["hot", True],
+    "top_p": [[]],
+    "stop": [5, [1]],
+    "effort": [3],
+    "thinking": ["much"],
+}
+
+
+@pytest.mark.parametrize("name", WRONG_VALUES)
+def test_settings_refuse_a_value_of_another_type(name):
+    agent = backstory.open(":memory:").start()
+    for value in WRONG_VALUES[name]:
+        with pytest.raises(backstory.Invalid, match=name):
+            agent.settings(params={name: value})
+    assert agent.head == 0
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("name", WRONG_VALUES)
+def test_a_value_of_another_type_in_an_older_log_is_left_out_and_reported(name, format):
+    for value in WRONG_VALUES[name]:
+        conversation = hi(Settings(params={name: value}))
+        [repair] = conversation.repairs(format)
+        assert (repair.rule, name in repair.why) == ("parameter", True)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_parameter_that_is_none_is_absent(format):
+    params = {"max_tokens": None, "temperature": 1, format: {"temperature": None}}
+    with_none = hi(Settings(params=params))
+    without = hi(Settings(params={"temperature": 1}))
+    assert with_none.request(format) == without.request(format)
+
+
+@pytest.mark.parametrize(
+    ("format", "field"),
+    [
+        ("openai", "messages"),
+        ("openai-responses", "input"),
+        ("anthropic", "system"),
+        ("gemini", "contents"),
+        ("bedrock", "messages"),
+    ],
+)
+def test_no_parameter_replaces_the_conversation(format, field):
+    agent = backstory.open(":memory:").start()
+    params = {format: {field: []}}
+    with pytest.raises(backstory.Invalid, match="replace the conversation"):
+        agent.settings(params=params)
+    conversation = hi(Settings(params=params))
+    assert [repair.rule for repair in conversation.repairs(format)] == ["parameter"]
+    assert conversation.request(format) == hi(Settings()).request(format)
+
+
+def test_a_field_on_the_way_to_a_parameter_that_is_no_object_is_reported():
+    for format, params in (
+        ("gemini", {"generationConfig": "x", "temperature": 1}),
+        ("openai-responses", {"reasoning": "x", "effort": "low"}),
+    ):
+        conversation = hi(Settings(params=params))
+        assert [repair.rule for repair in conversation.repairs(format)] == ["parameter"]
+
+
+@pytest.mark.parametrize("nonsense", [0, "x", [1], {"tools": 5}, {"tools": [1]}])
+@pytest.mark.parametrize("field", ["tools", "toolConfig", "generationConfig"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_own_fields_that_make_no_sense_are_left_to_the_service(format, field, nonsense):
+    agent = backstory.open(":memory:").start("main")
+    agent.user("Which files?")
+    agent.tool_call("glob", {}, id="call_1")
+    agent.settings(model="claude-x", tools=[GLOB], params={format: {field: nonsense}})
+
+    body = agent.conversation().request(format, cache="auto")
+
+    assert field in body
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_choice_of_a_tool_that_is_not_there_is_left_out_and_reported(format):
+    settings = Settings(tools=({"name": "look"},), params={"tool_choice": {"name": "nope"}})
+    conversation = hi(settings)
+    [repair] = conversation.repairs(format)
+    assert "no tool 'nope'" in repair.why
+    assert "nope" not in repr(conversation.request(format))
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock"])
+def test_text_before_a_form_with_thinking_goes_behind_the_thinking(provider):
+    thinking = {
+        "anthropic": {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        "bedrock": {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}},
+    }[provider]
+    call = {
+        "anthropic": {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+        "bedrock": {"toolUse": {"toolUseId": "c1", "name": "look", "input": {}}},
+    }[provider]
+    native = {"provider": provider, "model": "m", "wire": [thinking, call]}
+    data = {"id": "c1", "name": "look", "arguments": {}, "native": native}
+    history = [
+        ("user", "q", None),
+        ("assistant", "I look.", None),
+        ("tool_call", None, data),
+        ("tool_result", "r", {"id": "c1"}),
+    ]
+    answer = dump(history, provider, model="m").body["messages"][1]["content"]
+    assert answer[0] == thinking
+    assert "I look." in repr(answer[1])
+
+
+THINK = {"type": "enabled", "budget_tokens": 2048}
+RUNNING = [
+    ("user", "q", None),
+    ("assistant", "I look.", None),
+    ("tool_call", None, {"id": "c1", "name": "look", "arguments": {}}),
+    ("tool_result", "r", {"id": "c1"}),
+]
+
+
+def find_thinking_settings(provider, messages, thinking=THINK, model="claude-sonnet-4-5"):
+    fields = {"thinking": thinking}
+    if provider == "bedrock":
+        fields = {"additionalModelRequestFields": fields}
+    settings = Settings(model=model, params={provider: fields})
+    request, repairs = Conversation([Message(*one) for one in messages], settings).dump_request(
+        provider
+    )
+    fields = request if provider == "anthropic" else request["additionalModelRequestFields"]
+    return fields.get("thinking"), [repair.why for repair in repairs if repair.rule == "parameter"]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock"])
+def test_a_tool_turn_of_another_model_goes_without_thinking(provider):
+    thinking, [why] = find_thinking_settings(provider, RUNNING)
+    assert thinking is None
+    assert why.startswith("thinking was left out")
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock"])
+def test_thinking_stays_on_in_the_next_turn_and_where_the_turn_has_some(provider):
+    answered = [*RUNNING, ("assistant", "Done.", None), ("user", "And now?", None)]
+    block = {
+        "anthropic": {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        "bedrock": {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}},
+    }[provider]
+    text = get_format(provider).write_text("I look.")
+    native = {"provider": provider, "model": "claude-sonnet-4-5", "wire": [block, text]}
+    own = [RUNNING[0], ("assistant", "I look.", {"native": native}), *RUNNING[2:]]
+    second = [("tool_call", None, {"id": "c2", "name": "look", "arguments": {}})]
+    for messages in (
+        RUNNING[:1],
+        answered,
+        own,
+        own + second + [("tool_result", "r", {"id": "c2"})],
+    ):
+        assert find_thinking_settings(provider, messages) == (THINK, [])
+
+
+def test_adaptive_thinking_and_other_servers_need_no_thinking_first():
+    adaptive = {"type": "adaptive"}
+    assert find_thinking_settings("anthropic", RUNNING, adaptive) == (adaptive, [])
+    assert find_thinking_settings("bedrock", RUNNING, adaptive) == (adaptive, [])
+    assert find_thinking_settings("anthropic", RUNNING, THINK, "kimi-k2")[0] == THINK
+
+
+def test_a_key_that_is_not_a_text_in_what_a_service_ran_is_read():
+    run = {"type": "server_tool_use", "id": "s", "name": "search", "input": {1: 2}}
+    [event] = load_answer({"content": [run], "type": "message"}, "anthropic")
+    told = dump([("user", "q", None), event], "openai").body
+    assert "1: 2" in repr(told)

@@ -38,7 +38,7 @@ def test_it_is_told_where_it_happened():
     assert [block["text"] for block in body["messages"][1]["content"]] == TOLD
     [repair] = repairs
     assert repair.why.startswith(
-        "server_tool_use, web_search_tool_result of this answer told in words: "
+        "server_tool_use, web_search_tool_result of this answer described in words: "
     )
 
 

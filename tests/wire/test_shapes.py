@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backstory.errors import Invalid
-from backstory.wire import FORMATS, dump, load, load_answer, to_bytes
+from backstory.wire import FORMATS, count_tokens, dump, load, load_answer, to_bytes
 from tests.wire.maker import PIXEL
 from tests.wire.rules import violations
 
@@ -151,7 +151,9 @@ def test_a_summary_of_anthropic_comes_back_and_is_told_elsewhere():
     assert dump(events, "anthropic", model="m") == (summed(encrypted_content="c2VhbGVk"), [])
     body, repairs = dump(events, "openai")
     assert body["messages"][1]["content"] == "<compaction>\nThey met.\n</compaction>\n\nGo on."
-    assert ["compaction of this answer told in words" in repair.why for repair in repairs] == [True]
+    assert ["compaction of this answer described in words" in repair.why for repair in repairs] == [
+        True
+    ]
     failed = load(summed(content=None), "anthropic", model="m")
     assert dump(failed, "anthropic", model="m") == (summed(content=None), [])
     assert "compaction of this answer left out" in dump(failed, "openai").repairs[0].why
@@ -353,3 +355,11 @@ def test_of_two_names_of_a_file_always_the_same_is_sent():
     link |= {"document_name": "second.pdf", "file_name": "first.pdf"}
     body, _ = dump(load({"messages": [{"role": "user", "content": [link]}]}, "openai"), "anthropic")
     assert body["messages"][0]["content"][0]["title"] == "first.pdf"
+
+
+@pytest.mark.parametrize("message", [{"role": "user", "content": "Hello"}, "Hello", None])
+def test_a_message_of_another_shape_is_refused_and_not_left_out(message):
+    with pytest.raises(Invalid, match="is not an event, a Message or a tuple"):
+        dump([message], "openai")
+    with pytest.raises(Invalid, match="is not an event"):
+        count_tokens([message])

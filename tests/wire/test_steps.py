@@ -2,7 +2,7 @@
 
 import pytest
 
-from backstory.wire import FORMATS, dump, load
+from backstory.wire import FORMATS, dump, load, load_answer
 from backstory.wire.media import decode_base64
 from tests.wire.laws import strings
 from tests.wire.rules import violations
@@ -10,6 +10,9 @@ from tests.wire.rules import violations
 
 def own(format, kind, text, wire, **data):
     return kind, text, {**data, "native": {"provider": format, "wire": wire}}
+
+
+FUNCTION_CALL = {"type": "function_call", "call_id": "c", "name": "glob", "arguments": "{}"}
 
 
 def test_forms_of_one_answer_that_cannot_be_joined_are_written_anew():
@@ -185,6 +188,71 @@ def test_results_of_calls_in_a_store_go_back_to_it_alone():
     whys = [repair.why for repair in dump(events, "anthropic").repairs]
     assert any("is only in the service's store" in why for why in whys)
     assert any("what came before is left out" in why for why in whys)
+
+
+CONTINUING = [
+    {"type": "function_call_output", "call_id": "c", "output": "R"},
+    {"role": "user", "content": "And now?"},
+]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("item", CONTINUING)
+def test_only_the_first_turn_can_continue_a_store(item, format):
+    body = {"model": "g", "previous_response_id": "resp_1", "input": [item]}
+    events = [("user", "Earlier.", None), *load(body, "openai-responses")]
+    dumped, repairs = dump(events, format, stored=True, model="g")
+    assert violations(dumped, format) == []
+    assert "previous_response_id" not in dumped
+    assert "what came before is left out" in str(repairs)
+
+
+def test_a_request_continues_only_one_stored_conversation():
+    asked = {"role": "user", "content": "And now?"}
+    first = {"previous_response_id": "resp_1", "input": [asked]}
+    second = {"previous_response_id": "resp_2", "input": [asked, asked]}
+    events = [*load(first, "openai-responses"), *load(second, "openai-responses")]
+    body, [repair] = dump(events, "openai-responses", stored=True)
+    assert body["previous_response_id"] == "resp_1"
+    assert (repair.at, "'resp_2'" in repair.why) == (1, True)
+
+
+def test_a_system_message_can_continue_a_store():
+    items = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "And now?"}]
+    body = {"previous_response_id": "resp_1", "input": items}
+    events = load(body, "openai-responses")
+    assert dump(events, "openai-responses", stored=True) == (body, [])
+
+
+def test_a_result_of_a_logged_call_needs_no_store():
+    answer = {"model": "g", "output": [FUNCTION_CALL]}
+    result = {"type": "function_call_output", "call_id": "c", "output": "R"}
+    body = {"model": "g", "previous_response_id": "resp_1", "input": [result]}
+    events = [
+        ("user", "Earlier.", None),
+        *load_answer(answer, "openai-responses"),
+        *load(body, "openai-responses"),
+    ]
+    dumped, repairs = dump(events, "openai-responses", stored=True, model="g")
+    assert "previous_response_id" not in dumped
+    assert repairs == []
+
+
+OTHER_TOOLS = [
+    {"type": "computer_call", "call_id": "c", "action": {"type": "click"}},
+    {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "x"},
+]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("item", OTHER_TOOLS)
+def test_a_call_of_another_tool_that_becomes_a_function_is_reported(item, format):
+    body = {"model": "m", "input": [{"role": "user", "content": "?"}, item]}
+    events = [*load(body, "openai-responses"), ("tool_result", "x", {"id": "c"})]
+    dumped, repairs = dump(events, format, model="m")
+    is_sent_back = item in dumped.get("input", [])
+    reported = f"{item['type']} of this answer written as a function" in str(repairs)
+    assert reported is not is_sent_back
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -261,6 +261,16 @@ def test_a_new_id_with_the_same_number_begins_another_call():
     ]
 
 
+def test_the_input_of_a_custom_tool_is_put_together():
+    begun = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "run", "input": ""}}
+    deltas = [begun, *({"index": 0, "custom": {"input": text}} for text in ("ls ", "-l"))]
+    chunks = [{"choices": [{"delta": {"tool_calls": [delta]}}]} for delta in deltas]
+    chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    [(kind, _, data)] = load_answer(chunks, "openai")
+    assert kind == "tool_call"
+    assert (data["id"], data["name"], data["arguments"]) == ("c1", "run", {"input": "ls -l"})
+
+
 def test_calls_that_are_streamed_at_the_same_time_are_known_by_their_numbers():
     stream = [
         call_part("a", "f", '{"x":'),
@@ -341,3 +351,15 @@ def test_what_arrived_before_an_error_is_kept(format, begun, failure):
 def test_an_answer_that_failed_is_no_empty_answer():
     with pytest.raises(Invalid, match="Too busy"):
         load_answer(FAILED["response"], "openai-responses")
+
+
+def test_a_call_that_is_done_under_another_index_is_one_call():
+    call = {"type": "function_call", "call_id": "c1", "name": "glob", "arguments": ""}
+    whole = call | {"arguments": "{}", "status": "completed"}
+    events = [
+        {"type": "response.output_item.added", "output_index": 0, "item": call},
+        {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{}"},
+        {"type": "response.output_item.done", "output_index": 1, "item": whole},
+    ]
+    [(kind, _, data)] = load_answer(events, "openai-responses")
+    assert (kind, data["id"], data["arguments"]) == ("tool_call", "c1", {})

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from backstory.errors import Invalid
+from backstory.transcripts.exporting import write_turns
 from backstory.wire import FORMATS, dump, load, load_answer
-from backstory.wire.request import write_turns
 from tests.wire.maker import PDF, PIXEL, WAV
 from tests.wire.rules import violations
 

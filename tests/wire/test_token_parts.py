@@ -118,6 +118,11 @@ class TestSizes:
         data = base64.urlsafe_b64encode(png(640, 480) + b"\xff" * 6).decode()
         assert measure_image(data[:8] + "\n" + data[8:]) == (640, 480)
 
+    def test_base64_in_short_lines_is_read_wherever_it_is_cut(self):
+        lines = base64.encodebytes(png(640, 480) + bytes(600_000)).decode()
+        for removed in range(4):
+            assert measure_image(lines[:60] + lines[60 + removed * 77 :]) == (640, 480)
+
     def test_a_wav_file_says_its_length_and_others_are_taken_for_the_usual_rate(self):
         assert round(measure_seconds(base64.b64encode(wav(2)).decode(), 1)) == 2
         assert measure_seconds("A" * 64_000, 128_000) == 3

@@ -1,6 +1,8 @@
 """Tokens: exact where that was measured, elsewhere an estimate that says of what; parts sum to the whole."""
 
 import base64
+import copy
+import pickle
 import sys
 import zlib
 from typing import Any, ClassVar
@@ -345,3 +347,10 @@ def test_a_text_that_was_counted_is_not_counted_again(monkeypatch):
     monkeypatch.setattr("backstory.wire.tokens.MOST_REMEMBERED", 3)
     assert (count("c" * 90), count(long[0])) == (90, 100)  # so many are kept, then it begins anew
     assert counted == [*long, "c" * 90, long[0]]
+
+
+def test_a_count_can_be_pickled_and_copied():
+    counted = count_tokens([("user", "Hello", None)], "gpt-4o")
+    for restored in (pickle.loads(pickle.dumps(counted)), copy.deepcopy(counted)):
+        assert (restored, restored.parts) == (counted, counted.parts)
+        assert (restored.how, restored.exact) == (counted.how, counted.exact)

@@ -1,8 +1,8 @@
 """Each turn by itself, in a format's own form: what files need in which every message stands alone."""
 
 from backstory import Event
+from backstory.transcripts.exporting import write_turns
 from backstory.wire import load_answer
-from backstory.wire.request import write_turns
 
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
 

@@ -180,37 +180,6 @@ class Advanced(Sqlite):
         return AdvancedSQLiteSession(session_id=session, db_path=self.path, create_tables=True)
 
 
-class SqlAlchemy(_Sessions):
-    """SQLAlchemySession on PostgreSQL, one engine with asyncpg: as durable as the server is set to be."""
-
-    def __init__(self, place: str) -> None:
-        from agents.extensions.memory import SQLAlchemySession
-        from sqlalchemy.ext.asyncio import create_async_engine
-
-        super().__init__()
-        self.session_class = SQLAlchemySession
-        self.engine = create_async_engine(
-            place.replace("postgresql://", "postgresql+asyncpg://", 1)
-        )
-        # The tables are made once, for the documentation advises against create_tables in production.
-        self._run(SQLAlchemySession("", engine=self.engine, create_tables=True).get_items())
-
-    def append(self, session: str, turn: list[Item]) -> None:
-        """add_items(): finds and locks the session's row, inserts a row per item, updates it and commits."""
-        super().append(session, turn)
-
-    def restore(self, session: str) -> list[Item]:
-        """get_items(): one SELECT of the session's rows, sorted by time and id, one json.loads per row."""
-        return super().restore(session)
-
-    def close(self) -> None:
-        self._run(self.engine.dispose())
-        self.runner.close()
-
-    def _open(self, session: str) -> SessionABC:
-        return self.session_class(session, engine=self.engine)
-
-
 def item(message: Message) -> Item:
     """A message as add_items() takes it."""
     if message.kind == "tool_call":

@@ -25,11 +25,6 @@ DELETE = """
 COPY = """
     INSERT INTO messages (session, kind, text, call, tool)
     SELECT ?, kind, text, call, tool FROM messages WHERE session = ? ORDER BY id LIMIT ?"""
-ON_POSTGRES = """
-    CREATE TABLE IF NOT EXISTS messages (
-        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        session text, kind text, text text, call text, tool text);
-    CREATE INDEX IF NOT EXISTS by_session ON messages (session, id)"""
 
 
 class Rows(Peer):
@@ -85,34 +80,3 @@ class BareTable(Rows):
 
     def close(self) -> None:
         self.db.close()
-
-
-class BareOnPostgres(Rows):
-    """The same on psycopg: what a Python process can do at best."""
-
-    def __init__(self, place: str) -> None:
-        import psycopg
-
-        self.postgres = psycopg.connect(place, autocommit=True)
-        self.postgres.execute(ON_POSTGRES)
-
-    def append(self, session: str, turn: list[Row]) -> None:
-        """One INSERT per message, each with its own commit."""
-        for row in turn:
-            self.postgres.execute(_dollars(INSERT), (session, *row))
-
-    def fill(self, session: str, turns: list[list[Row]]) -> None:
-        with self.postgres.transaction():
-            self.append(session, [row for turn in turns for row in turn])
-
-    def restore(self, session: str) -> list[Any]:
-        """One SELECT, rows as tuples."""
-        return self.postgres.execute(_dollars(SELECT), (session,), binary=True).fetchall()
-
-    def close(self) -> None:
-        self.postgres.close()
-
-
-def _dollars(sql: str) -> str:
-    """The statement with psycopg's own placeholders."""
-    return sql.replace("?", "%s")

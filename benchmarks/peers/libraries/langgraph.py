@@ -253,23 +253,6 @@ class DeltaSaver(Saver):
         self._update(session, self._config(session), len(copies), {"messages": Overwrite(copies)})
 
 
-class PostgresSaver(Saver):
-    """PostgresSaver and the add_messages channel, opened as documented; durable as the server is."""
-
-    def append(self, session: str, turn: Messages) -> None:
-        """One invoke() with durability="exit": reads all messages, writes them all again in a new blob."""
-        super().append(session, turn)
-
-    def restore(self, session: str) -> Messages:
-        """get_state(): reads the newest checkpoint and the blob of every message that it points at."""
-        return super().restore(session)
-
-    def _open(self, place: str) -> AbstractContextManager[BaseCheckpointSaver[Any]]:
-        from langgraph.checkpoint.postgres import PostgresSaver as PostgresCheckpointer
-
-        return _set_up(PostgresCheckpointer.from_conn_string(place))
-
-
 @contextmanager
 def _set_up(opening: AbstractContextManager[Any]) -> Iterator[Any]:
     """A checkpointer whose tables are there."""

@@ -81,13 +81,6 @@ class Backstory(Peer):
         return self.agents[session]
 
 
-class OnPostgres(Backstory):
-    """A store in a PostgreSQL database."""
-
-    def address(self, place: str) -> str:
-        return place
-
-
 def draft(message: Message) -> Draft:
     """A message as extend() takes it."""
     if message.kind == "tool_call":

@@ -2,6 +2,6 @@
 
     from backstory.adapters.openai_agents import BackstorySession
 
-One module per framework, which needs that framework installed: `pip install 'backstory[openai_agents]'`.
-They use nothing but what is public in backstory.
+Each module needs its framework: `pip install 'backstory[openai_agents]'`.
+They use the public interface, and `wire.turns`, `wire.neutral` and `log.items`.
 """

@@ -1,13 +1,13 @@
 """Google's ADK: `Runner(…, session_service=BackstorySessionService("history.db"))`.
 
-A session is an agent; the state of an app and of a user are agents of their own. A rewind of ADK's is a jump
-in the log. ADK itself leaves out what was rewound, so `get_session` gives it all events, unless
-`effective=True`.
+A session is an agent; the state of an app and of a user are agents of their own. A rewind by ADK is
+a jump in the log. ADK itself leaves out what it rewound, so `get_session` returns all events,
+unless `effective=True`.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from google.adk.errors import StaleSessionError
@@ -20,94 +20,121 @@ from google.adk.sessions.base_session_service import (
     ListSessionsResponse,
 )
 from google.adk.sessions.session import Session
-from google.adk.sessions.state import State
+from google.adk.sessions.state import State as AdkState
 from pydantic_core import to_jsonable_python
 
-from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
-from backstory.adapters.adk_events import (
-    ADAPTER,
-    REWIND,
-    Form,
-    Translation,
-    drafts,
-    event_key,
-    joined,
-    rewound,
-)
-from backstory.adapters.adk_models import adk_events
-from backstory.adapters.arguments import check
-from backstory.adapters.items import (
-    Batch,
-    Carried,
-    Draft,
-    all_items,
-    kept,
-    kept_in,
-    newest_items,
+from backstory import Agent, Conflict, Error, Event, KeyTaken, RepeatedEvent, replay, wire
+from backstory.adapters.shared import (
+    AdapterStore,
+    At,
+    DraftTuple,
+    Item,
+    KeylessDraft,
+    KnownHeads,
+    State,
+    StateNotes,
+    TurnItem,
+    Where,
+    add_usage,
+    build_item,
+    build_key,
+    build_note,
+    build_prefix,
+    check_type,
+    read_context,
+    read_ids,
     read_items,
+    read_note,
+    write_block,
 )
-from backstory.adapters.keys import agent_key, key_prefix, whole_path
-from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
+from backstory.wire.formats.gemini import GEMINI
+from backstory.wire.neutral import AnsweredCall, list_parts
+from backstory.wire.turns import BETWEEN, AnswerTurn, MessageTurn, Text
 
 __all__ = ["BackstorySessionService"]
 
-SESSION, STATE, UPDATE = "adk.session", "adk.state", "adk.update"
-SCOPES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX}
-
-Change = tuple[Agent, Batch, int]  # what is written behind which head of an agent
-USER_STATE = f"{ADAPTER}_user"  # how the keys of the users' state begin
-MISSING = -1  # no head
+ADAPTER = "adk"
+FORMAT: Final = "gemini"
+NOTE = f"{ADAPTER}.event"  # an event without content
+REWIND = f"{ADAPTER}.rewind"
+TIME = f"{ADAPTER}.time"  # the timestamp of the newest event, for listings
+STATE = StateNotes(f"{ADAPTER}.state", f"{ADAPTER}.update")
+SCOPES = {"app": AdkState.APP_PREFIX, "user": AdkState.USER_PREFIX}
+USER_STATE = f"{ADAPTER}_user"  # how the keys of the users' states begin
+MARKER = "_storage_update_marker"  # the attribute of a session in which ADK's services keep it
+UNKNOWN_AUTHOR = ""  # of a translated answer, until the author in its session is known
 STALE = "the session was written to by someone else: get it again"
+
+Form = dict[str, Any]  # an event, or a part of it, as ADK serializes it
+Ids = tuple[str, str, str]  # of an app, a user and a session
 
 
 class BackstorySessionService(BaseSessionService):
-    """Sessions of ADK in a backstory store. `uri` is for ADK's service registry: `backstory://PATH`."""
+    """Sessions of ADK in a backstory store.
+
+    `agent_name` is the name of the agent that runs: ADK takes answers of other authors as quotes.
+    Answers of other programs have it as their author; without it, the last author in the session,
+    or, if only others wrote to it, the app. `repair=False` leaves calls of other programs open that
+    have no result. `uri` is for ADK's service registry: `backstory://PATH`.
+    """
 
     def __init__(
-        self, where: Where | None = None, *, uri: str | None = None, effective: bool = False
+        self,
+        where: Where | None = None,
+        *,
+        uri: str | None = None,
+        effective: bool = False,
+        agent_name: str | None = None,
+        repair: bool = True,
     ) -> None:
         place = where if uri is None else uri.partition("://")[2]
         if place is None:
             raise TypeError("pass a path, a URL or an open store")
-        self._history = History(place)
+        self._store = AdapterStore(place, ADAPTER)
         self._effective = effective
-
-    def close(self) -> None:
-        """Let go of the store."""
-        self._history.close()
+        self._agent_name = agent_name
+        self._repair = repair
+        self._known: KnownHeads[tuple[int, State]] = KnownHeads()  # of sessions, apps and users
 
     def agent(self, app_name: str, user_id: str, session_id: str) -> Agent:
-        """The agent that holds a session, made if it is not there."""
-        ids = (app_name, user_id, _trimmed(session_id))
-        return self._history.told(
-            self._history.ensured(agent_key(ADAPTER, *ids), session_id), whole_path(ADAPTER, *ids)
-        )
+        """Return the agent of a session. It is created if it does not exist."""
+        return self._store.ensure(self._store.build_key(app_name, user_id, _trim(session_id)))
 
     def fork(
-        self, app_name: str, user_id: str, session_id: str, new_session_id: str, at: Any = None
+        self, app_name: str, user_id: str, session_id: str, new_session_id: str, at: At = None
     ) -> Agent:
-        """A new session that goes on from a position of another one: one row."""
-        source = self._history.found(agent_key(ADAPTER, app_name, user_id, _trimmed(session_id)))
+        """Return the agent of a new session that continues a position of another one: one row,
+        nothing is copied."""
+        source = self._store.find(self._store.build_key(app_name, user_id, _trim(session_id)))
         if source is None:
             raise SessionNotFoundError(f"Session {session_id} not found.")
-        ids = (app_name, user_id, _trimmed(new_session_id))
+        ids = (app_name, user_id, _trim(new_session_id))
         try:
-            new = self._history.forked(source, agent_key(ADAPTER, *ids), ids[-1], at)
+            return self._store.fork(source, self._store.build_key(*ids), at)
         except KeyTaken:
-            raise AlreadyExistsError(f"Session with id {ids[-1]} already exists.") from None
-        return self._history.told(new, whole_path(ADAPTER, *ids))
+            raise _build_taken_error(ids) from None
 
     async def fork_session(
-        self, *, app_name: str, user_id: str, session_id: str, new_session_id: str, at: Any = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        new_session_id: str,
+        at: At = None,
     ) -> Session:
-        """`fork`, to be awaited, which gives back the session."""
+        """Fork a session and return the new one."""
         await in_thread(partial(self.fork, app_name, user_id, session_id, new_session_id, at))
         found = await self.get_session(
             app_name=app_name, user_id=user_id, session_id=new_session_id
         )
         assert found is not None
         return found
+
+    def close(self) -> None:
+        """Release the store."""
+        self._store.close()
 
     # --- the framework's interface ---
 
@@ -119,29 +146,12 @@ class BackstorySessionService(BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """A new session; AlreadyExistsError if there is one with this id."""
-        id = _trimmed("" if session_id is None else session_id) or str(uuid4())
-        check({} if state is None else state, dict, "the state of a session")
-        deltas = _deltas(state or {})
-
-        def create() -> None:
-            agent = self.agent(app_name, user_id, id)
-            # The key makes it this creation and no other: two of the same are not one that was repeated.
-            began: Draft = (
-                "note",
-                SESSION,
-                kept("state", deltas["session"]),
-                f"{SESSION}:{uuid4()}",
-            )
-            try:
-                self._write_all(agent, [began], 0, (app_name, user_id), deltas)
-            except Conflict:  # only the first event of an agent makes it a session
-                raise AlreadyExistsError(f"Session with id {id} already exists.") from None
-
-        await in_thread(create)
-        found = await self.get_session(app_name=app_name, user_id=user_id, session_id=id)
-        assert found is not None
-        return found
+        """Create a session. Raises AlreadyExistsError if there is one with this id."""
+        id = _trim("" if session_id is None else session_id) or str(uuid4())
+        if state is not None:
+            check_type(state, dict, "the state of a session")
+        changes = split_state(state or {})
+        return await in_thread(partial(self._create, (app_name, user_id, id), changes))
 
     async def get_session(
         self,
@@ -151,289 +161,469 @@ class BackstorySessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """A session with its events, or with the newest of them; None if it is not there."""
-        ids = (app_name, user_id, _trimmed(session_id))
+        """Return a session with its events, or with the newest of them; None if it does not
+        exist."""
+        ids = (app_name, user_id, _trim(session_id))
         if config is not None:
-            check(config, GetSessionConfig, "the config of a read")
-        read: Callable[[Agent], Session | None] = partial(self._session, ids, config=config)
-        return await in_thread(partial(self._history.read, agent_key(ADAPTER, *ids), read, None))
+            check_type(config, GetSessionConfig, "the config of a read")
+
+        def read(agent: Agent) -> Session | None:
+            return self._read_session(agent, ids, config)
+
+        return await self._store.read_in_thread(self._store.build_key(*ids), read, None)
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """The sessions of a user or of all, those written to last at the end, without their events."""
-        found = await in_thread(partial(self._listed, app_name, user_id))
-        found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
-        return ListSessionsResponse(sessions=found)
+        """Return the sessions of a user or of all users, without their events. Those written to
+        last come last."""
+        sessions = await in_thread(partial(self._list_sessions, app_name, user_id))
+        sessions.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
+        return ListSessionsResponse(sessions=sessions)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session. Forks of it stay, and so does the state of the app and the user."""
-
-        def delete() -> None:
-            agent = self._history.found(agent_key(ADAPTER, app_name, user_id, _trimmed(session_id)))
-            try:
-                self._history.store.delete(agent.id) if agent else None
-            except AgentNotFound:  # someone else was quicker
-                return
-
-        await in_thread(delete)
+        """Delete a session. Forks of it stay, and so does the state of the app and the user."""
+        key = self._store.build_key(app_name, user_id, _trim(session_id))
+        await in_thread(partial(self._delete, key))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """The state that all sessions of a user share."""
-        return await in_thread(partial(self._scope, "user", app_name, user_id))
+        """Return the state that all sessions of a user share."""
+        return await in_thread(partial(self._read_scope, "user", app_name, user_id))
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
-        """Write an event behind what the session object has seen; StaleSessionError if there is more."""
-        check(session, Session, "a session")
-        check(event, AdkEvent, "an event")
+        """Append an event after what `session` has seen. Raises StaleSessionError if there is
+        more."""
+        check_type(session, Session, "a session")
+        check_type(event, AdkEvent, "an event")
         if event.partial:
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
-        head = await in_thread(partial(self._append, session, event))
+        ids = (session.app_name, session.user_id, session.id)
+        write = partial(self._append, session=session, event=event)
+        head = await self._store.read_in_thread(self._store.build_key(*ids), write, None)
         if head is None:
-            return event  # it was there already
+            raise SessionNotFoundError(f"Session {session.id} not found.")
+        if head == 0:
+            return event  # it was appended before
         session.last_update_time = event.timestamp
-        session._storage_update_marker = str(head)
+        setattr(session, MARKER, str(head))
         return self._commit_event_to_session(session, event)
 
     # --- reading ---
 
-    def _session(
-        self, ids: tuple[str, str, str], agent: Agent, *, config: GetSessionConfig | None
+    def _read_session(
+        self, agent: Agent, ids: Ids, config: GetSessionConfig | None
     ) -> Session | None:
-        app, user, id = ids
-        head = agent.head
-        if not head:  # its first event was not written yet, or never
+        head, state = self._read_known(agent)
+        if head == 0:  # its first event was not written yet, or never
             return None
-        forms = self._forms(agent, app, config)
-        last = forms[-1]["timestamp"] if forms else self._last_time(agent, app)
-        session = Session(
-            app_name=app,
-            user_id=user,
-            id=id,
-            state=self._state(agent) | self._shared(app, user),
-            events=adk_events(forms),
-            last_update_time=last,
-        )
-        session._storage_update_marker = str(head)
-        return session
+        limit = config.num_recent_events if config else None
+        forms = [item.value for item in self._read_events(agent, ids[0], limit)]
+        if config is not None and config.after_timestamp is not None:
+            forms = _drop_older(forms, config.after_timestamp)
+        time = forms[-1]["timestamp"] if forms else self._read_time(agent)
+        shown = state.current | self._read_shared(ids)
+        return _build_session(ids, head, shown, time, forms)
 
-    def _last_time(self, agent: Agent, app: str) -> float:
-        """The timestamp of the last event, or when the session was created."""
-        for last in newest_items(ADAPTER, agent, Translation(app), 1, join=joined):
-            return float(last.item["timestamp"])
+    def _read_events(self, agent: Agent, app: str, limit: int | None = None) -> list[Item]:
+        """Return the events for ADK, which leaves out by itself what it rewound."""
+        items = self._read_items(agent, limit)
+        if not self._effective and any(_read_rewind(item.value) for item in items):
+            items = self._read_rewound_items(agent, limit)
+        answers = [item for item in items if not item.is_own and not item.value["author"]]
+        if answers:
+            author = self._choose_author(agent, items, limit) or app
+            for item in answers:
+                item.value["author"] = author
+        return items
+
+    def _choose_author(self, agent: Agent, items: Sequence[Item], limit: int | None) -> str | None:
+        """Return the author of answers of others."""
+        if self._agent_name:
+            return self._agent_name
+        author = _find_author(items)
+        if author is None and limit is not None:
+            author = _find_author(self._read_items(agent, None))
+        return author
+
+    def _read_items(self, agent: Agent, limit: int | None) -> list[Item]:
+        return read_context(
+            ADAPTER, agent, AdkEventWriter(), notes=[NOTE, REWIND], limit=limit, repair=self._repair
+        )
+
+    def _read_rewound_items(self, agent: Agent, limit: int | None) -> list[Item]:
+        """Return the context as it would be without the jumps of ADK."""
+        events = [_hide_own_jump(event) for event in agent.events()]
+        messages = replay(events, agent=agent.name).messages
+        items = read_items(ADAPTER, messages, AdkEventWriter(), repair=self._repair)
+        return items if limit is None else items[max(len(items) - limit, 0) :]
+
+    def _read_time(self, agent: Agent) -> float:
+        """Return the timestamp of the last event, or the time when the session was created."""
+        for item in self._read_items(agent, 1):
+            return float(item.value["timestamp"])
         return agent.created_at.timestamp()
 
-    def _listed(self, app: str, user: str | None) -> list[Session]:
-        """Sessions without their events: a few queries for all of them."""
-        store = self._history.store
-        prefix = key_prefix(ADAPTER, app) if user is None else key_prefix(ADAPTER, app, user)
-        sessions, states, updates = (
-            {agent.id: note for agent, note in store.last_notes(name, prefix=prefix)}
-            for name in (SESSION, STATE, UPDATE)
-        )
-        shared = self._all_shared(app, user)
-        found = []
-        for agent in store.agents(prefix=prefix):
+    def _read_scope(self, scope: str, *ids: str) -> dict[str, Any]:
+        """Return the state of an app or a user."""
+        key = build_key(f"{ADAPTER}_{scope}", *ids)
+        nothing: dict[str, Any] = {}
+        return self._store.read(key, lambda agent: self._read_known(agent)[1].current, nothing)
+
+    def _read_known(self, agent: Agent, head: int | None = None) -> tuple[int, State]:
+        """Return a head of the agent of a session, an app or a user, and the state there. None: the
+        head is read."""
+        with self._known.hold(agent) as known:
+            if head is None:
+                head = agent.head
+            if known.value is None or known.value[0] != head:
+                known.value = (head, STATE.read(agent))
+            return known.value
+
+    def _read_shared(self, ids: Ids) -> dict[str, Any]:
+        """Return the state of an app and a user as a session shows it."""
+        app, user, _ = ids
+        app_state = _add_prefix("app", self._read_scope("app", app))
+        return app_state | _add_prefix("user", self._read_scope("user", app, user))
+
+    def _list_sessions(self, app: str, user: str | None) -> list[Session]:
+        """Return sessions without their events: a few queries for all of them."""
+        ids = (app,) if user is None else (app, user)
+        prefix = build_prefix(ADAPTER, *ids)
+        states = self._list_states(prefix)
+        times = dict(self._store.store.last_notes(TIME, prefix))
+        app_state = _add_prefix("app", self._read_scope("app", app))
+        users = build_prefix(USER_STATE, app) if user is None else build_key(USER_STATE, app, user)
+        user_states = {agent.key: state for agent, state in self._list_states(users).items()}
+        sessions: list[Session] = []
+        for agent in self._store.store.agents(prefix=prefix):
             if not agent.listed_head:
                 continue
-            _, its_user, id = ids_of(agent)
-            session = sessions.get(agent.id)
-            state = _kept_state(states.get(agent.id) or session)
-            last = updates.get(agent.id) or session
-            if last is not None and last.created_at == agent.updated_at:
-                time = (last.data or {}).get("time", agent.created_at.timestamp())
-            else:  # someone else has written since, or moved
-                time = self._last_time(agent, app)
-            state |= shared["app"] | shared.get(agent_key(USER_STATE, app, its_user), {})
-            found.append(
-                Session(app_name=app, user_id=its_user, id=id, state=state, last_update_time=time)
-            )
-            found[-1]._storage_update_marker = str(agent.listed_head)
+            _, its_user, id = read_ids(agent)
+            its_state = user_states.get(build_key(USER_STATE, app, its_user), {})
+            state = states.get(agent, {}) | app_state | _add_prefix("user", its_state)
+            time = self._find_time(agent, times.get(agent))
+            sessions.append(_build_session((app, its_user, id), agent.listed_head, state, time))
+        return sessions
+
+    def _list_states(self, prefix: str) -> dict[Agent, dict[str, Any]]:
+        states = dict(self._store.store.last_notes(STATE.state, prefix))
+        updates = dict(self._store.store.last_notes(STATE.update, prefix))
+        found: dict[Agent, dict[str, Any]] = {}
+        for agent in states.keys() | updates.keys():
+            found[agent] = STATE.join(states.get(agent), updates.get(agent)).current
         return found
 
-    def _all_shared(self, app: str, user: str | None) -> dict[str, dict[str, Any]]:
-        """The state of the app as "app", and those of its users by the keys of their agents."""
-        prefix = key_prefix(USER_STATE, app) if user is None else agent_key(USER_STATE, app, user)
-        users = self._history.store.last_notes(STATE, prefix=prefix)
-        found = {agent.key or "": _shown("user", _kept_state(note)) for agent, note in users}
-        return found | {"app": _shown("app", self._scope("app", app))}
-
-    def _forms(self, agent: Agent, app: str, config: GetSessionConfig | None) -> list[Form]:
-        recent = config.num_recent_events if config else None
-        found = self._recent(agent, app, recent)
-        after = config.after_timestamp if config else None
-        if after is None:
-            return found
-        late = next(
-            (n for n, form in enumerate(reversed(found)) if form["timestamp"] < after), len(found)
-        )
-        return found[len(found) - late :]
-
-    def _recent(self, agent: Agent, app: str, limit: int | None) -> list[Form]:
-        if limit is None and self._is_effective(agent):
-            return all_items(ADAPTER, agent, Translation(app), join=joined)
-        return [each.item for each in self._items(agent, app, limit)]
-
-    def _is_effective(self, agent: Agent) -> bool:
-        """Whether ADK is to see the context itself: it asked for that, or has rewound nothing."""
-        return self._effective or not agent.notes(REWIND, live=False)
-
-    def _items(self, agent: Agent, app: str, limit: int | None) -> list[Carried]:
-        """The events for ADK, which leaves out by itself what it has rewound."""
-        if self._is_effective(agent):
-            return newest_items(ADAPTER, agent, Translation(app), limit, join=joined)
-        events = [_as_note(event) if _is_adks_jump(event) else event for event in agent.events()]
-        shown = replay(events, agent=agent.name).messages
-        found = list(read_items(ADAPTER, shown, Translation(app), joined))
-        return found if limit is None else found[-limit:] if limit else []
-
-    def _state(self, agent: Agent) -> dict[str, Any]:
-        notes = agent.last_notes([STATE, SESSION])
-        return _kept_state(notes.get(STATE) or notes.get(SESSION))
-
-    def _scope(self, scope: str, *ids: str) -> dict[str, Any]:
-        return self._history.read(agent_key(f"{ADAPTER}_{scope}", *ids), self._state, {})
-
-    def _shared(self, app: str, user: str) -> dict[str, Any]:
-        """The state of the app and of the user, as a session shows them."""
-        return _shown("app", self._scope("app", app)) | _shown(
-            "user", self._scope("user", app, user)
-        )
+    def _find_time(self, agent: Agent, note: Event | None) -> float:
+        """Return the time of a session. Its note of the time does not count if another program
+        wrote since."""
+        if note is not None and note.created_at == agent.updated_at:
+            return float(read_note(note))
+        if agent.listed_head == 1 and agent.created_at == agent.updated_at:
+            return agent.created_at.timestamp()  # it has only its first state
+        return self._read_time(agent)
 
     # --- writing ---
 
-    def _append(self, session: Session, event: AdkEvent) -> int | None:
-        """Write an event, and return the head behind it; None if it is there already."""
-        key = agent_key(ADAPTER, session.app_name, session.user_id, session.id)
-        write: Callable[[Agent], int | None] = partial(self._write, session=session, event=event)
-        missing: int | None = MISSING
-        head = self._history.read(key, write, missing)
-        if head == MISSING:
-            raise SessionNotFoundError(f"Session {session.id} not found.")
-        return head
+    def _create(self, ids: Ids, changes: Mapping[str, dict[str, Any]]) -> Session:
+        key = self._store.build_key(*ids)
+        # The key tells this creation from another one with the same state.
+        first = _add_keys([STATE.build_complete(changes["session"])], str(uuid4()))
+        agent = None
+        if not changes["app"] and not changes["user"]:
+            agent = self._store.start(key, first)
+        if agent is None:
+            agent = self._store.write(key, lambda agent: agent)
+            try:
+                self._write(agent, first, 0, ids, changes)
+            except Conflict:  # only the first event of an agent makes it a session
+                raise _build_taken_error(ids) from None
+        state = changes["session"] | self._read_shared(ids)
+        return _build_session(ids, 1, state, agent.created_at.timestamp())
 
-    def _write(self, agent: Agent, *, session: Session, event: AdkEvent) -> int | None:
-        form = event.model_dump(mode="json", exclude_none=True)
-        if agent.find(event_key(event.id)) is not None:
-            return None
-        expected = self._expected(agent, session)
-        deltas = _deltas(event.actions.state_delta or {})
-        batch: Batch = [*self._move(agent, session.app_name, form), *drafts(form, _content(event))]
-        if deltas["session"]:
-            batch.append(("note", STATE, kept("state", self._state(agent) | deltas["session"])))
-        batch.append(("note", UPDATE, {"time": event.timestamp}))
-        try:
-            return self._write_all(
-                agent, batch, expected, (session.app_name, session.user_id), deltas
-            )
-        except Conflict:
-            raise StaleSessionError(STALE) from None
+    def _append(self, agent: Agent, session: Session, event: AdkEvent) -> int:
+        """Append an event and return the new head; 0 if the event was appended before."""
+        ids = (session.app_name, session.user_id, session.id)
+        expected = self._read_seen_head(agent, session)
+        changes = split_state(event.actions.state_delta or {})
+        batch = self._build_batch(agent, event, expected, changes["session"])
+        while True:
+            try:
+                events = self._write(agent, batch, expected, ids, changes)
+            except KeyTaken:
+                return 0
+            except Conflict:
+                if agent.find(_build_event_key(event.id, 0)) is not None:
+                    return 0
+                expected = _skip_invisible(agent, expected)
+                continue
+            return 0 if isinstance(events[0], RepeatedEvent) else events[-1].seq
 
-    def _expected(self, agent: Agent, session: Session) -> int:
-        """The position that a session object has seen; one without a marker is judged by its last event."""
-        if session._storage_update_marker is not None:
-            return _beside(agent, int(session._storage_update_marker))
+    def _build_batch(
+        self, agent: Agent, event: AdkEvent, head: int, changes: Mapping[str, Any]
+    ) -> list[DraftTuple]:
+        form = event.model_dump(mode="json", by_alias=True, exclude_none=True)
+        jump = self._build_jump(agent, form)
+        batch = [*jump, *build_drafts(form)]
+        if changes:
+            _, state = self._read_known(agent, head)
+            if jump:  # the notes with the state may be rewound
+                batch.append(STATE.build_complete(state.current | dict(changes)))
+            else:
+                batch.append(STATE.build(state, changes))
+        batch.append(build_note(TIME, event.timestamp))
+        return _add_keys(batch, event.id)
+
+    def _build_jump(self, agent: Agent, form: Form) -> list[DraftTuple]:
+        """Build the jump of a rewind: to before the first event of the invocation."""
+        invocation = _read_rewind(form)
+        if invocation is None:
+            return []
+        for item in self._read_items(agent, None):
+            if item.value.get("invocationId") == invocation:
+                return [("jump", None, {"target_message_id": item.first - 1, "by": ADAPTER})]
+        return []
+
+    def _read_seen_head(self, agent: Agent, session: Session) -> int:
+        """Return the head that a session object has seen. One without a marker is judged by its
+        last event."""
+        marker = getattr(session, MARKER)
+        if marker is not None:
+            return int(marker)
         head = agent.head
-        last = self._items(agent, session.app_name, 1)
-        if [each.item["id"] for each in last] != [event.id for event in session.events[-1:]]:
+        stored = [item.value["id"] for item in self._read_items(agent, 1)]
+        if stored != [event.id for event in session.events[-1:]]:
             raise StaleSessionError(STALE)
         return head
 
-    def _move(self, agent: Agent, app: str, form: Form) -> list[Draft]:
-        """The jump that a rewind of ADK's is: to before the first event of an invocation."""
-        invocation = rewound(form)
-        found = (
-            newest_items(ADAPTER, agent, Translation(app), None, join=joined) if invocation else ()
-        )
-        for each in found:
-            if each.item.get("invocation_id") == invocation:
-                return [("jump", None, {"target_message_id": each.event.seq - 1, "by": ADAPTER})]
-        return []
-
-    def _write_all(
+    def _write(
         self,
         agent: Agent,
-        batch: Batch,
+        batch: list[DraftTuple],
         expected: int,
-        ids: tuple[str, str],
-        deltas: dict[str, dict[str, Any]],
-    ) -> int:
-        """Write to a session, and change the state of its app and its user, all or nothing. Returns the head;
-        raises Conflict if the session's was not the expected one."""
-        scopes = {"app": ids[:1], "user": ids}
+        ids: Ids,
+        changes: Mapping[str, dict[str, Any]],
+    ) -> list[Event]:
+        """Append to a session, and change the state of its app and its user, all or nothing. Raises
+        Conflict if `expected` is not the session's head."""
         while True:
-            changes = [
-                self._change(scope, scopes[scope], deltas[scope])
-                for scope in scopes
-                if deltas[scope]
-            ]
+            batches: list[tuple[Agent, list[DraftTuple], int]] = [(agent, batch, expected)]
+            for scope, owner_ids in (("app", ids[:1]), ("user", ids[:2])):
+                if changes[scope]:
+                    key = build_key(f"{ADAPTER}_{scope}", *owner_ids)
+                    owner = self._store.ensure(key)
+                    head, state = self._read_known(owner)
+                    batches.append((owner, [STATE.build(state, changes[scope])], head))
             try:
-                return self._history.store.write([(agent, batch, expected), *changes])[0][-1].seq
+                if len(batches) == 1:
+                    written = [agent.extend(batch, expected=expected)]
+                else:
+                    written = self._store.store.write(batches)
             except Conflict:
-                if agent.head != expected:
+                if len(batches) == 1 or agent.head != expected:
                     raise
-                continue  # someone else changed the state of the app or the user: look again
+                continue  # somebody else changed the state of the app or the user
+            for (owner, _, head), events in zip(batches, written, strict=True):
+                self._remember(owner, head, events)
+            return written[0]
 
-    def _change(self, scope: str, ids: tuple[str, ...], delta: dict[str, Any]) -> Change:
-        """What changes the state of an app or a user, behind what is there."""
-        agent = self._history.ensured(agent_key(f"{ADAPTER}_{scope}", *ids), ids[-1])
-        head = agent.head
-        return agent, [("note", STATE, kept("state", self._state(agent) | delta))], head
+    def _remember(self, agent: Agent, head: int, events: Sequence[Event]) -> None:
+        """Remember the state after events that this process wrote after `head`."""
+        with self._known.hold(agent) as known:
+            if known.value is None or known.value[0] != head:
+                return
+            state = known.value[1]
+            for event in events:
+                if event.kind == "note":
+                    state = STATE.follow(state, event)
+            known.value = (events[-1].seq, state)
+
+    def _delete(self, key: str) -> None:
+        agent = self._store.find(key)
+        if agent is not None:
+            self._store.delete([agent])
 
 
-def _trimmed(session_id: str) -> str:
-    """The id of a session without blanks around it, as ADK has it."""
-    check(session_id, str, "the id of a session")
+def _trim(session_id: str) -> str:
+    """Return the id of a session without blanks around it, as ADK has it."""
+    check_type(session_id, str, "the id of a session")
     return session_id.strip()
 
 
-def _beside(agent: Agent, seen: int) -> int:
-    """The position behind what was written beside a session object, if it has seen all that it would show:
-    a mark or someone's note does not make it stale."""
+def _build_taken_error(ids: Ids) -> AlreadyExistsError:
+    return AlreadyExistsError(f"Session with id {ids[2]} already exists.")
+
+
+def _build_session(
+    ids: Ids, head: int, state: Mapping[str, Any], time: float, forms: Sequence[Form] = ()
+) -> Session:
+    app, user, id = ids
+    events = [AdkEvent.model_validate(form) for form in forms]
+    session = Session(
+        app_name=app, user_id=user, id=id, state=state, events=events, last_update_time=time
+    )
+    setattr(session, MARKER, str(head))
+    return session
+
+
+def _drop_older(forms: Sequence[Form], time: float) -> list[Form]:
+    """Return the last events, none of which is older than `time`."""
+    first = len(forms)
+    while first > 0 and forms[first - 1]["timestamp"] >= time:
+        first -= 1
+    return list(forms[first:])
+
+
+def _find_author(items: Sequence[Item]) -> str | None:
+    """Return the last author of an answer that ADK wrote."""
+    for item in reversed(items):
+        if item.is_own and item.value["author"] not in ("", "user"):
+            return str(item.value["author"])
+    return None
+
+
+def _read_rewind(form: Form) -> str | None:
+    """Return the invocation that an event rewinds, with everything after it."""
+    return (form.get("actions") or {}).get("rewindBeforeInvocationId")
+
+
+def _hide_own_jump(event: Event) -> Event:
+    if event.kind == "jump" and (event.data or {}).get("by") == ADAPTER:
+        return Event.of(event.seq, "note", f"{ADAPTER}.move")
+    return event
+
+
+def _skip_invisible(agent: Agent, seen: int) -> int:
+    """Return the head if only marks and notes of others come after `seen`, which `get_session` does
+    not show. Raises StaleSessionError."""
     since = agent.events(after=seen)
-    is_beside = all(event.kind == "mark" or _is_foreign_note(event) for event in since)
-    return since[-1].seq if since and is_beside else seen
+    for event in since:
+        is_own_note = (event.content or "").startswith(f"{ADAPTER}.")
+        if event.kind != "mark" and (event.kind != "note" or is_own_note):
+            raise StaleSessionError(STALE)
+    if not since:
+        raise StaleSessionError(STALE)
+    return since[-1].seq
 
 
-def _is_foreign_note(event: Event) -> bool:
-    return event.kind == "note" and not (event.content or "").startswith(f"{ADAPTER}.")
-
-
-def _deltas(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """State by whose it is: the app's, the user's, the session's. What is temporary is nobody's."""
-    deltas: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}}
+def split_state(state: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Split a state into that of the app, of the user and of the session. Temporary values are
+    left out."""
+    found: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}}
     for key, value in state.items():
-        if key.startswith(State.TEMP_PREFIX):
+        if key.startswith(AdkState.TEMP_PREFIX):
             continue
-        scope = next(
-            (scope for scope, prefix in SCOPES.items() if key.startswith(prefix)), "session"
-        )
-        name = key.removeprefix(SCOPES.get(scope, ""))
-        deltas[scope][name] = to_jsonable_python(value, fallback=str)
-    return deltas
+        scope, name = "session", key
+        for prefixed, prefix in SCOPES.items():
+            if key.startswith(prefix):
+                scope, name = prefixed, key.removeprefix(prefix)
+        found[scope][name] = to_jsonable_python(value, fallback=str)
+    return found
 
 
-def _kept_state(note: Event | None) -> dict[str, Any]:
-    return dict(kept_in(note.data, "state")) if note else {}
-
-
-def _shown(scope: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Shared state as a session shows it."""
+def _add_prefix(scope: str, state: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{SCOPES[scope]}{key}": value for key, value in state.items()}
 
 
-def _content(event: AdkEvent) -> Form | None:
-    """What an event says, as Gemini's API has it."""
-    if event.content is None:
-        return None
-    return event.content.model_dump(mode="json", exclude_none=True, by_alias=True)  # type: ignore[no-any-return]
+def _add_keys(batch: Sequence[DraftTuple], id: str) -> list[DraftTuple]:
+    """Return the batch with a key for each event: an event that is delivered again writes
+    nothing."""
+    keyed: list[DraftTuple] = []
+    for number, draft in enumerate(batch):
+        keyed.append((*draft[:3], _build_event_key(id, number)))
+    return keyed
 
 
-def _is_adks_jump(event: Event) -> bool:
-    return event.kind == "jump" and (event.data or {}).get("by") == ADAPTER
+def _build_event_key(id: str, number: int) -> str:
+    return build_key(ADAPTER, id, str(number))
 
 
-def _as_note(event: Event) -> Event:
-    return Event.of(event.seq, "note", "adk.move")
+# --- messages in and out ---
+
+
+def build_drafts(form: Form) -> list[DraftTuple]:
+    """Build the events of an ADK event."""
+    events = _load_content(form.get("content") or {})
+    if not events:
+        name = NOTE if _read_rewind(form) is None else REWIND
+        return build_item(ADAPTER, form, [("note", name, None)])
+    if events[0][0] in ("assistant", "tool_call"):
+        usage = GEMINI.read_usage(form.get("usageMetadata")) or {}
+        tokens = {name: usage.get(name) for name in ("input", "output", "cached")}
+        events = add_usage(events, form.get("modelVersion"), **tokens)
+    return build_item(ADAPTER, form, [_tag_native(event, form) for event in events])
+
+
+def _load_content(content: Form) -> list[KeylessDraft]:
+    """Return the events that the wire reads from content."""
+    if not content.get("parts"):
+        return []
+    role = "model" if content.get("role") == "model" else "user"
+    try:
+        return list(wire.load({"contents": [content | {"role": role}]}, FORMAT))
+    except (Error, ValueError):  # Gemini would not accept it
+        return []
+
+
+def _tag_native(draft: KeylessDraft, form: Form) -> KeylessDraft:
+    """Return an event whose native content says which model gave it. Native content that is only
+    the text is left out. The wire saw the message alone, so what came before it is not known."""
+    kind, content, data = draft
+    if not data or "native" not in data:
+        return draft
+    data = dict(data)
+    native = dict(data.pop("native"))
+    native.pop("after", None)
+    if native["wire"] == [{"text": content}]:
+        return kind, content, data
+    if kind in ("assistant", "tool_call") and form.get("modelVersion"):
+        native["model"] = form["modelVersion"]
+    return kind, content, data | {"native": native}
+
+
+class AdkEventWriter:
+    """Writes messages of others as ADK's. The author of answers is filled in afterwards."""
+
+    def write_message(self, turn: MessageTurn, event: Event) -> Iterator[TurnItem]:
+        """Write a user message. ADK's agents have system text of their own."""
+        if turn.role == "user":
+            parts = [write_block(FORMAT, part) for part in list_parts(turn)]
+            yield TurnItem(_build_form(event, "user", "user", parts), event.seq)
+
+    def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
+        """Write an answer: its texts and its calls."""
+        parts = [write_block(FORMAT, Text(text)) for text in turn.texts if text]
+        for call in turn.calls:
+            written = {"id": call.id, "name": call.name, "args": call.arguments}
+            parts.append({"functionCall": written})
+        if parts:
+            yield TurnItem(_build_form(event, UNKNOWN_AUTHOR, "model", parts), event.seq)
+
+    def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
+        """Write the results of calls as one event. Its author is that of the calls."""
+        parts = [_write_result(answered) for answered in calls]
+        form = _build_form(event, UNKNOWN_AUTHOR, "user", parts)
+        yield TurnItem(form | {"id": f"{form['id']}-results"}, event.seq)
+
+
+def _write_result(answered: AnsweredCall) -> Form:
+    call, result = answered
+    blocks = [write_block(FORMAT, part, in_result=True) for part in list_parts(result)]
+    texts = [block["text"] for block in blocks if "text" in block]
+    files = [block for block in blocks if "text" not in block]
+    name = "error" if result.is_error else "result"
+    response: Form = {"id": call.id, "name": call.name, "response": {name: BETWEEN.join(texts)}}
+    if files:
+        response["parts"] = files
+    return {"functionResponse": response}
+
+
+def _build_form(event: Event, author: str, role: str, parts: list[Form]) -> Form:
+    return {
+        "id": f"backstory-{event.seq}",
+        "invocationId": "backstory",
+        "author": author,
+        "timestamp": event.created_us / 1_000_000,
+        "content": {"role": role, "parts": parts},
+    }

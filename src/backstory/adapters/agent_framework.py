@@ -1,34 +1,55 @@
 """Microsoft Agent Framework: `Agent(client, context_providers=[BackstoryHistory("history.db")])`.
 
-A session is an agent, a message its events. A message carries what the framework's own `to_dict` gives.
+A session is an agent, a message its events. The exact form of a message is what the framework's own
+`to_dict` gives.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from agent_framework import HistoryProvider, Message
 
-from backstory import Agent, Conflict, Error, Event, wire
-from backstory.adapters.arguments import check
-from backstory.adapters.items import Carried, Draft, carried, newest_items, note, plain
-from backstory.adapters.keys import agent_key
-from backstory.adapters.stores import History, Where
-from backstory.adapters.turns import answered, files
+from backstory import Agent, Event
+from backstory.adapters.shared import (
+    AdapterStore,
+    At,
+    DraftTuple,
+    Item,
+    KeylessDraft,
+    TurnItem,
+    Where,
+    append_to_head,
+    build_item,
+    build_media,
+    build_message,
+    check_type,
+    copy_in_slices,
+    describe_media,
+    read_context,
+    write_uri,
+)
 from backstory.aio import in_thread
+from backstory.log.items import read_json, write_item
+from backstory.wire.neutral import AnsweredCall, list_parts
+from backstory.wire.turns import AnswerTurn, Media, MessageTurn, Part, Text, text_of
 
 __all__ = ["BackstoryHistory"]
 
 ADAPTER = "agent_framework"
-DEFAULT = "default"  # the session where none is named, as in the framework's file provider
+NOTE = f"{ADAPTER}.message"  # a message without text, calls and results
+DEFAULT = "default"  # the session without a name, as in the framework's file provider
 
-Form = dict[str, Any]
+Form = dict[str, Any]  # a message, or a content of it, as `to_dict` gives it
 
 
 class BackstoryHistory(HistoryProvider):
-    """A history provider in a backstory store. The other options are those of the framework's base class;
-    `skip_excluded` leaves out messages that a compaction has marked; `key` opens the agent with this key,
-    whoever began it, for every session."""
+    """A history provider in a backstory store.
+
+    `skip_excluded` leaves out messages that a compaction has marked. `repair=False` leaves calls of
+    other programs open that have no result. `key` opens the agent with this key for every session,
+    whichever program began it. The other options are those of the framework's base class.
+    """
 
     def __init__(
         self,
@@ -36,46 +57,39 @@ class BackstoryHistory(HistoryProvider):
         *,
         source_id: str = "backstory",
         skip_excluded: bool = False,
+        repair: bool = True,
         key: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(source_id, **options)
         self.skip_excluded = skip_excluded
+        self.repair = repair
         self._key = key
-        self._history = History(where)
-
-    def close(self) -> None:
-        """Let go of the store."""
-        self._history.close()
+        self._store = AdapterStore(where, ADAPTER)
 
     def agent(self, session_id: str | None = None) -> Agent:
-        """The agent that holds a session, made if it is not there."""
-        return self._history.ensured(self._key_of(session_id), session_id or DEFAULT)
+        """Return the agent of a session. It is created if it does not exist."""
+        return self._store.ensure(self._build_key(session_id))
 
-    def fork(self, session_id: str | None, new_id: str, at: Any = None) -> Agent:
-        """A new session that goes on from a position of another one: one row. Raises AgentNotFound and
-        KeyTaken."""
-        source = self._history.store.agent(key=self._key_of(session_id))
-        return self._history.forked(source, agent_key(ADAPTER, new_id), new_id, at)
+    def fork(self, session_id: str | None, new_id: str, at: At = None) -> Agent:
+        """Return the agent of a new session that continues a position of another one: one row,
+        nothing is copied. Raises AgentNotFound and KeyTaken."""
+        source = self._store.store.agent(key=self._build_key(session_id))
+        return self._store.fork(source, self._store.build_key(new_id), at)
 
-    def _key_of(self, session_id: str | None) -> str:
-        return self._key or agent_key(ADAPTER, session_id or DEFAULT)
+    def close(self) -> None:
+        """Release the store."""
+        self._store.close()
 
     # --- the framework's interface ---
 
     async def get_messages(
         self, session_id: str | None, *, state: dict[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """The messages in the context of a session."""
-        nothing: list[Carried] = []
-        read: Callable[[Agent], list[Carried]] = lambda agent: _newest(agent, None)  # noqa: E731
-        found = await in_thread(
-            partial(self._history.read, self._key_of(session_id), read, nothing)
-        )
-        messages = [Message.from_dict(each.item) for each in found]
-        if self.skip_excluded:
-            return [each for each in messages if not each.additional_properties.get("_excluded")]
-        return messages
+        """Return the messages in the context of a session."""
+        nothing: list[Message] = []
+        key = self._build_key(session_id)
+        return await self._store.read_in_thread(key, self._read_messages, nothing)
 
     async def save_messages(
         self,
@@ -85,169 +99,187 @@ class BackstoryHistory(HistoryProvider):
         state: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Write messages behind the others. Of a transcript that is handed in again, only what is new."""
-        self._history.store  # noqa: B018  a closed store refuses even an empty list
+        """Append messages. Of a transcript that is given again, only what is new is appended."""
+        self._store.check_open()
         if messages:
-            for message in messages:
-                check(message, Message, "a message")
-            forms = [plain(message.to_dict()) for message in messages]
-            write: Callable[[Agent], None] = partial(_save, forms=forms)
-            id = session_id or DEFAULT
-            await in_thread(partial(self._history.write, self._key_of(session_id), id, write))
+            texts = await copy_in_slices(_dump_message, messages)
+            write = partial(self._append_messages, texts=texts)
+            key = self._build_key(session_id)
+            await in_thread(partial(self._store.write, key, write))
+
+    # --- reading ---
+
+    def _build_key(self, session_id: str | None) -> str:
+        return self._key or self._store.build_key(session_id or DEFAULT)
+
+    def _read_items(self, agent: Agent, limit: int | None = None) -> list[Item]:
+        return read_context(
+            ADAPTER,
+            agent,
+            FrameworkMessageWriter(),
+            notes=[NOTE],
+            limit=limit,
+            repair=self.repair,
+        )
+
+    def _read_messages(self, agent: Agent) -> list[Message]:
+        messages = [Message.from_dict(item.value) for item in self._read_items(agent)]
+        if not self.skip_excluded:
+            return messages
+        return [message for message in messages if not _is_excluded(message)]
+
+    # --- writing ---
+
+    def _append_messages(self, agent: Agent, texts: Sequence[str]) -> None:
+        forms = [read_json(text) for text in texts]
+        append_to_head(agent, partial(self._build_new, agent, forms))
+
+    def _build_new(self, agent: Agent, forms: list[Form]) -> list[DraftTuple]:
+        stored = [item.value for item in self._read_items(agent, len(forms) + 1)]
+        drafts: list[DraftTuple] = []
+        for form in forms[_count_stored(stored, forms) :]:
+            drafts += build_drafts(form)
+        return drafts
 
 
-def _save(agent: Agent, *, forms: list[Form]) -> None:
-    while True:
-        head = agent.head
-        before = [each.item for each in _newest(agent, len(forms) + 1)]
-        batch = [event for form in forms[_overlap(before, forms) :] for event in drafts(form)]
-        try:
-            agent.extend(batch, expected=head) if batch else None
-            return
-        except Conflict:  # someone else wrote in between: look again
-            continue
+def _is_excluded(message: Message) -> bool:
+    return bool(message.additional_properties.get("_excluded"))
 
 
-def _overlap(before: list[Form], forms: list[Form]) -> int:
-    """How many of the messages are there already, by the framework's rule: all up to the whole history, which
-    may have others before it, or as many as the newest that are there. A question without an id may be
-    repeated. `before` is one message longer than the others if there are that many."""
-    known, given = [_identity(form) for form in before], [_identity(form) for form in forms]
-    for end in range(len(known), len(given) + 1) if len(known) > 1 else ():
-        if given[end - len(known) : end] == known:
-            return end
+def _dump_message(message: Message) -> str:
+    """Return the JSON of a message."""
+    check_type(message, Message, "a message")
+    return write_item(message.to_dict())
+
+
+def _count_stored(stored: list[Form], forms: list[Form]) -> int:
+    """Return how many of the messages are stored already, by the framework's rule: all up to the
+    complete history, which may have others before it, or as many as the newest stored ones. A
+    question without an id may be repeated. `stored` has one message more than `forms` if there are
+    that many."""
+    known = [_identify(form) for form in stored]
+    given = [_identify(form) for form in forms]
+    if len(known) > 1:
+        for end in range(len(known), len(given) + 1):
+            if given[end - len(known) : end] == known:
+                return end
     for count in range(min(len(known), len(given)), 0, -1):
         if known[-count:] == given[:count]:
-            is_question = (
-                count == 1 and forms[0].get("role") == "user" and not forms[0].get("message_id")
-            )
-            return 0 if is_question else count
+            return 0 if count == 1 and _is_question(forms[0]) else count
     return 0
 
 
-def _identity(form: Form) -> tuple[Any, ...]:
-    """What makes two messages the same: the id, else who said what. Other properties may change."""
-    id = form.get("message_id")
-    return (form.get("role"), form.get("contents")) if id is None else (id,)
+def _identify(form: Form) -> tuple[Any, ...]:
+    """Return the values that two forms of one message share: its id, otherwise its role and
+    contents. Other properties may change."""
+    if form.get("message_id") is None:
+        return form.get("role"), form.get("contents")
+    return (form["message_id"],)
 
 
-def _newest(agent: Agent, limit: int | None) -> list[Carried]:
-    return newest_items(ADAPTER, agent, message_of, limit, join=joined)
+def _is_question(form: Form) -> bool:
+    return form.get("role") == "user" and not form.get("message_id")
 
 
-# --- messages and events ---
+# --- messages in and out ---
 
 
-def drafts(form: Form) -> list[Event]:
-    """The events of a message."""
-    contents = [part for part in form.get("contents", ()) if isinstance(part, dict)]
-    events = _events(str(form.get("role")), contents)
-    return (
-        carried(ADAPTER, form, events)
-        if events
-        else [note(ADAPTER, "agent_framework.message", form)]
-    )
+def build_drafts(form: Form) -> list[DraftTuple]:
+    """Build the events of a message."""
+    contents = [part for part in form.get("contents") or () if isinstance(part, dict)]
+    events = _build_events(form.get("role"), contents)
+    return build_item(ADAPTER, form, events or [("note", NOTE, None)])
 
 
-def _events(role: str, contents: list[Form]) -> list[Draft]:
-    text = "".join(part.get("text") or "" for part in _of("text", contents))
-    calls: list[Draft] = [
-        ("tool_call", None, _call(part)) for part in _of("function_call", contents)
-    ]
-    results: list[Draft] = [_result(part) for part in _of("function_result", contents)]
-    match role:
-        case "assistant" if text or not (calls or results):
-            return [("assistant", text, None), *calls, *results]
-        case "user" if text or any(part.get("uri") for part in contents):
-            return [_said(text, contents), *results]
-        case "system" if text:
-            return [("system", text, None)]
-    return [*calls, *results]
+def _build_events(role: Any, contents: Sequence[Form]) -> list[KeylessDraft]:
+    parts = list(_read_parts(contents))
+    events: list[KeylessDraft] = []
+    for content in contents:
+        if content.get("type") == "function_call":
+            events.append(_build_call(content))
+        elif content.get("type") == "function_result":
+            events.append(_build_result(content))
+    if role == "assistant":
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        if text or not events:
+            events.insert(0, ("assistant", text, None))
+    elif parts and role in ("user", "system"):
+        events.insert(0, build_message(role, parts))
+    return events
 
 
-def _of(type: str, contents: list[Form]) -> list[Form]:
-    return [part for part in contents if part.get("type") == type]
+def _read_parts(contents: Iterable[Any]) -> Iterator[Part]:
+    """Yield the text and files in contents."""
+    for content in contents:
+        match content:
+            case {"type": "text", "text": str(text)} if text:
+                yield Text(text)
+            case {"type": "data" | "uri", "uri": str(uri)}:
+                yield build_media(uri, content.get("media_type"), content.get("name"))
 
 
-def _call(part: Form) -> Form:
-    given = part.get("arguments")
-    named = {"id": part.get("call_id") or "unknown", "name": part.get("name") or "unknown"}
-    return named | {"arguments": {} if given is None else given}
+def _build_call(part: Form) -> KeylessDraft:
+    arguments = part.get("arguments")
+    data = {"id": part.get("call_id"), "name": part.get("name")}
+    return ("tool_call", None, data | {"arguments": {} if arguments is None else arguments})
 
 
-def _result(part: Form) -> Draft:
-    found = part.get("result")
-    failed = {"error": True} if part.get("exception") else {}
-    text = (
-        found
-        if isinstance(found, str)
-        else str(part.get("exception") or ("" if found is None else found))
-    )
-    return ("tool_result", text, {"id": part.get("call_id") or "unknown"} | failed)
+def _build_result(part: Form) -> KeylessDraft:
+    data: Form = {"id": part.get("call_id")}
+    if part.get("exception"):
+        data["error"] = True
+    parts = list(_read_parts(part.get("items") or ()))
+    if any(isinstance(each, Media) for each in parts):
+        return build_message("tool_result", parts, data)
+    result = part.get("result")
+    if not result and part.get("exception"):
+        result = part["exception"]
+    text = result if isinstance(result, str) else write_item(result)
+    return ("tool_result", "" if result is None else text, data)
 
 
-def _said(text: str, contents: list[Form]) -> Draft:
-    """What a person said. Images are kept in a form that every provider's format can be made of."""
-    blocks = [block for part in contents if (block := _block(part)) is not None]
-    if any(block["type"] != "text" for block in blocks):
-        try:
-            [event] = wire.load({"messages": [{"role": "user", "content": blocks}]}, "openai")
-            return event
-        except (Error, ValueError):
-            pass
-    return ("user", text, None)
+class FrameworkMessageWriter:
+    """Writes messages of others as the framework's."""
+
+    def write_message(self, turn: MessageTurn, event: Event) -> Iterator[TurnItem]:
+        """Write a system or user message."""
+        contents = [_write_part(part) for part in list_parts(turn)]
+        yield TurnItem(_build_form(turn.role, contents), event.seq)
+
+    def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
+        """Write an answer: its texts and its calls."""
+        contents = [_write_part(Text(text)) for text in turn.texts if text]
+        for call in turn.calls:
+            names = {"call_id": call.id, "name": call.name}
+            arguments = call.text or call.arguments
+            contents.append({"type": "function_call", **names, "arguments": arguments})
+        if contents:
+            yield TurnItem(_build_form("assistant", contents), event.seq)
+
+    def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
+        """Write the results of calls as one message."""
+        contents = []
+        for call, result in calls:
+            parts = list_parts(result)
+            content: Form = {"type": "function_result", "call_id": call.id}
+            content["result"] = text_of(parts)
+            if any(isinstance(part, Media) for part in parts):
+                content["items"] = [_write_part(part) for part in parts]
+            if result.is_error:
+                content["exception"] = result.text
+            contents.append(content)
+        yield TurnItem(_build_form("tool", contents), event.seq)
 
 
-def _block(part: Form) -> Form | None:
-    match part:
-        case {"type": "text", "text": str(text)}:
-            return {"type": "text", "text": text}
-        case {"type": "uri" | "data", "uri": str(uri), "media_type": str(kind)} if kind.startswith(
-            "image/"
-        ):
-            return {"type": "image_url", "image_url": {"url": uri}}
-    return None
+def _write_part(part: Part) -> Form:
+    if isinstance(part, Media):
+        uri = write_uri(part)
+        if uri is not None:
+            kind = "data" if part.data is not None else "uri"
+            return {"type": kind, "uri": uri, "media_type": part.type or f"{part.kind}/*"}
+        return {"type": "text", "text": describe_media(part)}
+    return {"type": "text", "text": text_of([part])}
 
 
-def message_of(event: Event) -> Form | None:
-    """A message that something else wrote, as the framework's."""
-    data = event.data or {}
-    match event.kind:
-        case "assistant" if not event.content:
-            return None
-        case "user":
-            return _form("user", *map(_content, files(event) or [(None, event.content or "")]))
-        case "system" | "assistant":
-            return _form(event.kind, _content((None, event.content or "")))
-        case "tool_call":
-            call = {
-                "call_id": data.get("id"),
-                "name": data.get("name"),
-                "arguments": data.get("arguments"),
-            }
-            return _form("assistant", {"type": "function_call", **call})
-    told = answered(event)
-    failed = {"exception": told} if data.get("error") else {}
-    result = {"call_id": data.get("id"), "result": told, **failed}
-    return _form("tool", {"type": "function_result", **result})
-
-
-def joined(one: Form, other: Form) -> Form:
-    """Two messages of one turn as one."""
-    return one | {"contents": [*one["contents"], *other["contents"]]}
-
-
-def _content(piece: tuple[str | None, str]) -> Form:
-    type, text = piece
-    if type is None:
-        return {"type": "text", "text": text}
-    return {"type": "data" if text.startswith("data:") else "uri", "uri": text, "media_type": type}
-
-
-def _form(role: str, *contents: Form) -> Form:
-    return {
-        "type": "message",
-        "role": role,
-        "contents": list(contents),
-        "additional_properties": {},
-    }
+def _build_form(role: str, contents: list[Form]) -> Form:
+    return {"type": "message", "role": role, "contents": contents, "additional_properties": {}}

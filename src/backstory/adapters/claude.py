@@ -1,216 +1,675 @@
 """The Claude Agent SDK: `ClaudeAgentOptions(session_store=BackstorySessionStore("history.db"))`.
 
-A session is an agent, a sub-agent's transcript one below it. Each line of a transcript is kept exactly and is
-the messages that an import of it would be. A compaction or a rewind of Claude's own is a move in the log; for
-Claude, which finds its way by itself, `load` gives back the lines on both sides of it.
+A session is an agent, the transcript of a sub-agent is one below it. A line of a transcript is
+kept exactly, and is the messages that an import of it would be. A compaction or a rewind of
+Claude's own is a move in the log. Claude finds its way by itself, so `load` returns the lines on
+both sides of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID, uuid5
 
 from claude_agent_sdk import fold_session_summary
 
-from backstory import Agent, AgentNotFound, Conflict, Event, replay
-from backstory.adapters.claude_lines import (
-    NewLine,
-    Written,
-    drafts_of,
-    foreign_lines,
-    written_lines,
+from backstory import Agent, Conflict, Event, replay
+from backstory.adapters.shared import (
+    AdapterStore,
+    DraftTuple,
+    Item,
+    KeylessDraft,
+    KnownHeads,
+    TurnItem,
+    Where,
+    build_item,
+    build_note,
+    build_prefix,
+    check_type,
+    clean_text,
+    copy_in_slices,
+    read_ids,
+    read_items,
+    read_note,
+    read_own_items,
+    write_block,
+    write_content,
 )
-from backstory.adapters.items import kept, kept_in, plain
-from backstory.adapters.keys import agent_key, key_prefix, whole_path
-from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
+from backstory.log.items import read_json, write_item
+from backstory.transcripts import Entry
+from backstory.transcripts.claude_code import ClaudeTree, LineUnits, index_lines, read_entries
+from backstory.wire.neutral import AnsweredCall, list_parts
+from backstory.wire.reading import read_native_parts
+from backstory.wire.translation import is_same_text
+from backstory.wire.turns import AnswerTurn, MessageTurn, Part, text_of
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import (
+        SessionKey,
+        SessionListSubkeysKey,
+        SessionStoreEntry,
+        SessionStoreListEntry,
+        SessionSummaryEntry,
+    )
 
 __all__ = ["BackstorySessionStore"]
 
 ADAPTER = "claude"
-SUMMARY = "claude.summary"
+FORMAT = "anthropic"
+NOTE = f"{ADAPTER}.line"  # a line that is not a message
+SUMMARY = f"{ADAPTER}.summary"
+FORKED = f"{ADAPTER}.forked"  # after it, a fork has the lines that Claude copied
+ERASED_TEXT = "(erased)"
+NEWEST = 64  # live events that show what a line usually continues
+FOREIGN = UUID("0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11")  # the namespace of lines of others
 
-Key = dict[str, str]
 Line = dict[str, Any]
-R = TypeVar("R")
+T = TypeVar("T")
 
 
 class BackstorySessionStore:
-    """A session store of the Claude Agent SDK in a backstory store."""
+    """A session store of the Claude Agent SDK in a backstory store.
 
-    def __init__(self, where: Where) -> None:
-        self._history = History(where)
+    With `repair`, calls that another program left open get the result "interrupted" when Claude
+    loads a session.
+    """
+
+    def __init__(self, where: Where, *, repair: bool = True) -> None:
+        self.repair = repair
+        self._store = AdapterStore(where, ADAPTER)
+        self._known: KnownHeads[TranscriptEnd] = KnownHeads()
+
+    def agent(self, key: "SessionKey") -> Agent:
+        """Return the agent with a transcript. It is created if it does not exist."""
+        ids = _list_ids(key)
+        main = self._store.write(self._store.build_key(*ids[:2]), _check_exists)
+        if len(ids) == 2:
+            return main
+        return self._store.spawn(main, self._store.build_key(*ids))
+
+    def fork(self, key: "SessionKey", new_session_id: str, up_to: str | None = None) -> Agent:
+        """Return a new session that continues the end of a session, or the line with a uuid: one
+        row. Raises AgentNotFound, KeyTaken, and ValueError for a uuid that no line has."""
+        project, session, *_ = _list_ids(key)
+        source = self._store.store.agent(key=self._store.build_key(project, session))
+        at = None if up_to is None else _find_line(source, up_to)
+        return self._store.fork(source, self._store.build_key(project, new_session_id), at)
 
     def close(self) -> None:
-        """Let go of the store."""
-        self._history.close()
+        """Release the store. Every later call raises RuntimeError."""
+        self._store.close()
 
-    def agent(self, key: Key) -> Agent:
-        """The agent that holds a transcript, made if it is not there."""
-        project, session, *subpath = _ids(key)
-        main = self._history.ensured(agent_key(ADAPTER, project, session), session)
-        self._history.told(main, whole_path(ADAPTER, project, session))
-        if not subpath:
-            return main
-        below = self._history.spawned(
-            main, agent_key(ADAPTER, project, session, *subpath), *subpath
-        )
-        return self._history.told(below, whole_path(ADAPTER, project, session, *subpath))
+    # --- the SDK's interface ---
 
-    def fork(self, key: Key, new_session_id: str, up_to: str | None = None) -> Agent:
-        """A new session that goes on from a session's end, or from the line with a uuid: one row. Raises
-        AgentNotFound, KeyTaken, and ValueError for a uuid that no line has."""
-        project, session, *_ = _ids(key)
-        source = self._history.store.agent(key=agent_key(ADAPTER, project, session))
-        at = None if up_to is None else _last_event_of(source, up_to)
-        new = self._history.forked(
-            source, agent_key(ADAPTER, project, new_session_id), new_session_id, at
-        )
-        return self._history.told(new, whole_path(ADAPTER, project, new_session_id))
-
-    # --- the SDK's protocol ---
-
-    async def append(self, key: Key, entries: list[Line]) -> None:
-        """Write lines behind the others, all or none; a line that is there already is not written again."""
-        self._history.store  # noqa: B018  a closed store refuses even an empty list
+    async def append(self, key: "SessionKey", entries: "list[SessionStoreEntry]") -> None:
+        """Append lines, all or none. A line that is there already is not written again."""
+        self._store.check_open()
         if entries:
-            if not all(isinstance(line, dict) for line in entries):
-                raise TypeError("a line of a transcript is a JSON object")
-            lines = [NewLine.of(line) for line in entries]
-            await self._in_thread(lambda: _append(self.agent(key), key, lines))
+            texts = await copy_in_slices(_dump_line, entries)
+            await in_thread(partial(self._append, key, texts))
 
-    async def load(self, key: Key) -> list[Line] | None:
-        """All lines that were written, as they were; None if there never were any."""
-        found = agent_key(ADAPTER, *_ids(key))
-        read: Callable[[Agent], list[Line] | None] = partial(_load, session_id=key["session_id"])
-        return await self._in_thread(lambda: self._history.read(found, read, None))
+    async def load(self, key: "SessionKey") -> "list[SessionStoreEntry] | None":
+        """Return all lines as they were written, and those of others; None if there never were
+        any."""
+        read = partial(_load_lines, session_id=key["session_id"], repair=self.repair)
+        return await self._read(key, read, None)
 
-    async def list_sessions(self, project_key: str) -> list[dict[str, Any]]:
-        """The sessions of a project, with the times of their last writes."""
-        prefix = key_prefix(ADAPTER, project_key)
-        agents = await self._in_thread(lambda: self._history.store.agents(prefix=prefix))
-        return [
-            {"session_id": ids_of(agent)[-1], "mtime": _mtime(agent)}
-            for agent in agents
-            if _is_written(agent) and "/" not in (agent.key or "").removeprefix(prefix)
-        ]
+    async def list_sessions(self, project_key: str) -> "list[SessionStoreListEntry]":
+        """Return the sessions of a project, with the times of their last writes."""
+        return await in_thread(partial(self._list_sessions, project_key))
 
-    async def list_session_summaries(self, project_key: str) -> list[dict[str, Any]]:
-        """The SDK's own summaries of a project's sessions."""
-        prefix = key_prefix(ADAPTER, project_key)
-        found = await self._in_thread(
-            lambda: self._history.store.last_notes(SUMMARY, prefix=prefix)
+    async def list_session_summaries(self, project_key: str) -> "list[SessionSummaryEntry]":
+        """Return the SDK's own summaries of the sessions of a project."""
+        return await in_thread(partial(self._list_summaries, project_key))
+
+    async def delete(self, key: "SessionKey") -> None:
+        """Delete a transcript, and those of its sub-agents with a session. Forks of it stay."""
+        await in_thread(partial(self._delete, key))
+
+    async def list_subkeys(self, key: "SessionListSubkeysKey") -> list[str]:
+        """Return the subpaths of the transcripts of a session's sub-agents."""
+        agents = await in_thread(partial(self._list_subagents, key))
+        return [read_ids(agent)[-1] for agent in agents if agent.listed_head]
+
+    # --- reading ---
+
+    async def _read(self, key: "SessionKey", call: Callable[[Agent], T], default: T) -> T:
+        return await self._store.read_in_thread(
+            self._store.build_key(*_list_ids(key)), call, default
         )
-        return [
-            {
-                "session_id": ids_of(agent)[-1],
-                "mtime": _mtime(agent),
-                "data": kept_in(note.data, "summary"),
-            }
-            for agent, note in found
-        ]
 
-    async def delete(self, key: Key) -> None:
-        """Erase a transcript; with a session go those of its sub-agents. Forks of it stay."""
-        await self._in_thread(lambda: self._delete(key))
+    def _list_sessions(self, project_key: str) -> "list[SessionStoreListEntry]":
+        prefix = build_prefix(ADAPTER, project_key)
+        sessions: list[SessionStoreListEntry] = []
+        # The SDK sorts by the time and keeps this order within a millisecond.
+        for agent in self._store.store.agents(prefix=prefix, order="updated"):
+            is_main = "/" not in (agent.key or "").removeprefix(prefix)
+            if is_main and agent.listed_head:
+                sessions.append({"session_id": read_ids(agent)[-1], "mtime": _get_mtime(agent)})
+        return sessions
 
-    async def list_subkeys(self, key: Key) -> list[str]:
-        """The sub-agents' transcripts of a session."""
-        agents = await self._in_thread(lambda: self._subagents(key))
-        return [ids_of(agent)[-1] for agent in agents if _is_written(agent)]
+    def _list_summaries(self, project_key: str) -> "list[SessionSummaryEntry]":
+        prefix = build_prefix(ADAPTER, project_key)
+        summaries: list[SessionSummaryEntry] = []
+        notes = self._store.store.last_notes(SUMMARY, prefix=prefix)
+        notes.sort(key=lambda found: found[0].updated_at, reverse=True)
+        for agent, note in notes:
+            data = read_note(note) or {}
+            session_id = read_ids(agent)[-1]
+            summaries.append({"session_id": session_id, "mtime": _get_mtime(agent), "data": data})
+        return summaries
 
-    def _subagents(self, key: Key) -> list[Agent]:
-        return self._history.store.agents(prefix=key_prefix(ADAPTER, *_ids(key)))
+    def _list_subagents(self, key: "SessionKey | SessionListSubkeysKey") -> list[Agent]:
+        return self._store.store.agents(prefix=build_prefix(ADAPTER, *_list_ids(key)))
 
-    def _delete(self, key: Key) -> None:
-        below = [] if "subpath" in key else self._subagents(key)
-        main = self._history.found(agent_key(ADAPTER, *_ids(key)))
-        for agent in [*below, *([main] if main else [])]:
-            try:
-                self._history.store.delete(agent.id)
-            except AgentNotFound:  # someone else was quicker
-                continue
+    # --- writing ---
 
-    async def _in_thread(self, call: Callable[[], R]) -> R:
-        return await in_thread(call)
+    def _append(self, key: "SessionKey", texts: Sequence[str]) -> None:
+        lines = [NewLine.read(text) for text in texts]
+        write = partial(self._append_lines, key=key, lines=lines)
+        if not self._store.read(self._store.build_key(*_list_ids(key)), write, False):
+            write(self._begin(key, [new.line for new in lines]))
+
+    def _begin(self, key: "SessionKey", lines: Sequence[Line]) -> Agent:
+        """Return the new agent of a transcript. It is a fork if Claude forked another session: then
+        its first lines are copies."""
+        copies = [line for line in lines if _read_original(line) is not None]
+        if copies and "subpath" not in key:
+            session = str(copies[0]["forkedFrom"].get("sessionId"))
+            source = self._store.find(self._store.build_key(key["project_key"], session))
+            position = None if source is None else _find_copied_end(source, session, copies)
+            if source is not None and position is not None:
+                new_key = self._store.build_key(key["project_key"], key["session_id"])
+                return self._store.fork(source, new_key, position)
+        return self.agent(key)
+
+    def _append_lines(self, agent: Agent, key: "SessionKey", lines: Sequence["NewLine"]) -> bool:
+        """Append the lines that are new. Return True: the agent exists."""
+        with self._known.hold(agent) as known:
+            while True:
+                end = known.value
+                if end is None or end.agent is not agent:
+                    end = TranscriptEnd.read(agent, key)
+                known.value = None  # until the lines are written
+                batch = TranscriptBatch(end, end.take_new(lines)).build()
+                try:
+                    if batch:
+                        end.head = agent.extend(batch, expected=end.head)[-1].seq
+                except Conflict:  # somebody else appended: read again
+                    continue
+                known.value = end
+                return True
+
+    def _delete(self, key: "SessionKey") -> None:
+        if "subpath" not in key:
+            self._store.delete(self._list_subagents(key))
+        delete = self._store.store.delete
+        agent_key = self._store.build_key(*_list_ids(key))
+        self._store.read(agent_key, lambda agent: delete(agent.id), None)
 
 
-def _ids(key: Key) -> list[str]:
-    subpath = [key["subpath"]] if "subpath" in key else []
-    return [key["project_key"], key["session_id"], *subpath]
+def _list_ids(key: "SessionKey | SessionListSubkeysKey") -> list[str]:
+    ids = [key["project_key"], key["session_id"]]
+    subpath = key.get("subpath")
+    return ids if subpath is None else [*ids, str(subpath)]
 
 
-def _is_written(agent: Agent) -> bool:
-    return agent.listed_head > 0
+def _check_exists(agent: Agent) -> Agent:
+    """Return the agent. Raises AgentNotFound if it was deleted."""
+    agent.head  # noqa: B018  reads it
+    return agent
 
 
-def _mtime(agent: Agent) -> int:
+def _get_mtime(agent: Agent) -> int:
     return int(agent.updated_at.timestamp() * 1_000)
 
 
-def _data(event: Event) -> dict[str, Any]:
-    return event.data or {}
+# --- reading lines ---
 
 
-# --- writing ---
-
-
-def _append(agent: Agent, key: Key, lines: list[NewLine]) -> None:
-    while True:
-        written = Written(agent, key["session_id"], is_main="subpath" not in key)
-        new = written.new(lines)
-        batch = drafts_of(written, new)
-        if "subpath" not in key and new:
-            is_moved = any(event.kind in ("clear", "jump") for event in batch)
-            batch += _summary(written, key, [each.line for each in new], is_moved=is_moved)
-        try:
-            agent.extend(batch, expected=written.head) if batch else None
-            return
-        except Conflict:  # someone else wrote in between: look again
-            continue
-
-
-def _summary(written: Written, key: Key, lines: list[Line], *, is_moved: bool) -> list[Event]:
-    """The SDK's summary with these lines folded in, if it changed or its note has left the context."""
-    note = written.agent.last_notes([SUMMARY]).get(SUMMARY) if written.head else None
-    before = kept_in(note.data, "summary") if note else None
-    if (
-        note is None and written.head
-    ):  # a fork from before it, or a person's rewind: all are folded again
-        lines = [*(_load(written.agent, session_id=key["session_id"]) or []), *lines]
-    previous = note and {"session_id": key["session_id"], "mtime": 0, "data": plain(before)}
-    folded: Any = fold_session_summary(previous or None, key, lines)
-    is_new = is_moved or folded["data"] != before
-    return [Event.of(0, "note", SUMMARY, kept("summary", plain(folded["data"])))] if is_new else []
-
-
-# --- reading ---
-
-
-def _load(agent: Agent, *, session_id: str) -> list[Line] | None:
+def _load_lines(agent: Agent, session_id: str, repair: bool) -> Any:
     events = agent.events()
     if not events:
         return None
-    by_us = [_as_note(event) if _is_claudes_move(event) else event for event in events]
-    shown = replay(by_us, agent=agent.name).messages
-    lines = foreign_lines(written_lines(shown), session_id)
-    return [_renamed(line, session_id) if seq <= agent.fork_seq else line for seq, line in lines]
+    lines: list[Line] = []
+    last: str | None = None
+    for item in _read_lines(agent, events, session_id, repair):
+        line = item.value
+        if not item.is_own:
+            line = {**line, "parentUuid": last}
+        elif item.last <= agent.fork_seq and "sessionId" in line:
+            line = {**line, "sessionId": session_id}
+        lines.append(line)
+        last = line.get("uuid") or last
+    return lines
 
 
-def _is_claudes_move(event: Event) -> bool:
-    return event.kind in ("clear", "jump") and _data(event).get("by") == ADAPTER
+def _read_lines(agent: Agent, events: Sequence[Event], session_id: str, repair: bool) -> list[Item]:
+    """Return the lines in all events of a log. Claude's own moves count as notes; those of people
+    end the lines."""
+    as_claude = [_hide_own_move(event) for event in events]
+    shown = [_show_erased(event) for event in replay(as_claude, agent=agent.name).messages]
+    forked = [event.seq for event in shown if event.kind == "note" and event.content == FORKED]
+    if forked:
+        shown = [event for event in shown if event.seq > forked[-1]]
+    return read_items(ADAPTER, shown, LineWriter(session_id, events), repair=repair)
 
 
-def _as_note(event: Event) -> Event:
-    return Event.of(event.seq, "note", "claude.move")
+def _hide_own_move(event: Event) -> Event:
+    if event.kind in ("clear", "jump") and (event.data or {}).get("by") == ADAPTER:
+        return Event.of(event.seq, "note", "claude.move")
+    return event
 
 
-def _renamed(line: Line, session_id: str) -> Line:
-    return line | {"sessionId": session_id} if "sessionId" in line else line
+def _show_erased(event: Event) -> Event:
+    """Return a message that says that it was erased: other lines continue it."""
+    if event.kind not in ("user", "assistant") or not _is_erased(event):
+        return event
+    return Event.of(event.seq, event.kind, ERASED_TEXT, None, event.created_at, key=event.key)
 
 
-def _last_event_of(agent: Agent, uuid: str) -> int:
-    """The position of the last event of the line with a uuid."""
-    found = [seq for seq, line in Written(agent, "").positions() if line.get("uuid") == uuid]
-    if not found:
+def _is_erased(event: Event) -> bool:
+    return (event.data_json or "").startswith('{"erased":')
+
+
+def _read_original(line: Line) -> str | None:
+    """Return the uuid of the line that Claude copied when it forked a session."""
+    source = line.get("forkedFrom")
+    uuid = source.get("messageUuid") if isinstance(source, dict) else None
+    return uuid if isinstance(uuid, str) else None
+
+
+def _find_copied_end(source: Agent, session_id: str, copies: Sequence[Line]) -> int | None:
+    """Return the position up to which the context of `source` says what copies of its lines say;
+    None if they say something else."""
+    events = source.messages(notes=[NOTE])
+    items = read_items(ADAPTER, events, LineWriter(session_id, events), repair=False)
+    originals = _map_copies([item.value for item in items])
+    copied = set()
+    for line in copies:
+        if read_entries(line, ""):
+            uuid = str(_read_original(line))
+            copied.add(originals.get(uuid, uuid))
+    position = None
+    for item in items:
+        uuid = item.value.get("uuid")
+        if uuid in copied:
+            position = item.last
+            copied.remove(uuid)
+        elif copied and uuid not in originals and read_entries(item.value, ""):
+            return None
+    return None if copied else position
+
+
+def _map_copies(lines: Sequence[Line]) -> dict[str, str]:
+    """Return for the uuid of each copied line that of its first original."""
+    originals: dict[str, str] = {}
+    for line in lines:
+        original = _read_original(line)
+        if original is not None:
+            originals[str(line.get("uuid"))] = originals.get(original, original)
+    return originals
+
+
+def _find_line(agent: Agent, uuid: str) -> int:
+    """Return the position of the last event of the line with a uuid."""
+    positions = [
+        item.last
+        for item in read_own_items(ADAPTER, agent.events())
+        if item.value.get("uuid") == uuid
+    ]
+    if not positions:
         raise ValueError(f"no line of {agent.name!r} has the uuid {uuid!r}")
-    return found[-1]
+    return positions[-1]
+
+
+# --- writing lines ---
+
+
+def _dump_line(line: Any) -> str:
+    """Return the JSON of a line."""
+    check_type(line, dict, "a line of a transcript")
+    return write_item(line)
+
+
+class NewLine(NamedTuple):
+    """A line to be written. Its key names its uuid and its content: if it was changed, it is
+    another line. A line without a uuid has none."""
+
+    line: Line
+    text: str
+    key: str | None
+
+    @classmethod
+    def read(cls, text: str) -> "NewLine":
+        """Return the line with this JSON."""
+        line = read_json(text)
+        uuid = line.get("uuid")
+        if not isinstance(uuid, str):
+            return cls(line, text, None)
+        digest = sha256(text.encode()).hexdigest()
+        return cls(line, text, f"{ADAPTER}:{clean_text(uuid[:100])}:{digest[:16]}")
+
+
+def _read_uuid(key: str | None) -> str | None:
+    """Return the uuid in the key of a line."""
+    adapter, _, rest = (key or "").partition(":")
+    uuid, _, digest = rest.rpartition(":")
+    return uuid if adapter == ADAPTER and len(digest) == 16 else None
+
+
+class TranscriptEnd:
+    """The known end of a transcript: enough to append most lines without reading."""
+
+    def __init__(self, agent: Agent, key: "SessionKey") -> None:
+        self.agent = agent
+        self.key = key
+        self.is_main = "subpath" not in key
+        self.head = 0
+        self.units = LineUnits()
+        self.spoken: str | None = None  # the uuid of the newest live line that says something
+        self.summary: dict[str, Any] | None = None  # None: there is none in the context
+        self._keys: set[str] = set()  # of all lines
+
+    @classmethod
+    def read(cls, agent: Agent, key: "SessionKey") -> "TranscriptEnd":
+        """Read a transcript. This is done once in a process, and after writes of others."""
+        end = cls(agent, key)
+        events = agent.events()
+        if not events:
+            return end
+        end.head = events[-1].seq
+        end._keys.update(event.key for event in events if event.key is not None)
+        live = replay(events, agent=agent.name).messages
+        for item in read_own_items(ADAPTER, live[-NEWEST:]):
+            end.add(item.value)
+        for event in reversed(live):
+            if event.kind == "note" and event.content == SUMMARY:
+                end.summary = read_note(event)
+                break
+        return end
+
+    def add(self, line: Line) -> None:
+        """Add a line after the others."""
+        self.units.add(line)
+        if self.read_entries(line):
+            uuid = line.get("uuid")
+            self.spoken = uuid if isinstance(uuid, str) and uuid else None
+
+    def read_entries(self, line: Line) -> list[Entry]:
+        """Return the entries of a line. Those of sub-agents are not part of the main transcript,
+        into which older versions wrote them."""
+        if self.is_side(line):
+            return []
+        return read_entries(line, str(line.get("uuid")))
+
+    def is_side(self, line: Line) -> bool:
+        """Return True if a line of the main transcript is one of a sub-agent."""
+        return self.is_main and line.get("isSidechain") is True
+
+    def take_new(self, lines: Sequence[NewLine]) -> list[NewLine]:
+        """Return the lines that are not written yet. They count as written from now on."""
+        new: list[NewLine] = []
+        for line in lines:
+            if line.key is None:
+                new.append(line)
+            elif line.key not in self._keys:
+                self._keys.add(line.key)
+                new.append(line)
+        return new
+
+
+class TranscriptBatch:
+    """Builds the events of new lines, with the moves to the lines that they continue."""
+
+    def __init__(self, end: TranscriptEnd, lines: Sequence[NewLine]) -> None:
+        self._end = end
+        self._agent = end.agent
+        self._lines = lines
+        self._events: list[DraftTuple] = []
+        self._built: list[tuple[int, Line]] = []  # each line with the position of its last event
+        self._is_spoken = False  # one of the lines so far says something
+        # The first lines of a fork by Claude: the context has what they say.
+        is_new_fork = 0 < end.head == end.agent.fork_seq
+        self._has_copies = is_new_fork and any(_read_original(new.line) for new in lines)
+
+    def build(self) -> list[DraftTuple]:
+        """Build the events of all lines, and the new summary."""
+        if self._has_copies:
+            self._events.append(build_note(FORKED, None))
+            self._end.summary = None
+        for new in self._lines:
+            self._add(new)
+        if self._end.is_main and self._lines:
+            self._add_summary()
+        return self._events
+
+    def _add(self, new: NewLine) -> None:
+        line = new.line
+        entries = self._end.read_entries(line)
+        if self._has_copies and _read_original(line) is not None:
+            entries = []
+        if entries and entries[0].kind not in ("clear", "tool_result"):
+            self._events += self._build_move(line)
+        copies: list[KeylessDraft] = []
+        if line.get("isCompactSummary") is True:
+            copies = self._copy_kept(line)
+        self._events += build_drafts(new, entries, copies)
+        self._built.append((self._end.head + len(self._events), line))
+        self._is_spoken = self._is_spoken or bool(entries)
+        self._end.add(line)
+
+    def _build_move(self, line: Line) -> list[DraftTuple]:
+        """Build the jump or the clear before a line that does not continue the newest one. Nearly
+        all lines do, or continue its unit. For others the whole transcript is read."""
+        last = self._end.spoken
+        parent = line.get("parentUuid")
+        if last is None or parent == last:
+            return []
+        units = self._end.units
+        current = units.get(last)
+        if current in (units.get(line.get("uuid")), units.get(parent)):
+            return []
+        position = self._find_foreign(parent)
+        if position is not None:
+            return self._jump_to_foreign(position)
+        tree = self._read_tree(line)
+        keys = tree.list_keys_before()
+        if last in keys or any(units.get(key) == current for key in keys):
+            return []
+        if not keys:
+            return [_build_clear()]
+        target = self._find_end(keys)
+        return [] if target is None else [_build_jump(target)]
+
+    def _find_foreign(self, uuid: Any) -> int | None:
+        """Return the position of the last event of a line that others wrote."""
+        if not self._end.head or not isinstance(uuid, str):
+            return None
+        events = self._agent.events(until=self._end.head)
+        for item in _read_lines(self._agent, events, self._end.key["session_id"], True):
+            if not item.is_own and item.value.get("uuid") == uuid:
+                return item.last
+        return None
+
+    def _jump_to_foreign(self, position: int) -> list[DraftTuple]:
+        newest = self._agent.messages(self._end.head, limit=1)
+        is_newest = [event.seq for event in newest] == [position]
+        return [] if is_newest and not self._is_spoken else [_build_jump(position)]
+
+    def _read_tree(self, line: Line) -> ClaudeTree:
+        """Return the tree of all lines up to `line`."""
+        lines = [item.value for item in self._read_written()]
+        lines += [built for _, built in self._built]
+        lines.append(line)
+        return index_lines([one for one in lines if not self._end.is_side(one)])
+
+    def _read_written(self) -> list[Item]:
+        if not self._end.head:
+            return []
+        return read_own_items(ADAPTER, self._agent.events(until=self._end.head))
+
+    def _find_end(self, keys: Sequence[str]) -> int | None:
+        """Return the newest position of the lines with these uuids."""
+        written = [(item.last, item.value) for item in self._read_written()]
+        written += self._built
+        originals = _map_copies([line for _, line in written])
+        places: dict[str, int] = {}
+        for position, line in written:
+            uuid = str(line.get("uuid"))
+            # A line that Claude copied into a fork is where its original is.
+            places[uuid] = places.get(originals.get(uuid, ""), position)
+        return max([places[key] for key in keys if key in places], default=None)
+
+    def _copy_kept(self, line: Line) -> list[KeylessDraft]:
+        """Build copies of what a compaction kept in the context, to come after its summary."""
+        positions: dict[tuple[Any, ...], int] = {}
+        if self._end.head:
+            for event in self._agent.events(until=self._end.head):
+                positions[_identify(event.kind, event.content, event.data)] = event.seq
+        copies: list[KeylessDraft] = []
+        for entry in self._read_tree(line).list_kept():
+            data = dict(entry.data or {})
+            position = positions.get(_identify(entry.kind, entry.content, data))
+            if position is not None:
+                data["copy_of"] = position
+            copies.append((entry.kind, entry.content, data))
+        return copies
+
+    def _add_summary(self) -> None:
+        """Add the SDK's summary, if it changed or if its note has left the context."""
+        end = self._end
+        lines = [new.line for new in self._lines]
+        before = end.summary
+        if (
+            before is None and end.head and not self._has_copies
+        ):  # a fork from before it, or a rewind by a person
+            lines = [*(_load_lines(self._agent, end.key["session_id"], True) or []), *lines]
+        previous: Any = None
+        if before is not None:
+            previous = {"session_id": end.key["session_id"], "mtime": 0, "data": before}
+        folded: Any = fold_session_summary(previous, end.key, lines)
+        data = read_json(write_item(folded["data"]))
+        is_moved = any(event[0] in ("clear", "jump") for event in self._events)
+        if is_moved or data != before:
+            self._events.append(build_note(SUMMARY, data))
+            end.summary = data
+
+
+def _identify(kind: str, content: str | None, data: dict[str, Any] | None) -> tuple[Any, ...]:
+    """Return what an event and its copy have in common."""
+    return kind, content, str((data or {}).get("id"))
+
+
+def _build_jump(position: int) -> DraftTuple:
+    return ("jump", None, {"target_message_id": position, "by": ADAPTER})
+
+
+def _build_clear() -> DraftTuple:
+    return ("clear", None, {"by": ADAPTER})
+
+
+# --- messages in and out ---
+
+
+def build_drafts(
+    new: NewLine, entries: Sequence[Entry], copies: Sequence[KeylessDraft] = ()
+) -> list[DraftTuple]:
+    """Build the events of a line."""
+    events: list[KeylessDraft] = [(entry.kind, entry.content, entry.data) for entry in entries]
+    moves: list[DraftTuple] = []
+    if entries and entries[0].kind == "clear":
+        moves = [_build_clear()]
+        events = []
+    events += copies
+    if not events:
+        events = [("note", NOTE, None)]
+    return [*moves, *build_item(ADAPTER, new.line, events, key=new.key, text=new.text)]
+
+
+class LineWriter:
+    """Writes messages of others as lines. Each gets its parent when all lines are in order."""
+
+    def __init__(self, session_id: str, events: Sequence[Event]) -> None:
+        self._session_id = session_id
+        self._events = {event.seq: event for event in events}
+
+    def write_message(self, turn: MessageTurn, event: Event) -> Iterator[TurnItem]:
+        """Write a user message. Claude has its own system prompt."""
+        if turn.role == "user":
+            message = {"role": "user", "content": _write_message(turn, event)}
+            yield self._write_line("user", message, event.seq)
+
+    def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
+        """Write the texts and the calls of an answer, one by one."""
+        answer = f"msg_{self._build_uuid(event.seq)}"
+        block: dict[str, Any]
+        for number, text in enumerate(turn.texts):
+            if text:
+                block = {"type": "text", "text": text}
+                yield self._write_block(answer, block, event.seq, f"/{number}" if number else "")
+        for call in turn.calls:
+            block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+            yield self._write_block(answer, block, call.position or event.seq)
+
+    def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
+        """Write the results of calls, one by one."""
+        for call, result in calls:
+            content = _write_parts(list_parts(result), in_result=True)
+            block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id}
+            block["content"] = content
+            if result.is_error:
+                block["is_error"] = True
+            message = {"role": "user", "content": [block]}
+            yield self._write_line("user", message, result.position or event.seq, "/result")
+
+    def _write_block(
+        self, answer: str, block: dict[str, Any], position: int, suffix: str = ""
+    ) -> TurnItem:
+        message = {
+            "id": answer,
+            "type": "message",
+            "role": "assistant",
+            "model": "unknown",
+            "content": [block],
+        }
+        return self._write_line("assistant", message, position, suffix)
+
+    def _write_line(
+        self, type: str, message: dict[str, Any], position: int, suffix: str = ""
+    ) -> TurnItem:
+        line = {
+            "parentUuid": None,
+            "isSidechain": False,
+            "sessionId": self._session_id,
+            "uuid": self._build_uuid(position, suffix),
+            "timestamp": self._events[position].created_at.isoformat().replace("+00:00", "Z"),
+            "type": type,
+            "message": message,
+        }
+        return TurnItem(line, position)
+
+    def _build_uuid(self, position: int, suffix: str = "") -> str:
+        """Return the uuid of a line: that which it had, if it was erased."""
+        event = self._events[position]
+        uuid = _read_uuid(event.key)
+        if uuid is not None and _is_erased(event):
+            return uuid
+        name = f"{self._session_id}/{position}/{event.created_us}{suffix}"
+        return str(uuid5(FOREIGN, name))
+
+
+def _write_message(turn: MessageTurn, event: Event) -> Any:
+    """Write a message. A form of Anthropic's stays as it is, with files that only they have."""
+    native = turn.native
+    if native is not None and native.provider == FORMAT:
+        parts = read_native_parts("user", event.data or {}) or ()
+        if is_same_text(text_of(parts), event.content or ""):
+            return native.form
+    return _write_parts(list_parts(turn))
+
+
+def _write_parts(parts: Sequence[Part], *, in_result: bool = False) -> str | list[Any]:
+    return write_content(parts, partial(write_block, FORMAT, in_result=in_result))

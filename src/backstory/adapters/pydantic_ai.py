@@ -1,13 +1,16 @@
 """pydantic-ai: `BackstoryConversations("history.db")` in place of `InMemoryConversationStore()`.
 
-A conversation is an agent, an entry its messages with the entry's id as key, the record a note behind them. A
-branch is a jump, a fork is a fork. Deleting a conversation erases what no fork of it needs.
+A conversation is an agent, an entry its messages with the entry's id as key, the record a note
+after them. A branch is a jump, a fork is a fork. Deleting a conversation erases what no fork of it
+needs.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from hashlib import sha256
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pydantic
@@ -20,70 +23,109 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 
 from backstory import Agent, AgentNotFound, Ambiguous, Conflict, Event, KeyTaken, PositionNotFound
-from backstory.adapters.items import Batch, Carried, Draft, kept, kept_in, newest_items
-from backstory.adapters.keys import agent_key
-from backstory.adapters.pydantic_messages import (
-    ADAPTER,
-    Form,
-    Translation,
-    drafts,
-    entry_key,
-    joined,
+from backstory.adapters.shared import (
+    LONGEST_KEY,
+    SLICE,
+    AdapterStore,
+    DraftTuple,
+    Item,
+    KeylessDraft,
+    KnownHead,
+    KnownHeads,
+    TurnItem,
+    Where,
+    add_usage,
+    build_item,
+    build_key,
+    build_message,
+    build_note,
+    clean_text,
+    copy_in_slices,
+    describe_media,
+    read_context,
+    read_note,
+    write_content,
 )
-from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
+from backstory.log.items import write_item
+from backstory.wire.media import media
+from backstory.wire.neutral import AnsweredCall, list_parts
+from backstory.wire.turns import AnswerTurn, Media, MessageTurn, Part, Text, text_of
 
 __all__ = ["BackstoryConversations", "MessageHistory"]
 
-RECORD = "pydantic_ai.record"
+ADAPTER = "pydantic_ai"
+NOTE = f"{ADAPTER}.message"  # a message without text, calls and results
+RECORD = f"{ADAPTER}.record"
 PREFIX = f"{ADAPTER}:"  # how the keys of conversations begin
-OTHERS = "backstory"  # how the ids begin of entries for what others wrote
+SCOPE = "scope"  # in an agent's details: the scope of its conversation, as a key
+MOST_PLACES = 1_000
+PAGE = 100  # conversations that a listing with a limit reads at once
+OTHERS = "backstory"  # how the ids begin of entries for messages of others
 OTHERS_ID = re.compile(rf"{OTHERS}:(.+):([0-9]{{1,19}})")  # an agent and a position
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+FAILED = ("failed", "denied", "retried")
+# The formats in which a provider's thinking goes back to it, by pydantic-ai's name of the provider.
+THINKING_FORMATS = {"anthropic": "anthropic", "openai": "openai-responses"}
 Records: pydantic.TypeAdapter[ConversationRecord] = pydantic.TypeAdapter(ConversationRecord)
 
-R = TypeVar("R")
+Form = dict[str, Any]  # a message, or a part of it, as pydantic-ai serializes it
+
+
+class Place(NamedTuple):
+    """The position of an entry's last event."""
+
+    agent: Agent
+    position: int
+
+
+class Tail(NamedTuple):
+    """The end of a conversation's context: its newest record and its last entry."""
+
+    head: int
+    record: Form | None
+    entry_id: str | None
+    position: int  # of the last entry
+    is_own: bool  # False: somebody else wrote the last message
 
 
 class BackstoryConversations(ConversationStore):
-    """A store of conversations that lasts."""
+    """A store of conversations that lasts. `repair=False` leaves calls of other programs open that
+    have no result."""
 
-    def __init__(self, where: Where) -> None:
-        self._history = History(where)
-
-    def close(self) -> None:
-        """Let go of the store."""
-        self._history.close()
+    def __init__(self, where: Where, *, repair: bool = True) -> None:
+        self._store = AdapterStore(where, ADAPTER)
+        self._repair = repair
+        self._tails: KnownHeads[Tail] = KnownHeads()
+        # The last entries of records that were read: usually, their histories are read next. This
+        # saves four statements of a turn.
+        self._places: dict[str, Place] = {}
 
     def agent(self, conversation_id: str) -> Agent:
-        """The agent that holds a conversation, made if it is not there."""
-        return self._history.ensured(agent_key(ADAPTER, conversation_id), conversation_id)
+        """Return the agent of a conversation. It is created if it does not exist."""
+        return self._store.ensure(self._store.build_key(conversation_id))
 
     def history(self, key: str) -> "MessageHistory":
-        """The messages of the agent with a key, whoever began it, for `message_history=`."""
-        return MessageHistory(self._history, key)
+        """Return the messages of the agent with a key, whichever program began it, for
+        `message_history=`."""
+        return MessageHistory(self._store, key, repair=self._repair)
 
-    # --- the framework's five primitives, and a history in one read ---
+    def close(self) -> None:
+        """Release the store."""
+        self._store.close()
+
+    # --- the framework's interface ---
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """The record of a conversation."""
-        return await self._with(conversation_id, partial(_record, conversation_id), None)
+        """Return the record of a conversation."""
+        key = self._store.build_key(conversation_id)
+        read = partial(self._load_record, conversation_id)
+        return await self._store.read_in_thread(key, read, None)
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """The records, those saved last first."""
-
-        def read() -> list[ConversationRecord | None]:
-            return [
-                _listed(*found) for found in self._history.store.last_notes(RECORD, prefix=PREFIX)
-            ]
-
-        found = await in_thread(read)
-        records = [
-            record for record in found if record is not None and scope in (None, record.scope)
-        ]
-        return sorted(records, key=lambda record: record.updated_at, reverse=True)[:limit]
+        """Return the records, those saved last first."""
+        return await in_thread(partial(self._list_records, scope, limit))
 
     async def write_record(
         self,
@@ -93,246 +135,608 @@ class BackstoryConversations(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         """Write a record and its new entries, both or neither."""
-        forms = _forms([entry.message for entry in new_entries])
-        for entry in new_entries:
-            _check_id(entry.id)
-        pairs = zip(new_entries, forms, strict=True)
-        batch: Batch = [event for entry, form in pairs for event in drafts(form, entry.id)]
-        data = Records.dump_python(record, mode="json")
-        batch.append(("note", RECORD, kept("record", data)))
-        ids = {entry.id for entry in new_entries}
+        forms = await copy_in_slices(_dump_message, [entry.message for entry in new_entries])
+        ids = [entry.id for entry in new_entries]
         parent = new_entries[0].parent_id if new_entries else record.head_id
-        write = _Write(self._history, record.conversation_id, expected_revision, parent)
-        if record.head_id not in {None, *ids}:
-            await in_thread(partial(write.check_is_there, record.head_id or ""))
-        await in_thread(partial(write.run, batch))
+        form = Records.dump_python(record, mode="json")
+        save = RecordSave(form, ids, forms, parent, expected_revision)
+        await in_thread(partial(self._save_record, save))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation. What a fork of it needs stays."""
+        """Delete a conversation. What a fork of it needs stays."""
 
-        def delete() -> None:
-            agent = self._history.found(agent_key(ADAPTER, conversation_id))
-            record = _record(conversation_id, agent) if agent else None
-            if agent is None or record is None or record.revision != expected_revision:
-                raise ConversationConflict(conversation_id)
-            try:
-                self._history.store.delete(agent.id)
-            except AgentNotFound:
-                raise ConversationConflict(conversation_id) from None
+        def delete(agent: Agent) -> bool:
+            record = self._load_record(conversation_id, agent)
+            if record is None or record.revision != expected_revision:
+                return False
+            self._store.store.delete(agent.id)
+            return True
 
-        await in_thread(delete)
+        key = self._store.build_key(conversation_id)
+        if not await self._store.read_in_thread(key, delete, False):
+            raise ConversationConflict(conversation_id)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """The entry with an id; LookupError if there is none."""
+        """Return the entry with an id. Raises LookupError if there is none."""
         history = await self.read_history(entry_id, limit=1)
         return history[-1]
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """The entries up to the one with an id, in one read."""
+        """Return the entries up to the one with an id, or the newest of them, in one read."""
         if head_id is None:
             return []
-        found = await in_thread(partial(_entries_up_to, self._history, head_id, limit))
-        messages = ModelMessagesTypeAdapter.validate_python([item for _, item in found])
-        ids = [None, *(id for id, _ in found)]
-        entries = [
-            ConversationEntry(id=id, parent_id=parent, message=message)
-            for parent, (id, _), message in zip(ids, found, messages, strict=False)
-        ]
-        return entries if limit is None else entries[-limit:] if limit else []
+        return await in_thread(partial(self._read_entries, head_id, limit))
 
-    async def _with(self, conversation_id: str, call: Callable[[Agent], R], otherwise: R) -> R:
-        key = agent_key(ADAPTER, conversation_id)
-        return await in_thread(partial(self._history.read, key, call, otherwise))
+    # --- reading ---
+
+    def _load_record(self, conversation_id: str, agent: Agent) -> ConversationRecord | None:
+        """Return the record in the context. If others wrote after it, its history ends with their
+        messages, and it has a revision of its own."""
+        with self._tails.hold(agent) as known:
+            tail = self._read_known_tail(agent, known)
+        if tail.entry_id is not None:
+            if len(self._places) >= MOST_PLACES:
+                self._places.clear()
+            self._places[tail.entry_id] = Place(agent, tail.position)
+        return _build_record(conversation_id, tail)
+
+    def _read_known_tail(self, agent: Agent, known: KnownHead[Tail]) -> Tail:
+        head = None
+        if known.value is not None:
+            head = agent.head
+            if head == known.value.head:
+                return known.value
+        tail = _read_tail(agent)
+        if head is not None:
+            tail = tail._replace(head=head)
+        known.value = tail
+        return tail
+
+    def _list_records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
+        if limit is None:
+            notes = self._store.store.last_notes(RECORD, PREFIX)
+            found = [self._read_listed_record(agent, note) for agent, note in notes]
+        else:
+            found = list(self._list_newest_records(scope, limit))
+        records = [record for record in found if record and scope in (None, record.scope)]
+        records.sort(key=lambda record: record.updated_at, reverse=True)
+        return records[:limit]
+
+    def _list_newest_records(
+        self, scope: str | None, limit: int
+    ) -> Iterator[ConversationRecord | None]:
+        """Yield records of the agents written to last, until `limit` of them are newer than all
+        other agents."""
+        times: list[Any] = []
+        last: Agent | None = None
+        while True:
+            page = self._store.store.agents(prefix=PREFIX, order="updated", limit=PAGE, after=last)
+            for agent in page:
+                if len([time for time in times if time >= agent.updated_at]) >= limit:
+                    return
+                if scope is not None and agent.about.get(SCOPE) != build_key(SCOPE, scope):
+                    continue
+                record = self._read_listed_record(agent)
+                if record is not None and scope in (None, record.scope):
+                    times.append(record.updated_at)
+                    yield record
+            if len(page) < PAGE:
+                return
+            last = page[-1]
+
+    def _read_listed_record(
+        self, agent: Agent, note: Event | None = None
+    ) -> ConversationRecord | None:
+        """Return the record of an agent in a listing, which may know its newest record. None if it
+        is inherited from another agent."""
+        tail = self._read_listed_tail(agent, note)
+        if tail is None or tail.record is None:
+            return None
+        id = tail.record["conversation_id"]
+        return _build_record(id, tail) if agent.key == self._store.build_key(id) else None
+
+    def _read_listed_tail(self, agent: Agent, note: Event | None) -> Tail | None:
+        if note is not None and note.seq == agent.listed_head:  # nothing came after the record
+            form = read_note(note)
+            return Tail(note.seq, form, form["head_id"], note.seq, is_own=True)
+        try:
+            with self._tails.hold(agent) as known:
+                return self._read_known_tail(agent, known)
+        except AgentNotFound:  # it was deleted meanwhile
+            return None
+
+    def _read_entries(self, entry_id: str, limit: int | None) -> list[ConversationEntry]:
+        most = None if limit is None else limit + 1
+        while True:
+            agent, position = self._find_place(entry_id)
+            with suppress(AgentNotFound):  # it was deleted, and a fork may have the entry
+                items = self._read_items(agent, position, most)
+                break
+        if not items:
+            raise LookupError(f"no entry {entry_id!r}")
+        entries: list[ConversationEntry] = []
+        parent: str | None = None
+        position = 0
+        for item, message in zip(items, _build_messages(items), strict=True):
+            position = max(position, item.last)  # results may be later than a message after them
+            id = f"{OTHERS}:{agent.id}:{position}" if item.id is None else item.id
+            if item is items[-1]:
+                id = entry_id
+            entries.append(ConversationEntry(id=id, parent_id=parent, message=message))
+            parent = id
+        if limit is None:
+            return entries
+        return entries[-limit:] if limit else []
+
+    def _read_items(self, agent: Agent, position: int, limit: int | None) -> list[Item]:
+        writer = PydanticMessageWriter()
+        return read_context(
+            ADAPTER, agent, writer, notes=[NOTE], limit=limit, at=position, repair=self._repair
+        )
+
+    def _find_place(self, entry_id: str) -> Place:
+        """Return the place of an entry. Raises LookupError if there is none."""
+        store = self._store.store
+        known = self._places.pop(entry_id, None)
+        if known is not None:
+            return known
+        for agent, event in store.find(build_entry_key(entry_id)):
+            return Place(agent, event.seq)
+        found = _parse_id(entry_id)
+        if found is not None:
+            with suppress(AgentNotFound, Ambiguous, PositionNotFound):
+                agent = store.agent(found[0])
+                [event] = agent.events([found[1]])
+                return Place(agent, event.seq)
+        raise LookupError(f"no entry {entry_id!r}")
+
+    # --- writing ---
+
+    def _save_record(self, save: "RecordSave") -> None:
+        """Write after the entry that `save` continues, or raise ConversationConflict."""
+        head_id = save.record["head_id"]
+        if head_id is not None and head_id not in save.ids:
+            self._check_place(save, head_id)
+        key = self._store.build_key(save.conversation_id)
+        append = partial(self._append, save)
+        if not self._store.read(key, append, False):
+            self._begin(save, key)
+            if not self._store.read(key, append, False):
+                raise ConversationConflict(save.conversation_id)
+
+    def _check_place(self, save: "RecordSave", entry_id: str) -> Place:
+        try:
+            return self._find_place(entry_id)
+        except LookupError:
+            raise ConversationConflict(save.conversation_id) from None
+
+    def _begin(self, save: "RecordSave", key: str) -> None:
+        """Create the agent of a conversation, as a fork of the one with the entry that it
+        continues."""
+        if save.revision is not None:
+            raise ConversationConflict(save.conversation_id)
+        if save.parent is None:
+            self._store.ensure(key)
+            return
+        source, position = self._check_place(save, save.parent)
+        try:
+            self._store.fork(source, key, position)
+        except (AgentNotFound, KeyTaken):
+            raise ConversationConflict(save.conversation_id) from None
+
+    def _append(self, save: "RecordSave", agent: Agent) -> bool:
+        with self._tails.hold(agent) as known:
+            tail = known.value
+            while tail is None or not self._append_after(save, agent, tail, known):
+                known.value = None
+                head = agent.head
+                tail = _read_tail(agent)._replace(head=head)
+                if not save.continues(tail):
+                    raise ConversationConflict(save.conversation_id)
+        scope = save.record["scope"]
+        if scope is not None and agent.about.get(SCOPE) != build_key(SCOPE, scope):
+            agent.describe(**{SCOPE: build_key(SCOPE, scope)})
+        return True
+
+    def _append_after(
+        self, save: "RecordSave", agent: Agent, tail: Tail, known: KnownHead[Tail]
+    ) -> bool:
+        """Append after what is known of a conversation. Return False if that is not the end."""
+        if not save.continues(tail):
+            return False
+        batch = [*save.build_move(agent, tail), *save.build_entries()]
+        batch.append(build_note(RECORD, save.record))
+        try:
+            events = agent.extend(batch, expected=tail.head)
+        except Conflict:
+            return False
+        known.value = None
+        head = events[-1].seq
+        if save.ids and save.ids[-1] == save.record["head_id"]:
+            known.value = Tail(head, save.record, save.ids[-1], head - 1, is_own=True)
+        return True
+
+
+class RecordSave(NamedTuple):
+    """A record to write, with its new entries."""
+
+    record: Form
+    ids: list[str]  # of the new entries
+    forms: list[Form]  # their messages
+    parent: str | None  # the entry that they continue
+    revision: str | None  # the expected one
+
+    @property
+    def conversation_id(self) -> str:
+        """The id of the conversation."""
+        return str(self.record["conversation_id"])
+
+    def continues(self, tail: Tail) -> bool:
+        """Return True if the record there is the expected one."""
+        record = _build_record(self.conversation_id, tail)
+        return (record.revision if record else None) == self.revision
+
+    def build_entries(self) -> list[DraftTuple]:
+        """Build the events of the new entries."""
+        drafts: list[DraftTuple] = []
+        for id, form in zip(self.ids, self.forms, strict=True):
+            drafts += build_drafts(form, id)
+        return drafts
+
+    def build_move(self, agent: Agent, tail: Tail) -> list[DraftTuple]:
+        """Build the move to the entry that the new ones continue, if it is not the last one."""
+        if _is_last(tail, self.parent):
+            return []
+        if self.parent is None:
+            return [("clear", None, {"by": ADAPTER})]
+        target = self._find_position(agent, self.parent)
+        return [("jump", None, {"target_message_id": target, "by": ADAPTER})]
+
+    def _find_position(self, agent: Agent, entry_id: str) -> int:
+        event = agent.find(build_entry_key(entry_id))
+        if event is not None:
+            return event.seq
+        found = _parse_id(entry_id)
+        if found is not None and 0 < found[1] <= agent.head:
+            return found[1]
+        raise ConversationConflict(self.conversation_id)
 
 
 class MessageHistory:
     """The messages of one agent, for programs that pass `message_history=` themselves."""
 
-    def __init__(self, history: History, key: str) -> None:
-        self._history = history
+    def __init__(self, store: AdapterStore, key: str, *, repair: bool = True) -> None:
+        self._store = store
         self._key = key
+        self._repair = repair
 
     @property
     def agent(self) -> Agent:
-        """The agent, made if it is not there."""
-        return self._history.ensured(self._key, self._key)
+        """The agent. It is created if it does not exist."""
+        return self._store.ensure(self._key)
 
     async def load(self, limit: int | None = None) -> list[ModelMessage]:
-        """The messages in the context, or the newest of them."""
-        nothing: list[Carried] = []
-        read: Callable[[Agent], list[Carried]] = partial(_newest, limit=limit)
-        found = await in_thread(partial(self._history.read, self._key, read, nothing))
-        return ModelMessagesTypeAdapter.validate_python([each.item for each in found])
+        """Return the messages in the context, or the newest of them."""
+
+        def read(agent: Agent) -> list[ModelMessage]:
+            items = read_context(
+                ADAPTER,
+                agent,
+                PydanticMessageWriter(),
+                notes=[NOTE],
+                limit=limit,
+                repair=self._repair,
+            )
+            return _build_messages(items)
+
+        nothing: list[ModelMessage] = []
+        return await self._store.read_in_thread(self._key, read, nothing)
 
     async def save(self, messages: Sequence[ModelMessage]) -> None:
-        """Write new messages, such as `result.new_messages()`, behind the others: all or none."""
-        self._history.store  # noqa: B018  a closed store refuses even an empty list
-        batch = [event for form in _forms(messages) for event in drafts(form, str(uuid4()))]
-        if batch:
-            write: Callable[[Agent], list[Event]] = lambda agent: agent.extend(batch)  # noqa: E731
-            await in_thread(partial(self._history.write, self._key, self._key, write))
+        """Append new messages, such as `result.new_messages()`, all or none."""
+        self._store.check_open()
+        if messages:
+            forms = await copy_in_slices(_dump_message, messages)
+            write = partial(_append_messages, forms=forms)
+            await in_thread(partial(self._store.write, self._key, write))
 
 
-def _forms(messages: Sequence[ModelMessage]) -> list[Form]:
-    given = list(messages)
-    for message in given:
-        if not isinstance(message, ModelRequest | ModelResponse):
-            raise TypeError(
-                f"a message is a ModelRequest or a ModelResponse, not {type(message).__name__}"
-            )
-    return ModelMessagesTypeAdapter.dump_python(given, mode="json")  # type: ignore[no-any-return]
+def _append_messages(agent: Agent, forms: Sequence[Form]) -> None:
+    drafts: list[DraftTuple] = []
+    for form in forms:
+        drafts += build_drafts(form, str(uuid4()))
+    agent.extend(drafts)
 
 
-def _check_id(entry_id: str) -> None:
-    if not isinstance(entry_id, str):
-        raise TypeError(f"an entry's id is a text, not {type(entry_id).__name__}")
-    if LONE_SURROGATE.search(entry_id):
+def _dump_message(message: ModelMessage) -> Form:
+    if not isinstance(message, ModelRequest | ModelResponse):
         raise TypeError(
-            f"an entry's id is a text, and {entry_id!r} is none: it has half of a surrogate pair"
+            f"a message is a ModelRequest or a ModelResponse, not {type(message).__name__}"
         )
+    [form] = ModelMessagesTypeAdapter.dump_python([message], mode="json")
+    return form  # type: ignore[no-any-return]
 
 
-# --- reading ---
+def _build_messages(items: Sequence[Item]) -> list[ModelMessage]:
+    """Build messages, some at a time: other threads wait while pydantic validates."""
+    messages: list[ModelMessage] = []
+    for start in range(0, len(items), SLICE):
+        forms = [item.value for item in items[start : start + SLICE]]
+        messages += ModelMessagesTypeAdapter.validate_python(forms)
+    return messages
 
 
-def _newest(agent: Agent, limit: int | None = None, at: int | None = None) -> list[Carried]:
-    return newest_items(ADAPTER, agent, Translation(), limit, at=at, join=joined)
+def build_entry_key(id: str) -> str:
+    """Return the key of an entry's last event: its id, or a hash of an id that cannot be a key."""
+    if 0 < len(id) <= LONGEST_KEY and clean_text(id) == id:
+        return id
+    return f"{ADAPTER}:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
 
 
-def _entry_id(agent: Agent, found: Carried) -> str:
-    return f"{OTHERS}:{agent.id}:{found.end}" if found.id is None else found.id
-
-
-def _parsed(note: Event) -> ConversationRecord:
-    return Records.validate_python(kept_in(note.data, "record"))
-
-
-def _record(conversation_id: str, agent: Agent) -> ConversationRecord | None:
-    """The record in the context. Where others wrote behind it, its history ends with what they wrote, and it
-    has a revision of its own."""
-    note = agent.last_notes([RECORD]).get(RECORD)
-    record = _parsed(note) if note else None
-    if note is None or record is None or record.conversation_id != conversation_id:
-        return None
-    if not _ends_with(agent, record.head_id):
-        last = _newest(agent, 1)
-        record.head_id = _entry_id(agent, last[0]) if last else None
-        record.revision += f"@{agent.head}"
-    return record
-
-
-def _listed(agent: Agent, note: Event) -> ConversationRecord | None:
-    """The same for an agent whose newest record is known; None if that is inherited from another one."""
-    record = _parsed(note)
-    if agent.key != agent_key(ADAPTER, record.conversation_id):
-        return None
-    return record if agent.listed_head == note.seq else _record(record.conversation_id, agent)
-
-
-def _ends_with(agent: Agent, entry_id: str | None) -> bool:
-    """Whether an entry is the last of the context. What others wrote is known by its position, which is the
-    same in forks."""
-    last = _newest(agent, 1)
-    if not last or entry_id is None:
-        return not last and entry_id is None
-    if last[0].id is not None:
-        return last[0].id == entry_id
-    its = _place_in_id(entry_id)
-    return its is not None and its[1] == last[0].end and agent.find(entry_key(entry_id)) is None
-
-
-def _place_in_id(entry_id: str) -> tuple[str, int] | None:
-    """The agent and the position in the id of an entry for what others wrote; None for any other id. The
-    framework may give an entry such an id, too: first look for one."""
+def _parse_id(entry_id: str) -> tuple[str, int] | None:
+    """Return the agent and the position in the id of an entry for messages of others; None for
+    other ids."""
     found = OTHERS_ID.fullmatch(entry_id)
     return (found[1], int(found[2])) if found else None
 
 
-def _place(history: History, entry_id: str) -> tuple[Agent, int]:
-    """The agent and the position of an entry's last event; LookupError if there is none."""
-    for agent, event in history.store.find(entry_key(entry_id)):
-        return agent, event.seq
-    if its := _place_in_id(entry_id):
-        try:
-            agent = history.store.agent(its[0])
-            return agent, agent.event(its[1]).seq
-        except (AgentNotFound, Ambiguous, PositionNotFound):
-            pass
-    raise LookupError(f"no entry {entry_id!r}")
+def _read_tail(agent: Agent) -> Tail:
+    """Return the end of the context. Its head is that of the newest event that was read."""
+    events = agent.messages(notes=[NOTE], last=[RECORD], limit=2)
+    head = events[-1].seq if events else 0
+    if [_is_record(event) for event in events] != [False, True]:  # somebody else wrote since
+        events = [*agent.messages(notes=[NOTE], limit=1), *agent.last_notes([RECORD]).values()]
+    tail = Tail(head, None, None, 0, is_own=False)
+    for event in events:
+        if _is_record(event):
+            tail = tail._replace(record=read_note(event))
+            continue
+        id = _read_own_id(event)
+        if id is None:
+            id = f"{OTHERS}:{agent.id}:{event.seq}"
+        else:
+            tail = tail._replace(is_own=True)
+        tail = tail._replace(entry_id=id, position=event.seq)
+    return tail
 
 
-def _entries_up_to(history: History, entry_id: str, limit: int | None) -> list[tuple[str, Form]]:
-    agent, seq = _place(history, entry_id)
-    found = _newest(agent, None if limit is None else limit + 1, at=seq)
-    return [(_entry_id(agent, each), each.item) for each in found]
+def _read_own_id(event: Event) -> str | None:
+    """Return the id of the entry that ends with an event; None if somebody else wrote it."""
+    tag = (event.data or {}).get("item")
+    if isinstance(tag, dict) and tag.get("of") == ADAPTER:
+        return tag.get("id")
+    return None
 
 
-# --- writing ---
+def _is_record(event: Event) -> bool:
+    return event.kind == "note" and event.content == RECORD
 
 
-class _Write:
-    """One save of a conversation: behind the entry that it continues, or not at all."""
+def _build_record(conversation_id: str, tail: Tail) -> ConversationRecord | None:
+    if tail.record is None or tail.record["conversation_id"] != conversation_id:
+        return None
+    record = Records.validate_python(tail.record)
+    if not _is_last(tail, record.head_id):
+        record.head_id = tail.entry_id
+        record.revision += f"@{tail.position}"
+    return record
 
-    def __init__(self, history: History, id: str, revision: str | None, parent: str | None) -> None:
-        self._history = history
-        self._id = id
-        self._key = agent_key(ADAPTER, id)
-        self._revision = revision
-        self._parent = parent
 
-    def check_is_there(self, entry_id: str) -> None:
-        """Raise a conflict if an entry is not in the store."""
-        try:
-            _place(self._history, entry_id)
-        except LookupError:
-            raise ConversationConflict(self._id) from None
+def _is_last(tail: Tail, entry_id: str | None) -> bool:
+    """Return True if the context ends with an entry. Messages of others are known by their
+    position, which is the same in forks."""
+    if tail.is_own or tail.entry_id is None or entry_id is None:
+        return tail.entry_id == entry_id
+    found = _parse_id(entry_id)
+    return found is not None and found[1] == tail.position
 
-    def run(self, batch: Batch) -> None:
-        """Write, once the record there is the expected one."""
-        while True:
-            agent = self._history.found(self._key) or self._begun()
-            head = agent.head
-            record = _record(self._id, agent)
-            if (record.revision if record else None) != self._revision:
-                raise ConversationConflict(self._id)
-            try:
-                agent.extend([*self._move(agent), *batch], expected=head)
-                return
-            except Conflict:  # someone else wrote in between: look again
-                continue
 
-    def _begun(self) -> Agent:
-        """A new agent: a fork of the one that has the entry to go on from."""
-        if self._revision is not None:
-            raise ConversationConflict(self._id)
-        if self._parent is None:
-            return self._history.ensured(self._key, self._id)
-        try:
-            source, at = _place(self._history, self._parent)
-            return self._history.forked(source, self._key, self._id, at)
-        except (KeyTaken, LookupError):
-            raise ConversationConflict(self._id) from None
+# --- messages in and out ---
 
-    def _move(self, agent: Agent) -> list[Draft]:
-        """What leads to the entry that the new ones continue, if the context does not end with it."""
-        if _ends_with(agent, self._parent):
-            return []
-        if self._parent is None:
-            return [("clear", None, {"by": ADAPTER})]
-        return [
-            (
-                "jump",
-                None,
-                {"target_message_id": self._position_in(agent, self._parent), "by": ADAPTER},
-            )
-        ]
 
-    def _position_in(self, agent: Agent, entry_id: str) -> int:
-        if event := agent.find(entry_key(entry_id)):
-            return event.seq
-        its = _place_in_id(entry_id)
-        if its and 0 < its[1] <= agent.head:
-            return its[1]
-        raise ConversationConflict(self._id)
+def build_drafts(form: Form, id: str) -> list[DraftTuple]:
+    """Build the events of a message; the last one has a key made of its id."""
+    events = _build_answer(form, id) if form.get("kind") == "response" else _build_request(form)
+    key = build_entry_key(id)
+    return build_item(ADAPTER, form, events or [("note", NOTE, None)], id=id, key=key)
+
+
+def _build_request(form: Form) -> list[KeylessDraft]:
+    events: list[KeylessDraft] = []
+    for part in form.get("parts") or ():
+        content = part.get("content")
+        match part.get("part_kind"):
+            case "system-prompt":
+                events.append(("system", _write_text(content), None))
+            case "user-prompt":
+                contents = [content] if isinstance(content, str) else content or ()
+                events.append(build_message("user", list(_read_parts(contents))))
+            case "tool-return":
+                events.append(_build_result(part, part.get("outcome") in FAILED))
+            case "retry-prompt" if part.get("tool_name"):
+                events.append(_build_result(part, True))
+            case "retry-prompt" | "retry-feedback":
+                events.append(("user", _write_text(content), None))
+    return events
+
+
+def _build_result(part: Form, failed: bool) -> KeylessDraft:
+    data: Form = {"id": part["tool_call_id"], "name": part["tool_name"]}
+    if failed:
+        data["error"] = True
+    files: list[Media] = []
+    content = _take_files(part.get("content"), files)
+    if not files:
+        return "tool_result", _write_text(content), data
+    texts: list[Part] = []
+    for value in content if isinstance(content, list) else [content]:
+        if value is not None:
+            texts.append(Text(_write_text(value)))
+    return build_message("tool_result", [*texts, *files], data)
+
+
+def _take_files(value: Any, files: list[Media]) -> Any:
+    """Return the content of a result without its files, which are added to `files`."""
+    file = _read_file(value)
+    if file is not None:
+        files.append(file)
+        return None
+    if isinstance(value, dict):
+        return {name: _take_files(inner, files) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_take_files(inner, files) for inner in value]
+    return value
+
+
+def _read_parts(contents: Sequence[Any]) -> Iterator[Part]:
+    """Yield the text and the files of a prompt."""
+    for content in contents:
+        file = _read_file(content)
+        if file is not None:
+            yield file
+            continue
+        match content:
+            case str():
+                yield Text(content)
+            case {"kind": "text-content", "content": str(text)}:
+                yield Text(text)
+            case {"kind": "uploaded-file"}:
+                yield Text("(a document that cannot be shown here)")
+            case {"kind": "structured-content"}:
+                yield Text(_write_text(content.get("content")))
+
+
+def _read_file(value: Any) -> Media | None:
+    match value:
+        case {"kind": "binary", "data": str(data), "media_type": str(type)}:
+            return media(type, data=data)
+        case {"kind": "image-url" | "audio-url" | "video-url" | "document-url", "url": str(url)}:
+            kind = value["kind"].removesuffix("-url")
+            return Media(kind, value.get("media_type"), url=url)
+    return None
+
+
+def _build_answer(form: Form, id: str) -> list[KeylessDraft]:
+    events: list[KeylessDraft] = []
+    for part in form.get("parts") or ():
+        draft = _build_answer_part(part, form.get("model_name"))
+        if draft is not None:
+            kind, content, data = draft
+            events.append((kind, content, (data or {}) | {"answer": id}))
+    usage = form.get("usage") or {}
+    return add_usage(
+        events or [("assistant", "", {"answer": id})],
+        form.get("model_name"),
+        input=usage.get("input_tokens"),
+        output=usage.get("output_tokens"),
+        cached=usage.get("cache_read_tokens"),
+    )
+
+
+def _build_answer_part(part: Form, model: str | None) -> KeylessDraft | None:
+    match part.get("part_kind"):
+        case "text":
+            return "assistant", part["content"], None
+        case "thinking":
+            return _build_thinking(part, model)
+        case "tool-call":
+            arguments = part.get("args")
+            data = {"id": part["tool_call_id"], "name": part["tool_name"]}
+            return "tool_call", None, data | {"arguments": {} if arguments is None else arguments}
+    return None
+
+
+def _build_thinking(part: Form, model: str | None) -> KeylessDraft | None:
+    """Build the event of thinking. It is no text for others; its own provider gets it back."""
+    provider = THINKING_FORMATS.get(str(part.get("provider_name")))
+    if provider == "anthropic":
+        block = _write_anthropic_thinking(part)
+    elif provider is not None:
+        block = _write_openai_reasoning(part)
+    else:
+        block = None
+    if block is None:
+        return None
+    native: Form = {"provider": provider, "wire": [block]}
+    if model:
+        native["model"] = model
+    return "assistant", "", {"native": native}
+
+
+def _write_anthropic_thinking(part: Form) -> Form | None:
+    signature = part.get("signature")
+    if part.get("id") == "redacted_thinking":
+        return {"type": "redacted_thinking", "data": signature}
+    if not signature:
+        return None
+    return {"type": "thinking", "thinking": part.get("content"), "signature": signature}
+
+
+def _write_openai_reasoning(part: Form) -> Form | None:
+    if not part.get("signature"):
+        return None
+    block: Form = {"type": "reasoning", "summary": []}
+    if part.get("id"):
+        block["id"] = part["id"]
+    if part.get("content"):
+        block["summary"] = [{"type": "summary_text", "text": part["content"]}]
+    return block | {"encrypted_content": part["signature"]}
+
+
+def _write_text(content: Any) -> str:
+    return content if isinstance(content, str) else write_item(content)
+
+
+class PydanticMessageWriter:
+    """Writes messages of others as pydantic-ai's."""
+
+    def write_message(self, turn: MessageTurn, event: Event) -> Iterator[TurnItem]:
+        """Write a system or user message as a request."""
+        kind = "system-prompt" if turn.role == "system" else "user-prompt"
+        parts = list_parts(turn)
+        content = text_of(parts) if turn.role == "system" else write_content(parts, _write_part)
+        part = {"part_kind": kind, "content": content, "timestamp": _write_time(event)}
+        yield TurnItem({"kind": "request", "parts": [part]}, event.seq)
+
+    def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
+        """Write an answer: its texts and its calls."""
+        parts: list[Form] = []
+        for text in turn.texts:
+            if text:
+                parts.append({"part_kind": "text", "content": text})
+        for call in turn.calls:
+            names = {"tool_name": call.name, "tool_call_id": call.id}
+            arguments = call.arguments if call.is_sound else call.text or call.arguments
+            parts.append({"part_kind": "tool-call", **names, "args": arguments})
+        if parts:
+            form = {"kind": "response", "parts": parts, "timestamp": _write_time(event)}
+            yield TurnItem(form, event.seq)
+
+    def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
+        """Write the results of calls as one request."""
+        parts: list[Form] = []
+        for call, result in calls:
+            part: Form = {"part_kind": "tool-return", "tool_name": call.name}
+            part["tool_call_id"] = call.id
+            part["content"] = write_content(list_parts(result), _write_part)
+            if result.is_error:
+                part["outcome"] = "failed"
+            parts.append(part | {"timestamp": _write_time(event)})
+        yield TurnItem({"kind": "request", "parts": parts}, event.seq)
+
+
+def _write_part(part: Part) -> str | Form:
+    if not isinstance(part, Media):
+        return text_of([part])
+    if part.data is not None and part.type is not None:
+        return {"kind": "binary", "data": part.data, "media_type": part.type}
+    if part.url is not None:
+        file = {"kind": f"{part.kind}-url", "url": part.url}
+        return file | {"media_type": part.type} if part.type else file
+    return describe_media(part)
+
+
+def _write_time(event: Event) -> str:
+    return event.created_at.isoformat()

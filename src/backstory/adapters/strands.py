@@ -1,10 +1,12 @@
 """Strands: `RepositorySessionManager("s1", session_repository=BackstoryRepository("history.db"))`.
 
-A session is an agent, each of its Strands agents one below it, with its state as a note. Messages are
-Bedrock's. A redaction hides what was said and does not erase it.
+A session is an agent, each of its Strands agents one below it, with its state in notes. Messages
+are Bedrock's. A redaction hides text and does not erase it.
 """
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.session.session_repository import SessionRepository
@@ -18,187 +20,180 @@ from strands.types.session import (
     encode_bytes_values,
 )
 
-from backstory import Agent, AgentNotFound, Conflict, Error, Event, wire
-from backstory.adapters.arguments import check
-from backstory.adapters.items import Batch, carried, kept, kept_in, newest_items, note, plain
-from backstory.adapters.keys import agent_key, key_prefix
-from backstory.adapters.stores import History, Where
-from backstory.adapters.turns import answered, said
+from backstory import Agent, Error, Event, wire
+from backstory.adapters.shared import (
+    AdapterStore,
+    At,
+    DraftTuple,
+    Item,
+    KeylessDraft,
+    State,
+    StateNotes,
+    TurnItem,
+    Where,
+    append_to_head,
+    build_item,
+    build_key,
+    build_note,
+    build_prefix,
+    check_type,
+    read_context,
+    read_note,
+    write_block,
+)
+from backstory.log.items import write_item
+from backstory.wire.neutral import AnsweredCall, list_parts
+from backstory.wire.turns import AnswerTurn, MessageTurn, Text
 
 __all__ = ["BackstoryRepository"]
 
 ADAPTER = "strands"
-SESSION, STATE, MANY = "strands.session", "strands.agent", "strands.multi_agent"
+NOTE = f"{ADAPTER}.message"  # a message that Bedrock's format cannot express
+SESSION = f"{ADAPTER}.session"
+MULTI_AGENT = f"{ADAPTER}.multi_agent"
+STATE = StateNotes(f"{ADAPTER}.state", f"{ADAPTER}.update")
+# The fields of an agent's state that are objects: their values are compared one by one.
+INTERNAL = "_internal_state"
+WAITING = "interrupt_state"  # in the internal state
+OBJECTS = ("state", "conversation_manager_state", INTERNAL)
+LONGEST_TITLE = 80
 
 Form = dict[str, Any]
-Messages = list[tuple[Event, Form]]  # each with the event that carries it
+T = TypeVar("T")
 
 
 class BackstoryRepository(SessionRepository):
     """Sessions of Strands in a backstory store."""
 
     def __init__(self, where: Where) -> None:
-        self._history = History(where)
-
-    def close(self) -> None:
-        """Let go of the store."""
-        self._history.close()
+        self._store = AdapterStore(where, ADAPTER)
 
     def agent(self, session_id: str, agent_id: str) -> Agent:
-        """The agent that holds a Strands agent's messages, made if it is not there."""
-        session = self._history.ensured(agent_key(ADAPTER, session_id), session_id)
-        return self._history.spawned(session, agent_key(ADAPTER, session_id, agent_id), agent_id)
+        """Return the agent with a Strands agent's messages. It is created if it does not exist."""
+        key = self._store.build_key(session_id, agent_id)
+        found = self._store.find(key)
+        if found is not None:
+            return found
+        return self._store.spawn(self._ensure_session(session_id), key)
 
-    def fork(self, session_id: str, agent_id: str, new_session_id: str, at: Any = None) -> Agent:
-        """The same Strands agent in a new session, going on from a position: one row, and the session's."""
-        source = self._existing(session_id, agent_id)
-        self.create_session(Session(session_id=new_session_id, session_type=self._type(session_id)))
-        return self._history.forked(
-            source, agent_key(ADAPTER, new_session_id, agent_id), agent_id, at
-        )
-
-    def _type(self, session_id: str) -> Any:
-        session = self.read_session(session_id)
-        if session is None:
-            raise SessionException(f"Session {session_id} does not exist")
-        return session.session_type
+    def fork(self, session_id: str, agent_id: str, new_session_id: str, at: At = None) -> Agent:
+        """Return the same Strands agent in a new session, which continues a position: one row, and
+        that of the session. Raises SessionException if there is no such agent or if the new session
+        exists, and KeyTaken."""
+        source = self._store.find(self._store.build_key(session_id, agent_id))
+        if source is None:
+            raise _build_missing_agent_error(session_id, agent_id)
+        session = self._check_session(session_id)
+        self._check_is_new(new_session_id)
+        fork = self._store.fork(source, self._store.build_key(new_session_id, agent_id), at)
+        new = Session(session_id=new_session_id, session_type=session.session_type)
+        self._write_session(new)
+        return fork
 
     def delete_session(self, session_id: str) -> None:
-        """Erase a session and its agents. Forks of them stay."""
-        below = self._history.store.agents(prefix=key_prefix(ADAPTER, session_id))
-        main = self._history.found(agent_key(ADAPTER, session_id))
-        for agent in [*below, *([main] if main else [])]:
-            try:
-                self._history.store.delete(agent.id)
-            except AgentNotFound:  # someone else was quicker
-                continue
+        """Delete a session and its agents. Forks of them stay."""
+        agents = self._store.store.agents(prefix=build_prefix(ADAPTER, session_id))
+        session = self._store.find(self._store.build_key(session_id))
+        if session is not None:
+            agents.append(session)
+        self._store.delete(agents)
 
-    # --- sessions and agents ---
+    def close(self) -> None:
+        """Release the store."""
+        self._store.close()
+
+    # --- the framework's interface: sessions and agents ---
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
-        """A new session; SessionException if it is there already."""
-        check(session, Session, "a session")
-        if self.read_session(session.session_id) is not None:
-            raise SessionException(f"Session {session.session_id} already exists")
-        agent = self._history.ensured(agent_key(ADAPTER, session.session_id), session.session_id)
-        agent.note(SESSION, kept("session", plain(session.to_dict())))
+        """Create a session. Raises SessionException if it exists."""
+        check_type(session, Session, "a session")
+        self._check_is_new(session.session_id)
+        self._write_session(session)
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
-        """A session; None if it is not there."""
-        form = self._noted(agent_key(ADAPTER, session_id), SESSION, "session")
-        if form:
+        """Return a session, or None if it does not exist."""
+        form = self._read_note(session_id, SESSION)
+        if form is not None:
             return Session.from_dict(form)
-        agents = self._history.store.agents(prefix=key_prefix(ADAPTER, session_id))
-        begun_elsewhere = any(agent.listed_head for agent in agents)
-        return (
-            Session(session_id=session_id, session_type=SessionType.AGENT)
-            if begun_elsewhere
-            else None
-        )
+        agents = self._store.store.agents(prefix=build_prefix(ADAPTER, session_id))
+        if any(agent.listed_head for agent in agents):  # another program began it
+            return Session(session_id=session_id, session_type=SessionType.AGENT)
+        return None
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """A new agent in a session."""
-        check(session_agent, SessionAgent, "an agent")
-        self._type(session_id)
+        """Create an agent in a session."""
+        check_type(session_agent, SessionAgent, "an agent")
+        self._check_session(session_id)
         agent = self.agent(session_id, session_agent.agent_id)
-        agent.note(STATE, kept("agent", plain(session_agent.to_dict())))
+        agent.extend([STATE.build_complete(_flatten(session_agent.to_dict()))])
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
-        """The state of an agent; None if it is not there."""
-        key = agent_key(ADAPTER, session_id, agent_id)
-        form = self._noted(key, STATE, "agent") or self._history.read(key, _begun_elsewhere, None)
+        """Return the state of an agent, or None if it does not exist."""
+        form = self._read(session_id, agent_id, _read_state_form)
         return SessionAgent.from_dict(form | {"agent_id": agent_id}) if form else None
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Write the state of an agent, if anything but its time changed."""
-        check(session_agent, SessionAgent, "an agent")
-        before = self.read_agent(session_id, session_agent.agent_id)
-        if before is None:
-            raise SessionException(
-                f"Agent {session_agent.agent_id} in session {session_id} does not exist"
-            )
-        session_agent.created_at = before.created_at
-        form = plain(session_agent.to_dict())
-        if form | {"updated_at": ""} != plain(before.to_dict()) | {"updated_at": ""}:
-            self.agent(session_id, session_agent.agent_id).note(STATE, kept("agent", form))
+        """Write what changed in the state of an agent."""
+        check_type(session_agent, SessionAgent, "an agent")
+        is_there = self._read(
+            session_id, session_agent.agent_id, lambda agent: _update_state(agent, session_agent)
+        )
+        if not is_there:
+            raise _build_missing_agent_error(session_id, session_agent.agent_id)
 
     def create_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
         """Write the state of several agents that work together."""
         _check_multi_agent(multi_agent)
-        self._type(session_id)
+        self._check_session(session_id)
         self.update_multi_agent(session_id, multi_agent)
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> Form | None:
-        """Their state; None if it is not there."""
-        found = self._noted(
-            agent_key(ADAPTER, session_id), agent_key(MANY, multi_agent_id), "state"
-        )
-        return decode_bytes_values(found) if found else None
+        """Return their state, or None if there is none."""
+        form = self._read_note(session_id, build_key(MULTI_AGENT, multi_agent_id))
+        return decode_bytes_values(form) if form else None
 
     def update_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
         """Write their state again."""
         _check_multi_agent(multi_agent)
-        agent = self._history.ensured(agent_key(ADAPTER, session_id), session_id)
-        agent.note(
-            agent_key(MANY, multi_agent.id), kept("state", plain(multi_agent.serialize_state()))
-        )
+        name = build_key(MULTI_AGENT, multi_agent.id)
+        agent = self._ensure_session(session_id)
+        agent.extend([build_note(name, multi_agent.serialize_state())])
 
-    def _noted(self, key: str, name: str, field: str) -> Form | None:
-        """What the newest note of a name says, in the context or, after a clear, at all."""
-
-        def read(agent: Agent) -> Form | None:
-            note = agent.last_notes([name]).get(name)
-            if note is None:
-                note = next(reversed(agent.notes(name, live=False)), None)
-            return kept_in(note.data, field) if note else None
-
-        return self._history.read(key, read, None)
-
-    # --- messages ---
+    # --- the framework's interface: messages ---
 
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Write a message behind the others."""
-        check(session_message, SessionMessage, "a message")
-        self._existing(session_id, agent_id).extend(drafts(session_message))
+        """Append a message."""
+        check_type(session_message, SessionMessage, "a message")
+        drafts = build_drafts(session_message)
+        written = self._read(session_id, agent_id, lambda agent: agent.extend(drafts))
+        if not written:
+            raise _build_missing_agent_error(session_id, agent_id)
+        title = _find_title(session_message.message_id, drafts)
+        if title:
+            self._ensure_session(session_id).describe(title=title)
 
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
     ) -> SessionMessage | None:
-        """A message of the context; None if it is not there."""
-        nothing: Messages = []
-        found = self._history.read(agent_key(ADAPTER, session_id, agent_id), _messages, nothing)
-        return next((_message(form) for _, form in found if form["message_id"] == message_id), None)
+        """Return a message of the context, or None if it does not exist."""
+        for item in self._read(session_id, agent_id, _read_items) or ():
+            if item.value["message_id"] == message_id:
+                return SessionMessage.from_dict(item.value)
+        return None
 
     def update_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
-        """Let another version of a message stand in its place: what came behind it is said again."""
-        check(session_message, SessionMessage, "a message")
-        agent = self._existing(session_id, agent_id)
-        while True:
-            head, found = agent.head, _messages(agent)
-            ids = [form["message_id"] for _, form in found]
-            if session_message.message_id not in ids:
-                raise SessionException(f"Message {session_message.message_id} does not exist")
-            place = ids.index(session_message.message_id)
-            session_message.created_at = found[place][1]["created_at"]
-            jump = {"target_message_id": found[place][0].seq - 1, "by": ADAPTER}
-            again = [session_message, *(_message(form) for _, form in found[place + 1 :])]
-            batch: Batch = [
-                ("jump", None, jump),
-                *(event for each in again for event in drafts(each)),
-            ]
-            # A state that was noted after the message counts from here on, too.
-            state = agent.last_notes([STATE]).get(STATE)
-            batch += [("note", STATE, state.data)] if state else []
-            try:
-                agent.extend(batch, expected=head)
-                return
-            except Conflict:  # someone else wrote in between: look again
-                continue
+        """Replace a message. The messages after it are written again."""
+        check_type(session_message, SessionMessage, "a message")
+        is_there = self._read(
+            session_id, agent_id, lambda agent: _replace_message(agent, session_message)
+        )
+        if not is_there:
+            raise _build_missing_agent_error(session_id, agent_id)
 
     def list_messages(
         self,
@@ -208,94 +203,225 @@ class BackstoryRepository(SessionRepository):
         offset: int = 0,
         **kwargs: Any,
     ) -> list[SessionMessage]:
-        """The messages of the context, or a page of them."""
-        found = [_message(form) for _, form in _messages(self._existing(session_id, agent_id))]
-        return found[offset:] if limit is None else found[offset : offset + limit]
+        """Return the messages of the context, or a page of them."""
+        items = self._read(session_id, agent_id, _read_items)
+        if items is None:
+            raise _build_missing_agent_error(session_id, agent_id)
+        end = None if limit is None else offset + limit
+        return [SessionMessage.from_dict(item.value) for item in items[offset:end]]
 
-    def _existing(self, session_id: str, agent_id: str) -> Agent:
-        agent = self._history.found(agent_key(ADAPTER, session_id, agent_id))
-        if agent is None:
-            raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        return agent
+    # --- reading ---
+
+    def _ensure_session(self, session_id: str) -> Agent:
+        return self._store.ensure(self._store.build_key(session_id))
+
+    def _check_is_new(self, session_id: str) -> None:
+        if self.read_session(session_id) is not None:
+            raise SessionException(f"Session {session_id} already exists")
+
+    def _write_session(self, session: Session) -> None:
+        agent = self._ensure_session(session.session_id)
+        agent.extend([build_note(SESSION, session.to_dict())])
+
+    def _check_session(self, session_id: str) -> Session:
+        session = self.read_session(session_id)
+        if session is None:
+            raise SessionException(f"Session {session_id} does not exist")
+        return session
+
+    def _read(self, session_id: str, agent_id: str, call: Callable[[Agent], T]) -> T | None:
+        """Return `call(agent)`, or None if the agent does not exist."""
+        return self._store.read(self._store.build_key(session_id, agent_id), call, None)
+
+    def _read_note(self, session_id: str, name: str) -> Any:
+        """Return the value of the newest note of a session with this name."""
+        read = partial(_read_newest_note, name=name)
+        return self._store.read(self._store.build_key(session_id), read, None)
+
+
+def _read_newest_note(agent: Agent, name: str) -> Any:
+    notes = agent.notes(name) or agent.notes(name, live=False)
+    return read_note(notes[-1]) if notes else None
+
+
+def _build_missing_agent_error(session_id: str, agent_id: str) -> SessionException:
+    return SessionException(f"Agent {agent_id} in session {session_id} does not exist")
 
 
 def _check_multi_agent(value: Any) -> None:
-    """TypeError for what has no state of its own to write. Strands imports these classes only on demand."""
-    check(getattr(value, "id", None), str, "the id of several agents that work together")
+    """Raise TypeError for a value without a state. Strands imports these classes only on demand."""
+    check_type(getattr(value, "id", None), str, "the id of several agents that work together")
     if not callable(getattr(value, "serialize_state", None)):
         raise TypeError(f"{type(value).__name__} has no serialize_state")
 
 
-def _begun_elsewhere(agent: Agent) -> Form | None:
-    """The state of an agent whose conversation something else began, as Strands' default would begin."""
+def _read_items(agent: Agent) -> list[Item]:
+    """Return the messages of the context. Those of others get the number after the one before."""
+    items: list[Item] = []
+    for item in read_context(ADAPTER, agent, StrandsMessageWriter(), notes=[NOTE]):
+        if "message_id" not in item.value:
+            number = items[-1].value["message_id"] + 1 if items else 0
+            item = item._replace(value=item.value | {"message_id": number})
+        items.append(item)
+    return items
+
+
+def _read_state_form(agent: Agent) -> Form | None:
+    """Return the state of an agent; None if there is no such agent. An agent that waited for an
+    answer does not wait any more if another program continued the conversation."""
+    form = _build_state_form(agent, STATE.read(agent))
+    internal = form.get(INTERNAL, {}) if form else {}
+    if (internal.get(WAITING) or {}).get("activated"):
+        newest = read_context(ADAPTER, agent, StrandsMessageWriter(), notes=[NOTE], limit=1)
+        if newest and not newest[0].is_own:
+            del internal[WAITING]
+    return form
+
+
+def _build_state_form(agent: Agent, state: State) -> Form | None:
+    """Return a state as Strands has it. If another program began: as Strands' default begins."""
+    if state.current:
+        return _unflatten(state.current)
     if not agent.messages(limit=1):
         return None
+    created = agent.created_at.isoformat()
     manager = SlidingWindowConversationManager().get_state()
-    begun = agent.created_at.isoformat()
-    return {
-        "state": {},
-        "conversation_manager_state": manager,
-        "created_at": begun,
-        "updated_at": begun,
-    }
+    times = {"created_at": created, "updated_at": created}
+    return {"state": {}, "conversation_manager_state": manager, **times}
 
 
-def _message(form: Form) -> SessionMessage:
-    return SessionMessage.from_dict(form)
+# --- writing ---
 
 
-def _messages(agent: Agent) -> Messages:
-    """The messages of the context; what others wrote is numbered behind the one before it."""
-    found: Messages = []
-    for event, form, *_ in newest_items(ADAPTER, agent, message_of, None, join=joined):
-        number = found[-1][1]["message_id"] + 1 if found else 0
-        found.append((event, form if "message_id" in form else form | {"message_id": number}))
-    return found
+def _update_state(agent: Agent, session_agent: SessionAgent) -> bool:
+    """Write what changed in an agent's state. Return False if there is no such agent."""
+    state = STATE.read(agent)
+    before = _build_state_form(agent, state)
+    if before is None:
+        return False
+    session_agent.created_at = before["created_at"]
+    form = _flatten(session_agent.to_dict())
+    draft = _build_change(state, form)
+    if draft is not None:
+        agent.extend([draft])
+    return True
 
 
-def drafts(message: SessionMessage) -> list[Event]:
-    """The events of a message; of a redacted one, the new text."""
-    form = plain(message.to_dict())
+def _build_change(state: State, form: Form) -> DraftTuple | None:
+    """Build the note for a new state, or None if only its time is new."""
+    current = state.current
+    changes: Form = {}
+    for name, value in form.items():
+        if name not in current or write_item(value) != write_item(current[name]):
+            changes[name] = value
+    is_smaller = bool(current.keys() - form.keys())
+    if not is_smaller and changes.keys() <= {"updated_at"}:
+        return None
+    if is_smaller or not state.position:
+        return STATE.build_complete(form)
+    return STATE.build(state, changes)
+
+
+def _flatten(form: Form) -> Form:
+    """Return the state of an agent with the values of its objects one by one."""
+    flat: Form = {}
+    for name, value in form.items():
+        if name not in OBJECTS:
+            flat[name] = value
+            continue
+        for key, inner in value.items():
+            flat[f"{name}/{key}"] = inner
+    return flat
+
+
+def _unflatten(flat: Mapping[str, Any]) -> Form:
+    """Return the state that `_flatten` was given."""
+    form: Form = {name: {} for name in OBJECTS}
+    for name, value in flat.items():
+        field, slash, key = name.partition("/")
+        if slash:
+            form[field][key] = value
+        else:
+            form[name] = value
+    return form
+
+
+def _replace_message(agent: Agent, message: SessionMessage) -> bool:
+    """Jump to before a message, and write its new version and the messages after it."""
+    return bool(append_to_head(agent, partial(_build_replacement, agent, message)))
+
+
+def _build_replacement(agent: Agent, message: SessionMessage) -> list[DraftTuple]:
+    items = _read_items(agent)
+    ids = [item.value["message_id"] for item in items]
+    if message.message_id not in ids:
+        raise SessionException(f"Message {message.message_id} does not exist")
+    old, *later = items[ids.index(message.message_id) :]
+    message.created_at = old.value["created_at"]
+    jump = {"target_message_id": old.first - 1, "by": ADAPTER}
+    batch: list[DraftTuple] = [("jump", None, jump), *build_drafts(message)]
+    for item in later:
+        batch += build_drafts(SessionMessage.from_dict(item.value))
+    state = STATE.read(agent).current
+    if state:  # it may have been noted after the message
+        batch.append(STATE.build_complete(state))
+    return batch
+
+
+def _find_title(message_id: int, drafts: Sequence[DraftTuple]) -> str:
+    """Return the beginning of the text of a session's first message; "" for other messages."""
+    kind, content = drafts[0][:2]
+    if message_id != 0 or kind != "user" or not content:
+        return ""
+    return " ".join(content.split())[:LONGEST_TITLE].strip()
+
+
+# --- messages in and out ---
+
+
+def build_drafts(message: SessionMessage) -> list[DraftTuple]:
+    """Build the events of a message; of a redacted one, those of the new text."""
+    form = message.to_dict()
     try:
-        # What else a message has (tracking_id, metadata) Strands keeps for itself: models are not given it.
+        # Models are not given what else a message has: tracking_id and metadata.
         whole = message.to_message()
         sent = {"role": whole["role"], "content": whole["content"]}
-        events = list(wire.load({"messages": [sent]}, "bedrock"))
+        events: list[KeylessDraft] = list(wire.load({"messages": [sent]}, "bedrock"))
     except (Error, KeyError, ValueError):
         events = []
-    return carried(ADAPTER, form, events) if events else [note(ADAPTER, "strands.message", form)]
+    return build_item(ADAPTER, form, events or [("note", NOTE, None)])
 
 
-def message_of(event: Event) -> Form | None:
-    """A message that something else wrote, as Strands'."""
-    data = event.data or {}
-    blocks: list[Form]
-    match event.kind:
-        case "user":
-            role, blocks = "user", said(event, "bedrock") or [{"text": event.content}]
-        case "assistant" if event.content:
-            role, blocks = "assistant", [{"text": event.content}]
-        case "tool_call":
-            given = data.get("arguments")
-            use = {"toolUseId": data.get("id"), "name": data.get("name")}
-            use["input"] = given if isinstance(given, dict) else {"value": given}
-            role, blocks = "assistant", [{"toolUse": use}]
-        case "tool_result":
-            status = "error" if data.get("error") else "success"
-            found = answered(event, "bedrock")
-            content = found if isinstance(found, list) else [{"text": found}]
-            result = {"toolUseId": data.get("id"), "status": status, "content": content}
-            role, blocks = "user", [{"toolResult": result}]
-        case _:
-            return None
+class StrandsMessageWriter:
+    """Writes messages of others as Strands'."""
+
+    def write_message(self, turn: MessageTurn, event: Event) -> Iterator[TurnItem]:
+        """Write a user message. System text is not part of a session."""
+        if turn.role == "user":
+            blocks = [write_block("bedrock", part) for part in list_parts(turn)]
+            yield TurnItem(_build_form("user", blocks, event), event.seq)
+
+    def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
+        """Write an answer: its texts and its calls."""
+        blocks = [write_block("bedrock", Text(text)) for text in turn.texts if text]
+        for call in turn.calls:
+            use = {"toolUseId": call.id, "name": call.name, "input": call.arguments}
+            blocks.append({"toolUse": use})
+        if blocks:
+            yield TurnItem(_build_form("assistant", blocks, event), event.seq)
+
+    def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
+        """Write the results of calls as one message."""
+        blocks = []
+        for call, result in calls:
+            content = [write_block("bedrock", part, in_result=True) for part in list_parts(result)]
+            status = "error" if result.is_error else "success"
+            use = {"toolUseId": call.id, "status": status, "content": content}
+            blocks.append({"toolResult": use})
+        yield TurnItem(_build_form("user", blocks, event), event.seq)
+
+
+def _build_form(role: str, blocks: list[Form], event: Event) -> Form:
     time = event.created_at.isoformat()
     message = {"role": role, "content": encode_bytes_values(blocks)}
     return {"message": message, "created_at": time, "updated_at": time}
-
-
-def joined(one: Form, other: Form) -> Form:
-    """Two messages of one turn as one."""
-    message = one["message"]
-    return one | {
-        "message": message | {"content": [*message["content"], *other["message"]["content"]]}
-    }

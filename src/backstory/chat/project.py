@@ -1,4 +1,5 @@
-"""The folder that a chat belongs to: its latest session, its instructions, and what is recorded about it."""
+"""The folder that a chat belongs to: its latest session, its instructions, and what is recorded
+about it."""
 
 import hashlib
 import platform
@@ -7,8 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.present.measures import age, count
-from backstory.present.titles import title_of
+from backstory.chat.tour import TOUR
+from backstory.present.agent_lists import title_of
+from backstory.present.text import age, count
 from backstory.store import Store
 
 PAGE = 50  # agents that are listed at once
@@ -32,7 +34,7 @@ class Instructions(NamedTuple):
         """The system message that has them."""
         return ("system", self.text, {KEY: {"sha256": self.sha256, "files": list(self.files)}})
 
-    def described(self, folder: Path | None) -> str:
+    def describe(self, folder: Path | None) -> str:
         """Which files they are from."""
         paths = (Path(file) for file in self.files)
         names = [path.name if path.parent == folder else str(path) for path in paths]
@@ -50,12 +52,14 @@ class SessionRow(NamedTuple):
     is_here: bool  # it belongs to this folder
 
 
-def latest_agent(store: Store, folder: Path) -> Agent | None:
-    """The agent that was written to last, among the sessions of a folder."""
+def latest_agent(store: Store, folder: Path, *, is_tour: bool = False) -> Agent | None:
+    """Return the agent that was written to last, among the sessions of a folder, or among its
+    tours."""
     belongs: dict[str, bool] = {}
     for agent in _newest_first(store):
         if agent.session not in belongs:
-            belongs[agent.session] = is_of(root_of(store, agent).about, folder)
+            about = root_of(store, agent).about
+            belongs[agent.session] = is_of(about, folder) and (TOUR in about) == is_tour
         if belongs[agent.session]:
             return agent
     return None
@@ -74,8 +78,8 @@ def root_of(store: Store, agent: Agent) -> Agent:
 
 
 def is_of(about: dict[str, Any], folder: Path) -> bool:
-    """Whether a session belongs to a folder. One without a folder belongs to all of them. An imported session
-    must be named, until the chat has written to it."""
+    """Whether a session belongs to a folder. One without a folder belongs to all of them. An
+    imported session must be named, until the chat has written to it."""
     if "chat" not in about and "source" in about:
         return False
     return bool(about.get("cwd", str(folder)) == str(folder))
@@ -95,17 +99,24 @@ def session_rows(store: Store, folder: Path | None) -> list[SessionRow]:
     return rows
 
 
-def record(store: Store, agent: Agent, folder: Path, version: str) -> None:
+def record(
+    store: Store, agent: Agent, folder: Path, version: str, *, is_tour: bool = False
+) -> None:
     """Record the folder, the machine and the version in the session's `about`."""
     root = root_of(store, agent)
-    known = {"cwd": str(folder), "chat": {"host": platform.node(), "version": version}}
+    known: dict[str, Any] = {
+        "cwd": str(folder),
+        "chat": {"host": platform.node(), "version": version},
+    }
+    if is_tour:
+        known[TOUR] = {"scripted": True}
     if any(root.about.get(key) != value for key, value in known.items()):
         root.describe(**known)
 
 
 def instructions(folder: Path) -> Instructions | None:
-    """The instructions in AGENTS.md or CLAUDE.md, outermost folder first, up to the folder of the repository
-    or the home folder."""
+    """The instructions in AGENTS.md or CLAUDE.md, outermost folder first, up to that of the
+    repository."""
     found = [(path, text) for path in _candidates(folder) if (text := _text(path)) is not None]
     if not found:
         return None
@@ -115,19 +126,21 @@ def instructions(folder: Path) -> Instructions | None:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    folders = []
-    for place in (folder, *folder.parents):
-        folders.append(place)
-        if (place / ".git").exists() or place == Path.home():
-            break
-    else:
-        folders = [folder]  # not in a project: files further up are not meant for this folder
-    return [path for place in reversed(folders) if (path := _instructions_in(place)) is not None]
-
-
-def _instructions_in(folder: Path) -> Path | None:
-    """The file with a folder's instructions; AGENTS.md, which is for all tools, comes first."""
-    return next((folder / name for name in INSTRUCTIONS if (folder / name).is_file()), None)
+    """Return the files with instructions, outermost first. They are inside the repository, links
+    resolved: a link to another place would send any file to the model."""
+    folders = [folder, *folder.parents]
+    repositories = [place for place in folders if (place / ".git").exists()]
+    top = repositories[0] if repositories else folder
+    folders = folders[: folders.index(top) + 1]
+    top = top.resolve()
+    found = []
+    for place in reversed(folders):
+        for name in INSTRUCTIONS:  # AGENTS.md, which is for all tools, comes first
+            path = place / name
+            if path.is_file() and path.resolve().is_relative_to(top):
+                found.append(path)
+                break
+    return found
 
 
 def _text(path: Path) -> str | None:
@@ -148,11 +161,11 @@ def _text(path: Path) -> str | None:
 
 def are_outdated(agent: Agent, now: Instructions | None) -> bool:
     """Whether the project's instructions differ from those in the context."""
-    known = [data[KEY].get("sha256") for data in _recorded(agent)]
+    known = [data[KEY].get("sha256") for data in _list_recorded(agent)]
     return now is not None and now.sha256 not in known
 
 
-def _recorded(agent: Agent) -> Iterator[dict[str, Any]]:
+def _list_recorded(agent: Agent) -> Iterator[dict[str, Any]]:
     for event in agent.context().messages:
         if event.kind == "system" and isinstance((event.data or {}).get(KEY), dict):
             yield event.data or {}

@@ -1,26 +1,25 @@
 """One chat: a store, the current agent, the model and the tools. It draws nothing.
 
-A new session begins with a clear and its system prompt. An agent with a history is continued as it is:
-nothing is written on start.
+A new session begins with a clear and its system prompt. An agent with a history is continued as it
+is: nothing is written on start.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from backstory import __version__
 from backstory.agent import Agent
 from backstory.chat import mentions, project
-from backstory.chat.presence import OtherChat, other_chats
-from backstory.chat.shell import is_command_output
-from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
+from backstory.chat.tour import TOUR, TourModel, is_over
+from backstory.errors import Conflict, Invalid, NotFound
 from backstory.log.events import Event
 from backstory.log.kinds import KINDS
+from backstory.log.messages import ToolCall, read_call
 from backstory.log.settings import SETTINGS
-from backstory.present.names import short_ref
-from backstory.runtime.compaction import Compaction, compacted
-from backstory.runtime.loop import Allow, EventWritten, Loop, Updates
+from backstory.present.agent_lists import short_ref
+from backstory.present.text import count, one_line
+from backstory.runtime.loop import COMPACT_AT, Allow, EventWritten, Loop, Updates
 from backstory.runtime.models import Model
 from backstory.runtime.requests import write_settings
 from backstory.runtime.signals import defer_signals
@@ -33,8 +32,7 @@ SYSTEM = (
     "You are a helpful assistant in a terminal, working in a folder on the user's computer. "
     "Use the tools to look things up instead of guessing. Answer briefly, in Markdown."
 )
-COMPACT_AT = 0.85  # of the model's window
-CARRIED = "Note carried across a rewind: "
+CHANGING_TOOLS = ("write_file", "edit_file")
 
 
 class Restored(NamedTuple):
@@ -57,28 +55,37 @@ class Chat:
         *,
         allow: Allow | None = None,
         system: str = SYSTEM,
-        keep: bool = False,
         auto_compact: bool = True,
         folder: Path | None = None,
         params: Mapping[str, Any] | None = None,
         default_params: Mapping[str, Any] | None = None,
     ) -> None:
-        """`keep`: a prompt without an answer stays in the context. `auto_compact`: a context that nearly
-        fills the model's window is compacted. `folder`: where the tools work; its instructions are read, and
-        it is recorded with the session. `params`: parameters for the model, written with the first prompt;
-        `default_params` only if the session is new."""
-        self.auto_compact = auto_compact
+        """`auto_compact`: a context that nearly fills the model's window is compacted. `folder`:
+        where the tools work; its instructions are read, and it is recorded with the session.
+        `params`: parameters for the model, written with the first prompt; `default_params` only if
+        the session is new."""
         self.store = store
-        self.keep = keep
         self.system = system
         self.folder = folder
         self.instructions = None if folder is None else project.instructions(folder)
-        self.loop = Loop(agent, model, tools, allow=allow)
+        compact_at = COMPACT_AT if auto_compact else None
+        self.loop = Loop(agent, model, tools, allow=allow, compact_at=compact_at)
         self._taken_back: Event | None = None  # the undo of a prompt without an answer
         self.is_new = begin(agent, system, self.instructions)
         self._params = {**((default_params or {}) if self.is_new else {}), **(params or {})}
+        self.other_folder = ""  # where the session began, if that is not this folder
         if folder is not None:
-            project.record(store, agent, folder, __version__)
+            began_in = self.root.about.get("cwd", str(folder))
+            self.other_folder = str(began_in) if began_in != str(folder) else ""
+            is_tour = isinstance(model, TourModel)
+            project.record(store, agent, folder, __version__, is_tour=is_tour)
+        self.use_model(model)
+
+    def use_model(self, model: Model) -> None:
+        """Let a model answer from now on."""
+        self.loop.model = model
+        if isinstance(model, TourModel):
+            model.find_agent = lambda: self.agent
 
     @property
     def agent(self) -> Agent:
@@ -90,17 +97,25 @@ class Chat:
         """The model that answers."""
         return self.loop.model
 
-    def ask(self, text: str, files: Sequence[str] = ()) -> Updates:
-        """Ask the model, and yield what happens."""
+    def ask(self, text: str, files: Sequence[str] = (), *, typed: str | None = None) -> Updates:
+        """Ask the model, and yield what happens. Only the typed part may name files."""
         with defer_signals():
-            event = self.say(text, files)
+            event = self.say(text, files, typed=typed)
         yield EventWritten(event)
         yield from self.resume()
 
-    def say(self, text: str, files: Sequence[str] = (), *, seen: int | None = None) -> Event:
-        """Write a prompt, with the files that it names; `resume` lets the model answer. `seen` is the head
-        that the person saw; raises Conflict if there is more."""
-        prompt = mentions.read(text, self.folder or Path.cwd(), files)
+    def say(
+        self,
+        text: str,
+        files: Sequence[str] = (),
+        *,
+        typed: str | None = None,
+        seen: int | None = None,
+    ) -> Event:
+        """Write a prompt, with the files that its typed part names (default: all of it); `resume`
+        lets the model answer. `seen` is the head that the person saw; raises Conflict if there is
+        more."""
+        prompt = mentions.read(text, self.folder or Path.cwd(), files, typed=typed)
         if self._params:
             changed = self.agent.settings(params={**self.params(), **self._params})
             self._params = {}
@@ -136,33 +151,9 @@ class Chat:
         """The first agent of this session, which has its title and its folder."""
         return project.root_of(self.store, self.agent)
 
-    def tag(self, tags: Sequence[str]) -> list[str]:
-        """Add tags to the session, and remove those with a minus before them; returns all of them."""
-        root = self.root
-        wanted = dict.fromkeys(root.about.get("tags") or ())
-        for tag in tags:
-            if tag.startswith("-"):
-                wanted.pop(tag[1:], None)
-            else:
-                wanted[tag] = None
-        if tags:
-            root.describe(tags=list(wanted) or None)
-        return list(wanted)
-
     def latest_of(self, session: str) -> str:
         """The id of the agent of a session that was written to last."""
         return self.store.agents(session=session, order="updated", limit=1)[0].id
-
-    def read_instructions(self) -> project.Instructions:
-        """Read the project's instructions again; they are a system message from here on."""
-        found = None if self.folder is None else project.instructions(self.folder)
-        if found is None:
-            raise NotFound(
-                "this project has no instructions", remedy="write an AGENTS.md in its folder"
-            )
-        self.agent.extend([found.event])
-        self.instructions = found
-        return found
 
     def has_new_instructions(self) -> bool:
         """Whether the project's instructions changed since they were read."""
@@ -173,21 +164,21 @@ class Chat:
         return self.loop.resume()
 
     def take_back(self, prompt: Event) -> bool:
-        """Undo a prompt that got no answer, so that the next request does not contain it. Returns False, and
-        does nothing, if a tool has run or someone else has written since."""
+        """Undo a prompt that got no answer, so that the next request does not contain it. Returns
+        False, and does nothing, if a tool has run or someone else has written since."""
         after = self.agent.events(after=prompt.seq)
-        if self.keep or any(_counts(event) for event in after):
+        if any(_counts(event) for event in after):
             return False
         head = after[-1].seq if after else prompt.seq
         self._taken_back = self.agent.undo(turn=True, expected=head)
         return True
 
     def retry(self) -> None:
-        """Go to where the model can answer again: to a prompt that was just taken back, or to before an
-        interrupted answer."""
+        """Go to where the model can answer again: to a prompt that was just taken back, or to
+        before an interrupted answer."""
         undone, head = self._taken_back, self.agent.head
         # Compare events, not positions: another agent may have the same position.
-        if undone is not None and head == undone.seq and self.agent.event(head) == undone:
+        if undone is not None and head == undone.seq and self.agent.events([head]) == [undone]:
             self.agent.redo(expected=head)
         last = self._last()
         if last is None:
@@ -200,8 +191,8 @@ class Chat:
             self.agent.jump(last.seq - 1)
 
     def ask_again(self, model: str) -> str:
-        """Switch to a fork from before the last answer, where another model can answer. Returns the name of
-        the agent with the first answer."""
+        """Switch to a fork from before the last answer, where another model can answer. Returns the
+        name of the agent with the first answer."""
         prompts = self.prompts()
         if not prompts:
             raise NotFound("there is nothing to answer yet: say something")
@@ -214,7 +205,7 @@ class Chat:
     def is_unanswered(self) -> bool:
         """Whether the last message is from the person or a tool, so that an answer is missing."""
         last = self._last()
-        return last is not None and last.kind != "assistant" and not _is_aside(last)
+        return last is not None and last.kind != "assistant"
 
     def _last(self) -> Event | None:
         spoken = (
@@ -223,7 +214,7 @@ class Chat:
         last = next(spoken, None)
         return None if last is None or last.kind == "system" else last
 
-    def restored(self) -> Restored:
+    def count_restored(self) -> Restored:
         """The live context in numbers."""
         context = self.agent.context()
         spoken = sum(1 for event in context.messages if KINDS[event.kind].is_message)
@@ -235,51 +226,55 @@ class Chat:
 
     def prompts(self) -> list[Event]:
         """The live prompts, oldest first."""
-        return [event for event in self._said() if not _is_aside(event)]
-
-    def typed(self) -> list[Event]:
-        """What the person typed, shell commands included, oldest first."""
-        return [event for event in self._said() if not _is_carried(event)]
-
-    def _said(self) -> list[Event]:
         return [event for event in self.agent.context().messages if event.kind == "user"]
 
     # --- moving ---
 
     def clear(self) -> None:
-        """Empty the context, except for the system messages, which are written again."""
+        """Empty the context, except for the system messages, which are written again. The
+        parameters stay: they are written with the next prompt."""
+        self._params = self.params()
         kept = [event for event in self.agent.context().messages if event.kind == "system"]
         self.agent.extend([("clear",), *kept])
 
-    def rewind(self, label: str | None, carry: str | None = None) -> None:
-        """Go back to a mark; `carry` is added there as a message."""
+    def rewind(self, label: str | None) -> None:
+        """Go back to a mark."""
         to: int | str | None = label
         if label is not None and label.isdecimal() and label not in self.labels():
             to = int(label)
         self.agent.rewind(to)
-        if carry:
-            self.agent.user(CARRIED + carry, data={"carried": True})
 
     def undo(self) -> tuple[int, int]:
-        """Take back the last turn or move. Returns how many messages leave the context, and how many
-        return."""
-        before = self._spoken()
+        """Take back the last turn or move. Returns how many messages leave the context, and how
+        many return."""
+        before = self._list_messages()
         self.agent.undo(turn=True)
-        after = self._spoken()
+        after = self._list_messages()
         return len(before - after), len(after - before)
 
-    def _spoken(self) -> set[int]:
+    def _list_messages(self) -> set[int]:
         return {
             event.seq for event in self.agent.context().messages if KINDS[event.kind].is_message
         }
 
-    def compact(self, focus: str = "", *, at_least: int = 0) -> Compaction:
-        """Let the model summarize the conversation; the last turns stay as they are."""
-        return compacted(self.agent, self.model, self.loop.tools, focus=focus, at_least=at_least)
-
-    def is_nearly_full(self) -> bool:
-        """Whether the context is so large that it should be compacted before the next prompt."""
-        return self.auto_compact and self.tokens() >= (self.model.window or math.inf) * COMPACT_AT
+    def describe_changes(self, before: Sequence[Event]) -> str:
+        """Return what tools have changed in the events of `before` that are not in the context any
+        more: no move restores it."""
+        live = {event.seq for event in self.agent.context().messages}
+        gone = [event for event in before if event.seq not in live]
+        paths: dict[str, None] = {}
+        commands = 0
+        for call, result in list_calls(gone):
+            if result.get("allowed_by") is None:
+                continue  # it was not run
+            if call.name == "bash":
+                commands += 1
+            elif call.name in CHANGING_TOOLS and not result.get("error"):
+                paths[one_line(str(call.arguments["path"]))] = None
+        changes = list(paths)
+        if commands:
+            changes.append(f"what {count(commands, 'command')} did")
+        return f"; not restored: {', '.join(changes)}" if changes else ""
 
     def back_to(self, prompt: Event) -> None:
         """Go to before a prompt."""
@@ -292,22 +287,13 @@ class Chat:
 
     # --- branching ---
 
-    def others(self) -> list[OtherChat]:
-        """The chats of other processes on this agent."""
-        return other_chats(self.store.agent(self.agent.id))
-
     def fork(self, name: str | None = None) -> None:
         """Go on in a fork of the agent."""
         self.loop.agent = self.agent.fork(name)
 
-    def spawn(self, name: str | None = None) -> None:
-        """Go on in a new agent below this one, with an empty context."""
-        child = self.agent.spawn(name)
-        begin(child, self.system, self.instructions)
-        self.loop.agent = child
-
     def start_new(self) -> None:
         """Go on in a new session of this folder."""
+        self._params = self.params()
         agent = self.store.start(_free_name(self.store, "main"))
         begin(agent, self.system, self.instructions)
         if self.folder is not None:
@@ -321,7 +307,8 @@ class Chat:
         self.loop.agent = agent
 
     def find(self, ref: str) -> Agent:
-        """The agent of a reference. If several sessions have the name, this session's agent is meant."""
+        """The agent of a reference. If several sessions have the name, this session's agent is
+        meant."""
         own = [
             agent for agent in self.store.agents(session=self.agent.session) if agent.name == ref
         ]
@@ -338,9 +325,20 @@ class Chat:
         return own + [self.ref(agent) for agent in agents if agent.session != self.agent.session]
 
 
+def list_calls(events: Sequence[Event]) -> Iterator[tuple[ToolCall, dict[str, Any]]]:
+    """Yield each call among some events that has a result, with the data of the result."""
+    calls = {}
+    for event in events:
+        data = event.data or {}
+        if event.kind == "tool_call":
+            calls[data.get("id")] = read_call(data)
+        elif event.kind == "tool_result" and data.get("id") in calls:
+            yield calls[data.get("id")], data
+
+
 def begin(agent: Agent, system: str, instructions: project.Instructions | None = None) -> bool:
-    """Write the clear, the system prompt and the project's instructions, if the agent has no history. Returns
-    whether it had none."""
+    """Write the clear, the system prompt and the project's instructions, if the agent has no
+    history. Returns whether it had none."""
     if agent.head != 0:
         return False
     more = [instructions.event] if instructions else []
@@ -356,20 +354,12 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counts(event: Event) -> bool:
-    """Whether an event counts as a reaction to a prompt: not an empty answer, a refusal, or a note."""
+    """Whether an event counts as a reaction to a prompt: not an empty answer, a refusal, or a
+    note."""
     if event.kind == "note" and (event.content or "").startswith("backstory."):
         return False
     is_said = bool((event.content or "").strip()) and not (event.data or {}).get("refused")
     return event.kind != "assistant" or is_said
-
-
-def _is_carried(event: Event) -> bool:
-    return bool((event.data or {}).get("carried"))
-
-
-def _is_aside(event: Event) -> bool:
-    """Whether a user message needs no answer."""
-    return _is_carried(event) or is_command_output(event)
 
 
 def only_agent(store: Store, ref: str) -> Agent:
@@ -377,28 +367,28 @@ def only_agent(store: Store, ref: str) -> Agent:
     found = store.resolve(ref)
     if found.at is not None:
         raise Invalid(
-            f"a chat continues at the head, not at a position: backstory fork {ref} NAME, then chat NAME"
+            "a chat continues at the head, not at a position: "
+            f"backstory fork {ref} NAME, then chat NAME"
         )
     return found.agent
 
 
 def first_agent(
-    store: Store, ref: str | None, folder: Path | None = None, *, new: bool = False
+    store: Store, ref: str | None, folder: Path, *, new: bool = False, is_tour: bool = False
 ) -> Agent:
-    """The agent to chat with: the one that is named, or the latest (of this folder), or a new one."""
-    if new:
-        return store.start(_free_name(store, ref or "main"))
-    if ref is not None:
+    """Return the agent to chat with: the one that is named, or the latest of this folder, or a new
+    one. The tour has sessions of its own, so that no model continues scripted answers."""
+    name = TOUR if is_tour else "main"
+    if ref is not None and not new:
         return only_agent(store, ref)
-    found = _latest(store) if folder is None else project.latest_agent(store, folder)
-    return found or store.start(_free_name(store, "main"))
+    latest = None if new else project.latest_agent(store, folder, is_tour=is_tour)
+    return latest or store.start(_free_name(store, ref or name))
 
 
-def _latest(store: Store) -> Agent | None:
-    try:
-        return store.resolve("@").agent
-    except AgentNotFound:
-        return None
+def has_begun_tour(store: Store, folder: Path) -> bool:
+    """Return True if the folder has a tour that did not end."""
+    agent = project.latest_agent(store, folder, is_tour=True)
+    return agent is not None and not is_over(agent)
 
 
 def _free_name(store: Store, name: str) -> str:

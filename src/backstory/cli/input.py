@@ -1,4 +1,4 @@
-"""Input for commands: text on standard input, and system prompts."""
+"""Input of commands: standard input, JSON and system prompts."""
 
 import json
 import sys
@@ -10,46 +10,46 @@ from typing import IO, Any
 
 import click
 
-from backstory.cli import output as screen
+from backstory.cli import output
 from backstory.errors import Invalid, InvalidEvent
 
-PATIENCE = 1.0  # seconds without input until a line says what is being waited for
+PATIENCE = 1.0  # seconds without input until a line says that the command is waiting for it
 
 
-def standard_input(what: str) -> str:
-    """All of standard input as text. On a terminal, the person is asked for it."""
+def read_input(what: str) -> str:
+    """Return all of standard input as text. On a terminal, the person is asked for `what`."""
     if sys.stdin.isatty():
-        screen.say(f"Type {what}, then Ctrl-D on a line of its own.")
-        return _read()
-    told = Timer(
-        PATIENCE, screen.say, ("Reading standard input until it ends (</dev/null skips this).",)
-    )
-    told.daemon = True
-    told.start()
+        output.report(f"Type {what}, then Ctrl-D on a line of its own.")
+        return _decode_input()
+    hint = "Reading standard input until it ends (</dev/null skips this)."
+    timer = Timer(PATIENCE, output.report, (hint,))
+    timer.daemon = True
+    timer.start()
     try:
-        return _read()
+        return _decode_input()
     finally:
-        told.cancel()
+        timer.cancel()
 
 
-def piped_input() -> str:
-    """Text from a pipe or a file on standard input; empty if it is a terminal or cannot be read."""
+def read_piped_input() -> str:
+    """Return the text of a pipe or a file on standard input. It is empty if standard input is a
+    terminal or cannot be read."""
     if sys.stdin.isatty():
         return ""
     with suppress(OSError):
-        return standard_input("")
+        return read_input("")
     return ""
 
 
-def _read() -> str:
+def _decode_input() -> str:
     try:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise InvalidEvent(f"standard input is not UTF-8: {error}; nothing was written") from error
 
 
-def json_option(name: str, text: str | None) -> Any:
-    """The value of an option that takes JSON."""
+def parse_json_option(name: str, text: str | None) -> Any:
+    """Return the value of an option that takes JSON."""
     if text is None:
         return None
     try:
@@ -67,15 +67,16 @@ def system_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, system: str | None, system_file: IO[str] | None, **kwargs: Any) -> Any:
         if system is not None and system_file is not None:
             raise click.UsageError("Give either --system or --system-file, not both.")
-        prompt = system if system_file is None else _text_of(system_file)
-        if prompt is not None and not prompt.strip():
+        if system_file is not None:
+            system = _read_prompt(system_file)
+        if system is not None and not system.strip():
             raise Invalid("the system prompt is empty: nothing was written")
-        return function(*args, system=prompt, **kwargs)
+        return function(*args, system=system, **kwargs)
 
     return run
 
 
-def _text_of(file: IO[str]) -> str:
+def _read_prompt(file: IO[str]) -> str:
     try:
         return file.read().strip()
     except UnicodeDecodeError as error:

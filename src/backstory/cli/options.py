@@ -1,113 +1,153 @@
-"""What the commands share: how they are declared, references to agents, and completion."""
+"""How commands are declared: help, options that several share, references and completion."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import cleandoc
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from backstory.agent import Agent
 from backstory.cli.commands import COMMANDS
-from backstory.cli.stores import opened
+from backstory.cli.stores import find_reference, open_store
 from backstory.errors import AgentNotFound, Error, Invalid
+from backstory.log.kinds import KINDS
 from backstory.references import Reference
 from backstory.store import Store
 
-F = TypeVar("F", bound=Callable[..., Any])
+CommandFunction = TypeVar("CommandFunction", bound=Callable[..., Any])
+# What a command gets: the open store, which must exist or is made, only its address, or nothing.
+StoreNeed = Literal["open", "make", "url", "none"]
 
 AT_HEAD = "this command writes at the head, not at a position (to continue from there, fork)"
 
 
 def command(
-    name: str, *, example: str, json: bool = True, store: bool = True
+    name: str, *, example: str, json: bool = True, store: StoreNeed = "open"
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Declare a command. Its help is the summary from the table of commands, what the function's
-    docstring adds, its options, with --json and --store as the last ones, and an example."""
+    """Declare a command. Its help is the summary from the table of commands, the docstring of the
+    function, its options with --json and --store as the last ones, and the example."""
 
     def declare(function: Callable[..., Any]) -> click.Command:
-        made = click.command(
+        lines = [f"  $ {line}" for line in example.splitlines()]
+        declared = click.command(
             name,
             help=f"{COMMANDS[name]}\n\n{cleandoc(function.__doc__ or '')}",
             short_help=COMMANDS[name],
-            epilog="\b\nExample:\n" + "\n".join(f"  $ {line}" for line in example.splitlines()),
-        )(_with_store(function) if store else function)
+            epilog="\n".join(["\b", "Example:", *lines]),
+        )(function if store == "none" else _pass_store(function, store))
         if json:
-            made.params.append(
-                click.Option(
-                    ["--json", "as_json"], is_flag=True, help="Print JSON, one object per line."
-                )
+            text = "Print JSON, one object per line."
+            declared.params.append(click.Option(["--json", "as_json"], is_flag=True, help=text))
+        if store != "none":
+            declared.params.append(
+                click.Option(["--store", "url"], metavar="URL", help="The store to use.")
             )
-        if store:
-            made.params.append(click.Option(["--store"], metavar="URL", help="The store to use."))
-        return made
+        return declared
 
     return declare
 
 
-key_option = click.option(
-    "--key", metavar="TEXT", help="A key to find it by; no other agent may have it."
-)
-
-
-def _with_store(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass the command's own --store, or the one before the command, to `opened`."""
+def _pass_store(function: Callable[..., Any], need: StoreNeed) -> Callable[..., Any]:
+    """Pass the store, or its address, from the command's --store or the one before the command."""
 
     @wraps(function)
-    def run(*args: Any, store: str | None, **kwargs: Any) -> Any:
-        url = click.get_current_context().obj if store is None else store
+    def run(*args: Any, url: str | None, **kwargs: Any) -> Any:
+        if url is None:
+            url = click.get_current_context().obj
         if url == "":
             raise click.UsageError("--store is empty: give a path or a URL.")
-        return function(*args, url=url, **kwargs)
+        if need == "url":
+            return function(*args, url=url, **kwargs)
+        with open_store(url, make=need == "make") as store:
+            return function(*args, store=store, **kwargs)
 
     return run
 
 
+# --- options of several commands ---
+
+kinds_option = click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(list(KINDS)),
+    help="Only events of this kind.",
+)
+key_option = click.option(
+    "--key", metavar="TEXT", help="A key to find it by; no other agent may have it."
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def limit_option(
+    text: str, *names: str, default: int | None = None
+) -> Callable[[CommandFunction], CommandFunction]:
+    """Return an option that takes the number of items to show."""
+    if default is not None:
+        text = f"{text} (default: {default})"
+    return click.option(
+        *(names or ("-n", "--limit")),
+        type=click.IntRange(1),
+        metavar="N",
+        default=default,
+        help=f"{text}.",
+    )
+
+
+# --- references ---
+
+
 def reference(
     name: str = "ref", *, required: bool = False, metavar: str = "REF"
-) -> Callable[[F], F]:
-    """An argument that names an agent, or a position of one; by default the agent that was written to
-    last."""
-    shown = metavar if required else f"[{metavar}]"
-    default: dict[str, Any] = (
-        {} if required else {"default": "@"}
-    )  # for click, None is a default, too
-    return click.argument(name, required=required, metavar=shown, shell_complete=_names, **default)
+) -> Callable[[CommandFunction], CommandFunction]:
+    """Return an argument that names an agent, or a position of one. If it is not required, the
+    default is the agent that was written to last."""
+    if required:
+        return click.argument(name, metavar=metavar, shell_complete=complete_reference)
+    return click.argument(
+        name, metavar=f"[{metavar}]", shell_complete=complete_reference, default="@"
+    )
 
 
-def _names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names that complete a reference, and the marks that may follow an @."""
+def complete_reference(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the names that complete a reference, or after an @ the marks."""
     try:
-        before = ctx.parent.params.get("store") if ctx.parent else None
-        with opened(ctx.params.get("store") or before) as store:
-            name, at_sign, _ = incomplete.partition("@")
-            if at_sign:
-                agent = store.resolve(name or "@").agent
-                found = [f"{name}@{mark.label}" for mark in agent.marks() if mark.label]
-            else:
-                found = sorted({agent.name for agent in store.agents()})
+        outer = ctx.parent.params.get("store") if ctx.parent else None
+        with open_store(ctx.params.get("url") or outer) as store:
+            names = _list_names(store, incomplete)
     except (Error, OSError):
         return []
-    return [CompletionItem(text) for text in found if text.startswith(incomplete)]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def agent_of(found: Reference, why: str = AT_HEAD) -> Agent:
-    """The agent of a reference that must not name a position."""
+def _list_names(store: Store, incomplete: str) -> Iterable[str]:
+    name, at_sign, _ = incomplete.partition("@")
+    if not at_sign:
+        return sorted({agent.name for agent in store.agents()})
+    marks = find_reference(store, name or "@").agent.marks()
+    return [f"{name}@{mark.label}" for mark in marks if mark.label]
+
+
+def get_agent(found: Reference, why: str = AT_HEAD) -> Agent:
+    """Return the agent of a reference that must not name a position."""
     if found.at is not None:
         raise Invalid(why, remedy="leave out the @")
     return found.agent
 
 
-def agent_to_write_to(store: Store, ref: str, command: str, *, alone: bool) -> Agent:
-    """The agent of a reference. A single argument may have been meant for the latest agent."""
+def find_writable(store: Store, ref: str, command: str, *, alone: bool) -> Agent:
+    """Return the agent to write to. If the reference is the only argument (`alone`), it may have
+    been meant as the text for the latest agent: the error says so."""
     try:
-        return agent_of(store.resolve(ref))
+        return get_agent(find_reference(store, ref))
     except AgentNotFound as error:
         if not alone or ref.startswith("@"):
             raise
-        hint = (
-            f"for the latest agent, use backstory {command} @ {json.dumps(ref, ensure_ascii=False)}"
-        )
+        text = json.dumps(ref, ensure_ascii=False)
+        hint = f"for the latest agent, use backstory {command} @ {text}"
         raise AgentNotFound(error.message, remedy=hint) from error

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-# The packages that each extra of backstory brings. The extra chat includes cli.
+from backstory.errors import CannotOpen
+
+# The packages that each extra of backstory installs.
 EXTRAS = {
-    "cli": ("click", "rich", "platformdirs"),
     "chat": ("prompt_toolkit",),
     "openai": ("openai",),
     "anthropic": ("anthropic",),
@@ -14,33 +15,27 @@ EXTRAS = {
     "web": ("starlette", "uvicorn"),
     "mcp": ("mcp",),
 }
-TALKS = {"chat": ("cli", "chat", "embedded"), "ask": ("cli", "embedded"), "web": ("cli", "web")}
 
 
-def missing(what: str, extras: Iterable[str]) -> str | None:
-    """What to install before `what` works, in a sentence; None if everything is there."""
-    packages = {
-        extra: [name for name in EXTRAS[extra] if not _is_installed(name)] for extra in extras
-    }
-    wanted = [extra for extra, names in packages.items() if names]
-    if not wanted:
-        return None
-    names = ", ".join(name for extra in wanted for name in packages[extra])
-    brings_all = wanted[0] if len(wanted) == 1 else "all"
-    return f"{what} needs packages that are not installed ({names}): run pip install 'backstory[{brings_all}]'"
-
-
-def missing_for(arguments: list[str]) -> str | None:
-    """The same for a command line, where not even the package that would parse it is installed."""
-    name = next((word for word in arguments if word in TALKS), "")
-    return missing(name or "the command line", TALKS.get(name, ("cli",)))
+def check_installed(what: str, extras: Iterable[str]) -> None:
+    """Raise an error that names all packages that `what` needs and that are not installed."""
+    missing: dict[str, list[str]] = {}
+    for extra in extras:
+        names = [name for name in EXTRAS[extra] if not _is_installed(name)]
+        if names:
+            missing[extra] = names
+    if not missing:
+        return
+    packages = ", ".join(name for names in missing.values() for name in names)
+    extra = next(iter(missing)) if len(missing) == 1 else "all"
+    raise CannotOpen(
+        f"{what} needs packages that are not installed ({packages})",
+        remedy=f"run pip install 'backstory[{extra}]'",
+    )
 
 
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except (
-        ValueError,
-        ModuleNotFoundError,
-    ):  # it was imported and has no spec, or its parent is missing
+    except (ValueError, ModuleNotFoundError):  # it has no spec, or its parent is missing
         return False

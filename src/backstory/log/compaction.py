@@ -9,11 +9,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid, NotFound
-from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
+from backstory.log.data_keys import COMPACTED, COPY, SUMMARY, TARGET
 from backstory.log.erasure import build_stand_in, is_erased
 from backstory.log.events import Event
-from backstory.log.kinds import ANSWER_KINDS, MESSAGE_KINDS
-from backstory.log.messages import read_call, read_result
+from backstory.log.kinds import ANSWER_KINDS, MESSAGE_KINDS, MOVE_KINDS
+from backstory.log.messages import drop_replaced, read_call, read_result
 from backstory.log.settings import SETTINGS, list_usable_fields
 
 NO_AUTHOR: Mapping[str, str] = MappingProxyType({})
@@ -47,9 +47,7 @@ def build_compaction(
         raise Invalid("the summary is empty: a compaction needs one")
     if type(keep) is not int or keep < 0:
         raise Invalid(f"keep={keep!r} is not a number of messages", remedy="pass 0 or more")
-    events = _replace_erased(context)
-    repeated = _find_repeated(events)
-    messages = [event for event in events if _is_compactable(event)]
+    repeated, messages = _split_context(context)
     if not messages:
         raise NotFound(
             "there is nothing to compact: the context has no messages",
@@ -82,15 +80,14 @@ def build_provider_compaction(
     `answer` begins with the summary. `kept` are the messages that the provider repeats before it;
     those that are in the context become copies.
     """
-    events = _replace_erased(context)
-    repeated = _find_repeated(events)
-    messages = [event for event in events if _is_compactable(event)]
+    repeated, messages = _split_context(context)
     originals = _find_originals(kept, messages)
     copies: list[NewEvent] = []
     for message, original in zip(kept, originals, strict=True):
         copies.append(message if original is None else _copy(original))
     first = messages[0].seq if messages else head
-    description = {"from": first, "to": head, "events": len(messages), "tokens": tokens}
+    replaced = len(messages) - sum(original is not None for original in originals)
+    description = {"from": first, "to": head, "events": replaced, "tokens": tokens}
     summary_position = head + 1 + len(repeated) + len(copies) + 1
     kind, text, data = answer[0]
     batch = [
@@ -104,26 +101,57 @@ def build_provider_compaction(
     return Compaction(batch, [event.seq for event in copied])
 
 
+def build_expansion(context: Sequence[Event], author: Mapping[str, str]) -> Compaction:
+    """Return the events that take back the newest compaction of a context and keep what came after
+    it: a jump to before the compaction, and copies of the later messages, notes and marks."""
+    summary, target = _find_summary(context)
+    later = []
+    for event in _replace_erased(context):
+        if event.seq <= summary.seq or event.kind in MOVE_KINDS:
+            continue
+        original = _find_original(event)
+        # A copy that the compaction made is in the context again.
+        if type(original) is not int or original > target:
+            later.append(event)
+    batch = [("jump", None, {TARGET: target, **author}), *map(_copy, later)]
+    return Compaction(batch, [event.seq for event in later])
+
+
+def _find_summary(context: Sequence[Event]) -> tuple[Event, int]:
+    """Return the newest summary that is not a copy, and the head before it. Raises NotFound."""
+    for event in reversed(context):
+        data = event.data or {}
+        description = data.get(COMPACTED)
+        if COPY not in data and isinstance(description, dict):
+            target = description.get("to")
+            if type(target) is int and 0 < target < event.seq:
+                return event, target
+    raise NotFound(
+        "there is nothing to expand: the context has no compaction",
+        remedy="undo() takes back other moves",
+    )
+
+
 def _find_originals(kept: Sequence[NewEvent], messages: Sequence[Event]) -> list[Event | None]:
-    """Return the message that each of `kept` repeats, or None if there is none."""
+    """Return the message that each of `kept` repeats, or None if there is none. Of several equal
+    messages, it is the newest: providers keep the end of a conversation."""
     by_text: dict[tuple[str, str | None], list[Event]] = {}
     for event in messages:
         by_text.setdefault((event.kind, event.content), []).append(event)
     originals: list[Event | None] = []
-    for kind, text, _ in kept:
+    for kind, text, _ in reversed(kept):
         same = by_text.get((kind, text))
-        originals.append(same.pop(0) if same else None)
-    return originals
+        originals.append(same.pop() if same else None)
+    return originals[::-1]
 
 
-def _find_repeated(events: Sequence[Event]) -> list[Event]:
-    """Return the events that stay in force: system messages and settings."""
+def _split_context(context: Sequence[Event]) -> tuple[list[Event], list[Event]]:
+    """Return the events that stay in force, system messages and settings, and all other
+    messages."""
+    events = _replace_erased(context)
     system = [event for event in events if event.kind == "system"]
-    return system + _find_settings(events)
-
-
-def _is_compactable(event: Event) -> bool:
-    return event.kind in MESSAGE_KINDS and event.kind != "system"
+    messages = [event for event in events if event.kind in MESSAGE_KINDS - {"system"}]
+    return drop_replaced(system) + _find_settings(events), messages
 
 
 def _replace_erased(context: Sequence[Event]) -> list[Event]:

@@ -1,4 +1,4 @@
-"""The keys of an event's data that the library itself reads. docs/log-format.md explains them.
+"""The keys of an event's data that several modules use. docs/log-format.md explains them.
 
 Any other key belongs to the caller.
 """
@@ -13,6 +13,7 @@ NATIVE = "native"  # the provider's own form; the first event of an answer has t
 ANSWER = "answer"  # the provider's name for the answer that an event is part of
 REQUEST = "request"  # the digest of the request that was answered
 RESPONSE = "response"  # the provider's id of the answer, its stop reason and other facts
+REPLACE = "replace"  # of a system message: True if it replaces all system messages before it
 ITEM = "item"  # the form of a framework's item
 
 # Of the events of a compaction.

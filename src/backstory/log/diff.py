@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 from backstory.errors import Invalid
 from backstory.log.data_keys import NATIVE
 from backstory.log.events import Event, parse_object, to_json
-from backstory.log.explanation import Explanation
 from backstory.log.messages import BOOKKEEPING
+from backstory.log.replay import Explanation
 
 MOST_MESSAGES = 2_000  # beyond this, messages are only compared from both ends
 MOST_WORDS = 4_000  # beyond this, texts are compared line by line

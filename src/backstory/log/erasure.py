@@ -9,8 +9,8 @@ a jump.
 import re
 from typing import Any
 
+from backstory.log.chain import NO_TEXT, digest_text, digest_texts
 from backstory.log.data_keys import ANSWER, COPY, ERASED, REDO, TARGET, UNDO
-from backstory.log.digests import NO_TEXT, digest_text, digest_texts
 from backstory.log.events import Event, StoredRow, parse_object, to_json
 from backstory.log.kinds import TARGETED_KINDS, TOOL_KINDS
 from backstory.log.messages import Message, read_call, read_result
@@ -31,11 +31,11 @@ def is_erased(data_json: str | None) -> bool:
     return data_json is not None and data_json.startswith(ERASED_BEGINNING)
 
 
-def erase_row(row: StoredRow, at: str, why: str) -> tuple[str | None, str]:
-    """Return the content and the data of a row after its erasure at the time `at`."""
+def erase_row(row: StoredRow, time: str, why: str) -> tuple[str | None, str]:
+    """Return the content and the data of a row after its erasure. `time` is when that is."""
     data = row.event.data or {}
     content_digest, data_digest = digest_texts(row.content, row.data_json, row.salt, data)
-    erasure = {"at": at, "why": why, "content": content_digest.hex(), "data": data_digest.hex()}
+    erasure = {"at": time, "why": why, "content": content_digest.hex(), "data": data_digest.hex()}
     content = None if row.content is None else ""
     links = _find_links(row, data)
     return content, to_json({ERASED: erasure, **links})

@@ -5,12 +5,21 @@ with its base and digest. An `OutlineRow` is an event without its text.
 """
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from backstory.log.times import EPOCH, to_datetime, to_microseconds
 
 LAST_POSITION = 2**31 - 1  # no agent has more events
+
+# An event to append: its kind, content, data and key. What comes last may be left out.
+EventTuple = (
+    tuple[str]
+    | tuple[str, str | None]
+    | tuple[str, str | None, dict[str, Any] | None]
+    | tuple[str, str | None, dict[str, Any] | None, str | None]
+)
 
 
 class Event(NamedTuple):
@@ -72,13 +81,22 @@ class RepeatedEvent(Event):
     """An event that was there already, so that the call that returns it did not write it."""
 
     is_live = False  # True if the event, or a compaction's copy of it, is in the context
+    removed: Sequence[Event] = ()  # of an undo or redo: as in `UndoEvent`
+    returned: Sequence[Event] = ()
 
     @classmethod
-    def build(cls, event: Event, is_live: bool) -> "RepeatedEvent":
+    def build(cls, event: Event, is_live: bool) -> Self:
         """Return `event` as one that was found."""
         repeated = cls._make(event)
         repeated.is_live = is_live
         return repeated
+
+
+class UndoEvent(Event):
+    """An undo or redo, and what it changed."""
+
+    removed: Sequence[Event] = ()  # the messages, notes and marks that left the context
+    returned: Sequence[Event] = ()  # those that came back to it
 
 
 class ErasedEvent(Event):
@@ -104,7 +122,7 @@ class Draft(NamedTuple):
     base: int | None = None  # the position that it continues; None: the event before
     created_us: int | None = None  # the time of an imported event; None: now
 
-    def at(self, seq: int, created_us: int = 0) -> Event:
+    def to_event(self, seq: int, created_us: int = 0) -> Event:
         """Return the event that this draft becomes at position `seq`."""
         return Event(seq, self.kind, self.content, self.data_json, created_us, self.key)
 

@@ -1,4 +1,4 @@
-"""JSON text that is parsed as an equal value, and invisible characters in it.
+"""Encodes JSON exactly, compares it, and escapes invisible characters.
 
 orjson is several times faster than the standard library. It refuses or changes a few values that
 Python's own JSON has: NaN, integers beyond 64 bits, lone surrogates. Callers decide what to do with

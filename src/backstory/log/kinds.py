@@ -1,7 +1,20 @@
 """The table of kinds: which position an event continues, and who sees the event."""
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+EventKind = Literal[
+    "system",
+    "user",
+    "assistant",
+    "tool_call",
+    "tool_result",
+    "mark",
+    "note",
+    "clear",
+    "rewind",
+    "jump",
+]
 
 
 class BaseRule(Enum):

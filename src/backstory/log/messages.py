@@ -4,77 +4,35 @@ data of tool calls and results.
 `backstory.wire` turns messages into a provider's format.
 """
 
-from typing import Any, NamedTuple, NoReturn, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from backstory.errors import Invalid, InvalidEvent
-from backstory.log.data_keys import COMPACTED, COPY, ITEM, NATIVE, REQUEST, RESPONSE
+from backstory.errors import InvalidEvent
+from backstory.log.data_keys import COMPACTED, COPY, ITEM, NATIVE, REPLACE, REQUEST, RESPONSE
 from backstory.log.events import Event, parse_object, to_json
-from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
+from backstory.log.items import fill_native_item
+from backstory.log.kinds import ANSWER_KINDS, CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 
 # Keys of an event's data that are not part of its message.
 BOOKKEEPING = frozenset({"by", COMPACTED, COPY, ITEM, "model", REQUEST, RESPONSE, "usage"})
 
 
-class MessageFields(Protocol):
-    """The fields that an event and a message have in common."""
-
-    @property
-    def seq(self) -> int | None:
-        """The position in the log, if it is known."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of event."""
-
-    @property
-    def content(self) -> str | None:
-        """The text."""
-
-    @property
-    def data(self) -> dict[str, Any] | None:
-        """The other values."""
-
-
-class Message:
+class Message(NamedTuple):
     """One canonical message. Two are equal if kind, content and data are equal; the position of the
     event is only for reports."""
 
-    # Not a dataclass: `dataclasses` imports `inspect`, and a program that only opens a store and
-    # writes would start a quarter later (12 ms).
-
-    __slots__ = ("content", "data", "kind", "seq")
-    __match_args__ = ("kind", "content", "data")
-
     kind: str
-    content: str | None
-    data: dict[str, Any] | None
-    seq: int | None
-
-    def __init__(
-        self,
-        kind: str,
-        content: str | None = None,
-        data: dict[str, Any] | None = None,
-        *,
-        seq: int | None = None,
-    ) -> None:
-        object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "content", content)
-        object.__setattr__(self, "data", data)
-        object.__setattr__(self, "seq", seq)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(
-            f"a message does not change: make a new one instead of setting {name!r}"
-        )
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a message does not change: {name!r} stays")
+    content: str | None = None
+    data: dict[str, Any] | None = None
+    seq: int | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
             return NotImplemented
-        return (self.kind, self.content, self.data) == (other.kind, other.content, other.data)
+        return self[:3] == other[:3]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     def __hash__(self) -> int:
         return hash((self.kind, self.content))
@@ -82,18 +40,8 @@ class Message:
     def __repr__(self) -> str:
         return f"Message({self.kind!r}, {self.content!r}, {self.data!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_message, (self.kind, self.content, self.data, self.seq)
 
-
-def _rebuild_message(
-    kind: str, content: str | None, data: dict[str, Any] | None, seq: int | None
-) -> Message:
-    """Make a message from a pickle: `__reduce__` cannot pass `seq` as a keyword."""
-    return Message(kind, content, data, seq=seq)
-
-
-def to_message(event: MessageFields) -> Message | None:
+def to_message(event: Event | Message) -> Message | None:
     """Return the message that a model receives for an event, or None for a control event.
 
     An unknown kind raises InvalidEvent: only the kinds in the table reach a model.
@@ -108,6 +56,7 @@ def to_message(event: MessageFields) -> Message | None:
         )
     data = event.data
     if data:
+        data = fill_native_item(data, event.content)
         data = {name: data[name] for name in data if _is_part_of_message(kind, name)} or None
     return Message(kind, event.content, data, seq=event.seq)
 
@@ -115,7 +64,7 @@ def to_message(event: MessageFields) -> Message | None:
 def _is_part_of_message(kind: str, name: str) -> bool:
     """Return True if the value with this key in an event's data is part of its message."""
     if kind in TEXT_KINDS:
-        return name == NATIVE
+        return name in (NATIVE, REPLACE)
     return name not in BOOKKEEPING
 
 
@@ -162,6 +111,42 @@ def read_result(content: Any, data: Any) -> ToolResult:
     return ToolResult(data["tool_call_id"], output, has_failed)
 
 
+def replaces_system(message: Event | Message) -> bool:
+    """Return True if a message is a system prompt that replaces all system messages before it."""
+    return message.kind == "system" and (message.data or {}).get(REPLACE) is True
+
+
+def drop_replaced(messages: Sequence[Event]) -> list[Event]:
+    """Return system messages without those before the newest one that replaces others."""
+    for index in range(len(messages) - 1, 0, -1):
+        if replaces_system(messages[index]):
+            return list(messages[index:])
+    return list(messages)
+
+
+def find_open_calls(messages: Sequence[Event]) -> list[Event]:
+    """Return the calls that have no result yet, oldest first."""
+    open_calls: dict[Any, Event] = {}
+    for message in messages:
+        if message.kind == "tool_call":
+            open_calls[read_call(message.data).id] = message
+        elif message.kind == "tool_result":
+            open_calls.pop(read_result(message.content, message.data).id, None)
+    return list(open_calls.values())
+
+
+def find_unanswered(messages: Sequence[Event]) -> list[Event]:
+    """Return the user messages and results at the end that no answer follows, oldest first."""
+    found: list[Event] = []
+    for message in reversed(messages):
+        if message.kind in ANSWER_KINDS:
+            break
+        if message.kind != "system":
+            found.append(message)
+    found.reverse()
+    return found
+
+
 def build_call_data(id: str, name: str, arguments: Any) -> dict[str, Any]:
     """Return the data of a tool call. Arguments that are the text of a JSON object become the
     object; the text stays beside it if writing the object would not give the same text."""
@@ -192,12 +177,3 @@ def describe_call(call: Event) -> dict[str, Any]:
             remedy="pass the call's event or its id",
         )
     return {field: data[field] for field in ("id", "name") if field in data}
-
-
-def describe_author(who: str | None) -> dict[str, Any]:
-    """Return the part of an event's data that names its author."""
-    if who is None:
-        return {}
-    if not isinstance(who, str):
-        raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
-    return {"by": who}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from backstory.errors import Invalid
-from backstory.log.checks import LONGEST_KEY, change_about, find_text_problem
+from backstory.log.arguments import LONGEST_KEY, change_about, find_text_problem
 from backstory.log.data_keys import ERASED
 from backstory.log.erasure import find_erasure_problem
 from backstory.log.events import parse_object
@@ -49,8 +49,8 @@ def find_event_problems(
     """
     if not is_kind(kind):
         yield "its kind is not a word of small letters"
-    elif content is None:
-        yield from _find_missing_text(kind, data_json)
+    else:
+        yield from _find_missing_parts(kind, content, data_json)
     for name, text in (("content", content), ("data", data_json), ("key", key)):
         if text is not None:
             yield from _find_text_problems(name, text)
@@ -71,11 +71,11 @@ def _find_text_problems(name: str, text: Any) -> Iterator[str]:
         yield f"its {name} {problem.message}"
 
 
-def _find_missing_text(kind: str, data_json: Any) -> Iterator[str]:
-    if kind in NEEDS_CONTENT:
-        yield "the message has no content"
-    elif kind in TOOL_KINDS and data_json is None:
-        yield "the tool call has no data"
+def _find_missing_parts(kind: str, content: Any, data_json: Any) -> Iterator[str]:
+    if kind in NEEDS_CONTENT and content is None:
+        yield "its content is missing"
+    if kind in TOOL_KINDS and data_json is None:
+        yield "its data is missing"
 
 
 def _find_erasure_problems(kind: Any, content: Any, data_json: str) -> Iterator[str]:

@@ -4,50 +4,40 @@
     context(n) = context(base(n)) + event n, if that event is shown
 
 A `Fold` decides the base of one event after another. `storage.write` asks it before an event is
-written, and `replay` feeds it a complete log.
+written, and `reading.replay` feeds it a complete log.
 """
 
-from collections.abc import Container, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Container, Mapping
+from typing import Literal, NamedTuple
 
 from backstory.errors import InvalidEvent
-from backstory.log.data_keys import TARGET
+from backstory.log.data_keys import SUMMARY, TARGET
 from backstory.log.events import Event, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN, KINDS, TARGETED_KINDS, BaseRule, KindRule
 
 NO_STACKS: Mapping[int, Container[int]] = {}
 
 
-class Context:
+class Context(NamedTuple):
     """The result of a replay: the live events at position `at`, in order.
 
     `messages` contains all of them: messages, and also marks, notes, and valid rewinds and jumps.
     `Agent.messages()` returns only the messages among them.
     """
 
-    __slots__ = ("at", "messages")
-
-    def __init__(self, messages: list[Event], at: int) -> None:
-        self.messages = messages
-        self.at = at
+    messages: list[Event]
+    at: int
 
     @property
     def marks(self) -> list[Event]:
         """The mark stack: the marks that are shown, oldest first."""
         return [event for event in self.messages if event.kind == "mark"]
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Context):
-            return NotImplemented
-        return self.at == other.at and self.messages == other.messages
-
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return f"<Context of {len(self.messages)} events at {self.at}>"
 
 
-class Verdict(NamedTuple):
+class Decision(NamedTuple):
     """The decision about one event."""
 
     base: int | None  # the position that it continues; None: the event before it
@@ -55,19 +45,19 @@ class Verdict(NamedTuple):
     problem: str = ""  # why it is inert; empty if it is not
 
 
-PLAIN = Verdict(None, True)
-FRESH_START = Verdict(0, False)
+PLAIN = Decision(None, True)
+FRESH_START = Decision(0, False)
 
 
-def _inert(problem: str) -> Verdict:
-    return Verdict(None, False, problem)
+def _inert(problem: str) -> Decision:
+    return Decision(None, False, problem)
 
 
-class Moment:
-    """The context at one position, as a linked list: the newest event that is shown, and the moment
-    before it.
+class LinkedContext:
+    """The context at one position, as a linked list: the newest event that is shown, and the
+    context before it.
 
-    Moments share their lists, so a moment for every position costs one link per event, and going
+    Contexts share their lists, so a context for every position costs one link per event, and going
     back to any of them costs nothing. The list ends at `anchor`, the position up to which the fold
     does not know the events.
     """
@@ -75,12 +65,12 @@ class Moment:
     __slots__ = ("anchor", "before", "event", "newest_mark")
 
     def __init__(
-        self, anchor: int, event: Event | None = None, before: "Moment | None" = None
+        self, anchor: int, event: Event | None = None, before: "LinkedContext | None" = None
     ) -> None:
         self.anchor = anchor
         self.event = event
         self.before = before
-        self.newest_mark: Moment | None = None
+        self.newest_mark: LinkedContext | None = None
         if event is not None and event.kind == "mark":
             self.newest_mark = self
         elif before is not None:
@@ -89,10 +79,10 @@ class Moment:
     def list_events(self) -> list[Event]:
         """Return the events after the anchor, oldest first."""
         events = []
-        moment: Moment | None = self
-        while moment is not None and moment.event is not None:
-            events.append(moment.event)
-            moment = moment.before
+        context: LinkedContext | None = self
+        while context is not None and context.event is not None:
+            events.append(context.event)
+            context = context.before
         events.reverse()
         return events
 
@@ -110,7 +100,7 @@ class Fold:
     """Applies the rules to one event after another and remembers the context at every position.
 
     It starts after a position: 0, or that of a fork. Earlier events come from the fold that it
-    `inherits`. Without one, earlier moments are bare anchors, and `stacks` contains the mark stack
+    `inherits`. Without one, earlier contexts are bare anchors, and `stacks` contains the mark stack
     at each anchor that a rewind may need.
     """
 
@@ -125,21 +115,21 @@ class Fold:
         self._after = after
         self._inherits = inherits
         self._stacks = stacks
-        self._moments: dict[int, Moment] = {}
+        self._contexts: dict[int, LinkedContext] = {}
 
     def knows(self, position: int) -> bool:
         """Return True if this is a position of the log so far."""
         owner = self._find_owner(position)
         if position > owner._after:
-            return position in owner._moments
+            return position in owner._contexts
         return position >= 0
 
-    def at(self, position: int) -> Moment:
+    def find_context(self, position: int) -> LinkedContext:
         """Return the context at a position that the fold knows."""
         owner = self._find_owner(position)
         if position > owner._after:
-            return owner._moments[position]
-        return Moment(position)
+            return owner._contexts[position]
+        return LinkedContext(position)
 
     def _find_owner(self, position: int) -> "Fold":
         """Return the fold that has this position, or the oldest one."""
@@ -148,23 +138,23 @@ class Fold:
             fold = fold._inherits
         return fold
 
-    def feed(self, event: Event) -> Verdict:
+    def feed(self, event: Event) -> Decision:
         """Take the next event of the log and return the decision about it."""
         if event.seq <= self.head:
             raise InvalidEvent(
                 f"position {event.seq} follows position {self.head}",
                 remedy="sort the events by their seq",
             )
-        verdict = self._judge(event)
-        base = self.head if verdict.base is None else verdict.base
-        moment = self.at(base)
-        if verdict.is_shown:
-            moment = Moment(moment.anchor, event, moment)
-        self._moments[event.seq] = moment
+        decision = self._decide(event)
+        base = self.head if decision.base is None else decision.base
+        context = self.find_context(base)
+        if decision.is_shown:
+            context = LinkedContext(context.anchor, event, context)
+        self._contexts[event.seq] = context
         self.head = event.seq
-        return verdict
+        return decision
 
-    def _judge(self, event: Event) -> Verdict:
+    def _decide(self, event: Event) -> Decision:
         """Apply the table of kinds to the next event.
 
         A valid rewind or jump always has a base, even if that is the event before it, and an inert
@@ -177,9 +167,9 @@ class Fold:
             return PLAIN
         if rule.base is BaseRule.NOTHING:
             return FRESH_START
-        return self._judge_target(event, rule)
+        return self._decide_target(event, rule)
 
-    def _judge_target(self, event: Event, rule: KindRule) -> Verdict:
+    def _decide_target(self, event: Event, rule: KindRule) -> Decision:
         """Decide about a rewind or jump: it continues the position that its data names."""
         kind = event.kind
         if event.data_json is None:
@@ -194,32 +184,13 @@ class Fold:
             return _inert(f"invalid {kind}: {target} is not an earlier position")
         if rule.base is BaseRule.MARK and not self._is_on_stack(target):
             return _inert(f"invalid {kind}: {target} is not a mark on the mark stack")
-        return Verdict(target, True)
+        return Decision(target, True)
 
     def _is_on_stack(self, position: int) -> bool:
-        now = self.at(self.head)
+        now = self.find_context(self.head)
         if position > now.anchor:
             return now.has_mark(position)
         return position in self._stacks.get(now.anchor, ())
-
-
-def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
-    """Return the context at the end of a log. Inert events are logged with the name `agent`."""
-    fold = Fold()
-    for event in events:
-        verdict = fold.feed(event)
-        if verdict.problem:
-            log_inert(agent, event.seq, verdict.problem)
-    return Context(fold.at(fold.head).list_events(), fold.head)
-
-
-def log_inert(agent: str, seq: int, problem: str) -> None:
-    """Log an inert event in one line."""
-    import logging  # here: most processes never need it, and it would double our import time
-
-    logging.getLogger("backstory").warning(
-        "agent %s, position %d: %s; the event is inert", agent, seq, problem
-    )
 
 
 def select_shown(events: list[Event], moves: Container[int]) -> list[Event]:
@@ -236,3 +207,55 @@ def is_shown(event: Event, is_valid: bool) -> bool:
     if event.kind in TARGETED_KINDS:
         return is_valid
     return event.kind in ALWAYS_SHOWN
+
+
+# --- explaining ---
+
+Status = Literal["live", "cleared", "compacted", "rewound", "jumped", "inert", "clear"]
+STATUS_AFTER: Mapping[str, Status] = {"clear": "cleared", "rewind": "rewound", "jump": "jumped"}
+
+
+class Explanation(NamedTuple):
+    """Why an event is, or is not, in the context."""
+
+    seq: int
+    status: Status  # "clear" is that of a clear event itself
+    by: int | None  # the event that took it out of the context
+    reason: str  # the same as a sentence
+
+    @property
+    def live(self) -> bool:
+        """Whether the event is in the context."""
+        return self.status == "live"
+
+
+def explain(event: Event, is_valid: bool, left_by: Event | None) -> Explanation:
+    """Explain why an event is or is not in the context.
+
+    `is_valid` says whether a rewind or jump is valid. `left_by` is the live clear, rewind or jump
+    that took the event out of the context, if there is one.
+    """
+    seq = event.seq
+    name = f"event {seq} ({event.kind})"
+    if event.kind != "clear" and not is_shown(event, is_valid):
+        reason = f"{name} is malformed, invalid or of an unknown kind: it has no effect"
+        return Explanation(seq, "inert", None, reason)
+    if left_by is None:
+        if event.kind == "clear":
+            reason = f"{name} empties the context; it is never shown"
+            return Explanation(seq, "clear", None, reason)
+        return Explanation(seq, "live", None, f"{name} is in the context")
+    summary = _find_summary(left_by)
+    if summary is not None:
+        reason = f"{name} was compacted by {left_by.seq}; the summary is at {summary}"
+        return Explanation(seq, "compacted", left_by.seq, reason)
+    reason = f"{name} was left behind by the {left_by.kind} at {left_by.seq}"
+    return Explanation(seq, STATUS_AFTER[left_by.kind], left_by.seq, reason)
+
+
+def _find_summary(move: Event) -> int | None:
+    """Return the position of the summary, if `move` is the clear of a compaction."""
+    if move.kind != "clear" or move.data is None:
+        return None
+    summary = move.data.get(SUMMARY)
+    return summary if type(summary) is int else None

@@ -5,7 +5,7 @@ They are notes in the log, so a rewind restores the earlier ones and a fork inhe
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Required, TypedDict, Unpack
 
 from backstory.errors import Invalid
 from backstory.log.json_text import is_same_json
@@ -14,11 +14,20 @@ SETTINGS = "backstory.settings"  # the name of the notes
 TOOL_FIELDS = frozenset({"name", "description", "parameters", "native"})
 
 
+class ToolSettings(TypedDict, total=False):
+    """A tool that a model may call."""
+
+    name: Required[str]
+    description: str
+    parameters: Mapping[str, Any]  # a JSON Schema of an object
+    native: Mapping[str, Any]  # a provider's own tool: its `format`, and its form as `wire`
+
+
 class SettingsChange(TypedDict, total=False):
     """New values of settings. None or an empty value removes one."""
 
     model: str | None
-    tools: Sequence[Mapping[str, Any]]
+    tools: Sequence[ToolSettings]
     params: Mapping[str, Any]
 
 

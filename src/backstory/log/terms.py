@@ -1,5 +1,5 @@
-"""Search terms: which part of an event is searched, how text is split into words, and what a query
-means.
+"""Search terms: which part of an event is searched, how text is split into words, what a search
+means, and how well an event matches it.
 
 All stores use these definitions, so that they find the same events. A database's own tokenizer is
 never used.
@@ -7,11 +7,11 @@ never used.
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
-from backstory.log.checks import RESERVED
+from backstory.log.arguments import RESERVED
 from backstory.log.data_keys import COPY
 from backstory.log.erasure import is_erased
 from backstory.log.events import StoredRow, parse_object
@@ -43,7 +43,15 @@ class Phrase(NamedTuple):
     prefix: bool
 
 
-Query = tuple[Phrase, ...]  # all of them, anywhere in the event
+Phrases = tuple[Phrase, ...]  # all of them, anywhere in the event
+
+
+class FoundEvent(NamedTuple):
+    """An event that matches a search."""
+
+    owner_id: str
+    seq: int
+    score: float  # the higher the better, within one search
 
 
 class Snippet(NamedTuple):
@@ -131,8 +139,9 @@ def _list_values(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def parse_query(text: str) -> Query:
-    """Parse a query: words, "several words" as a phrase, and begin* for prefixes."""
+def parse_phrases(text: str) -> Phrases:
+    """Parse what a user searches for: words, "several words" as a phrase, and begin* for
+    prefixes."""
     if not isinstance(text, str):
         raise Invalid(f"{text!r:.60} cannot be searched for", remedy="pass a string")
     phrases = []
@@ -148,30 +157,47 @@ def parse_query(text: str) -> Query:
     return tuple(phrases)
 
 
-def score_row(query: Query, row: StoredRow, kinds: Collection[str] = ()) -> float | None:
-    """Return how well an event matches a query, or None if it does not. `kinds` are the kinds that
+def score_row(phrases: Phrases, row: StoredRow, kinds: Collection[str] = ()) -> float | None:
+    """Return how well an event matches a search, or None if it does not. `kinds` are the kinds that
     are searched; none means all."""
     if kinds and row.kind not in kinds:
         return None
     text_words = split_words(extract_text(row.kind, row.content, row.data_json))
-    if not matches_query(query, text_words):
+    if not has_phrases(phrases, text_words):
         return None
-    return score_words(query, text_words)
+    return score_words(phrases, text_words)
 
 
-def matches_query(query: Query, text_words: Sequence[str]) -> bool:
-    """Return True if `text_words` contain every phrase of a query."""
-    return all(_has_phrase(phrase, text_words) for phrase in query)
+def rank_rows(
+    phrases: Phrases,
+    rows: Iterable[tuple[str, StoredRow]],
+    kinds: Collection[str],
+    limit: int,
+) -> list[FoundEvent]:
+    """Return the best matches among `rows`, each given with the id of its owner: a search without
+    an index."""
+    found = []
+    for owner_id, row in rows:
+        score = score_row(phrases, row, kinds)
+        if score is not None:
+            found.append(FoundEvent(owner_id, row.seq, score))
+    found.sort(key=lambda event: event.score, reverse=True)
+    return found[:limit]
+
+
+def has_phrases(phrases: Phrases, text_words: Sequence[str]) -> bool:
+    """Return True if `text_words` contain every phrase."""
+    return all(_has_phrase(phrase, text_words) for phrase in phrases)
 
 
 def _has_phrase(phrase: Phrase, text_words: Sequence[str]) -> bool:
     return next(_find_phrase(phrase, text_words), None) is not None
 
 
-def score_words(query: Query, text_words: Sequence[str]) -> float:
-    """Return how well words match a query: the number of matches, relative to the length."""
+def score_words(phrases: Phrases, text_words: Sequence[str]) -> float:
+    """Return how well words match: the number of matches, relative to the length."""
     count = 0
-    for phrase in query:
+    for phrase in phrases:
         count += sum(1 for _ in _find_phrase(phrase, text_words))
     return count / (len(text_words) + 20)
 
@@ -189,9 +215,9 @@ def _find_phrase(phrase: Phrase, text_words: Sequence[str]) -> Iterator[int]:
             yield start
 
 
-def build_snippet(query: Query, text: str) -> Snippet:
+def build_snippet(phrases: Phrases, text: str) -> Snippet:
     """Return the text around the first matches, short enough for one line."""
-    spans = _find_spans(query, text)
+    spans = _find_spans(phrases, text)
     start = 0
     if spans:
         first_match, _ = spans[0]
@@ -204,7 +230,7 @@ def build_snippet(query: Query, text: str) -> Snippet:
     return Snippet(text[start:end], tuple(spans_inside))
 
 
-def _find_spans(query: Query, text: str) -> list[tuple[int, int]]:
+def _find_spans(phrases: Phrases, text: str) -> list[tuple[int, int]]:
     """Return the start and end of each word that belongs to a match, in order."""
     text_words: list[str] = []
     word_spans: list[tuple[int, int]] = []
@@ -213,7 +239,7 @@ def _find_spans(query: Query, text: str) -> list[tuple[int, int]]:
             text_words.append(word)
             word_spans.append(run.span())
     spans: set[tuple[int, int]] = set()
-    for phrase in query:
+    for phrase in phrases:
         for index in _find_phrase(phrase, text_words):
             spans.update(word_spans[index : index + len(phrase.words)])
     return sorted(spans)

@@ -9,8 +9,9 @@ from backstory.maintenance.export_format import Transfer
 from backstory.maintenance.exporter import export_sessions
 from backstory.maintenance.importer import import_lines
 from backstory.maintenance.verify import verify_store
-from backstory.storage import connect
+from backstory.storage import check_timeout, connect
 from backstory.storage.address import Database, parse_address
+from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.protocol import Backend
 from backstory.storage.work_folder import make_work_folder, move_file, sync_folder
 
@@ -85,19 +86,25 @@ def _export(backend: Backend, lines: IO[str]) -> None:
 
 
 def restore(
-    backup: StorePath, path: StorePath, *, progress: Callable[[int, int], None] | None = None
+    backup: StorePath,
+    path: StorePath,
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Transfer:
     """Put a backup in the place of the SQLite store at `path`, or where there is none, completely
     or not at all. Return what the restored store contains. The backup is copied and verified
-    before: Corrupt is raised if it is damaged. Busy is raised if a program has the store open.
+    before: Corrupt is raised if it is damaged. Busy is raised if a program has the store open, or
+    if the backup is locked for `timeout` seconds.
     `progress(done, total)` is called with the events that were verified."""
     from backstory.storage.sqlite.replacement import copy_store, mark_as_copy, replace_store
 
+    check_timeout(timeout)
     source = os.path.realpath(_find_file(backup))
     target = os.path.realpath(_find_file(path))
     with make_work_folder(_find_folder(target)) as work_folder:
         copy = os.path.join(work_folder, PRIVATE_COPY)
-        copy_store(source, copy)
+        copy_store(source, copy, timeout)
         contents = _verify_copy(copy, source, progress)
         mark_as_copy(copy)
         replace_store(copy, target)

@@ -5,14 +5,14 @@ import struct
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from backstory.log.arguments import has_key, is_derived_from_key
+from backstory.log.chain import START, digest_row
 from backstory.log.data_keys import ERASED
-from backstory.log.digests import START, digest_row
 from backstory.log.events import Event, StoredRow, parse_object
 from backstory.log.kinds import KINDS, TARGETED_KINDS
 from backstory.log.problems import find_agent_problems, find_event_problems, is_id, is_time
 from backstory.log.replay import Fold
 from backstory.log.times import LATEST_US, LONGEST_LEAD_US
-from backstory.storage.ids import has_key
 from backstory.storage.protocol import AgentRecord
 
 RESTORE_STORE = "restore the store from a backup"
@@ -40,7 +40,9 @@ class RowProblem(NamedTuple):
     remedy: str
 
 
-WithRemedy = tuple[str, str]  # a problem, and what to do about it
+def build_error(row: StoredRow, problem: str, remedy: str) -> RowProblem:
+    """Return a problem of a row that breaks a rule of the log."""
+    return RowProblem(row.seq, "error", problem, remedy)
 
 
 class AgentChecker:
@@ -77,14 +79,21 @@ class AgentChecker:
         yield from find_agent_problems(
             agent.id, agent.session, agent.parent, agent.created_us, agent.key, agent.about
         )
-        if agent.key is not None and is_id(agent.id) and not has_key(agent.id, agent.key):
-            yield f"its id is not the one of its key {agent.key!r:.60}"
+        if is_id(agent.id):
+            yield from self._find_key_problems()
         if agent.parent is None and agent.fork_seq:
             yield (
                 f"it has no parent, but inherits up to {agent.fork_seq} in session {agent.session}"
             )
         if self._parent is not None:
             yield from self._find_birth_problems(self._parent, forked_at)
+
+    def _find_key_problems(self) -> Iterator[str]:
+        agent = self.agent
+        if agent.key is not None and not has_key(agent.id, agent.key):
+            yield f"its id is not the one of its key {agent.key!r:.60}"
+        if agent.key is None and agent.deleted_us is None and is_derived_from_key(agent.id):
+            yield "its id is that of a key, which is missing"
 
     def _find_birth_problems(
         self, parent: "AgentChecker", forked_at: StoredRow | None
@@ -121,12 +130,15 @@ class AgentChecker:
 
     def check(self, row: StoredRow) -> Iterator[RowProblem]:
         """Yield everything that is wrong with the next row."""
-        if row.kind not in KINDS:
-            problem = f"unknown kind {row.kind!r}: the event is inert"
-            yield RowProblem(row.seq, "warning", problem, LEAVE_KIND)
-        yield from self._check_clock(row)
-        for problem, remedy in self._find_row_problems(row):
-            yield RowProblem(row.seq, "error", problem, remedy)
+        yield from self._check_values(row)
+        yield from self._check_time(row)
+        yield from self._check_position(row)
+        if row.seq > self.head:
+            yield from self._check_key(row)
+            yield from self._check_base(row)
+            yield from self._check_digest(row)
+            self.head = row.seq
+            self._digest = row.digest
 
     def check_head(self) -> Iterator[RowProblem]:
         """Yield a problem if the last row is not at the agent's head."""
@@ -145,63 +157,55 @@ class AgentChecker:
         except (AttributeError, TypeError, ValueError, KeyError, OverflowError, struct.error):
             return b""  # a value of a type that backstory never writes
 
-    def _find_row_problems(self, row: StoredRow) -> Iterator[WithRemedy]:
-        yield from self._check_values(row)
-        yield from self._check_time(row)
-        yield from self._check_position(row)
-        if row.seq > self.head:
-            yield from self._check_key(row)
-            yield from self._check_base(row)
-            yield from self._check_digest(row)
-            self.head = row.seq
-            self._digest = row.digest
-
-    def _check_values(self, row: StoredRow) -> Iterator[WithRemedy]:
+    def _check_values(self, row: StoredRow) -> Iterator[RowProblem]:
+        if row.kind not in KINDS:
+            problem = f"unknown kind {row.kind!r}: the event is inert"
+            yield RowProblem(row.seq, "warning", problem, LEAVE_KIND)
         if row.data_json is not None and parse_object(_get_data_text(row)) is None:
-            yield "its data is not a JSON object", CORRECT_DATA
+            yield build_error(row, "its data is not a JSON object", CORRECT_DATA)
         problems = find_event_problems(
             row.kind, row.content, row.data_json, row.created_us, row.key
         )
         for problem in problems:
-            yield problem, CORRECT_ROW
+            yield build_error(row, problem, CORRECT_ROW)
 
-    def _check_clock(self, row: StoredRow) -> Iterator[RowProblem]:
-        """Find times of a wrong clock. Later events have the true time again, so reads as of a time
-        work."""
-        if not is_time(row.created_us):
-            return
-        if row.created_us > self._latest:
+    def _check_time(self, row: StoredRow) -> Iterator[RowProblem]:
+        """Compare the time with the clock, and with that of the previous event or, of the first
+        one, of the agent's creation."""
+        early = self._time - row.created_us
+        in_range = is_time(row.created_us)
+        if in_range and row.created_us > self._latest:
             yield RowProblem(row.seq, "warning", "its time is in the future", LEAVE_TIME)
-        if self._time - row.created_us <= LONGEST_LEAD_US:
-            return
+        if in_range and early > LONGEST_LEAD_US:
+            yield from self._blame_clock(row)
+        elif early > 0:
+            problem = f"its time is {early} microseconds before that of the previous event"
+            yield build_error(row, problem, CORRECT_TIME)
+            return  # the next event is compared with the previous one, too
+        self._time = row.created_us
+
+    def _blame_clock(self, row: StoredRow) -> Iterator[RowProblem]:
+        """Find the event, or the creation of the agent, at which the clock was wrong. `row` has
+        the true time again, so reads as of a time work."""
         if self.head == self.agent.fork_seq:
             problem = "by their times, its agent was created after it"
             yield RowProblem(row.seq, "warning", problem, LEAVE_TIME)
-        elif self._time <= self._latest:
+        elif self._time <= self._latest:  # otherwise it was reported as in the future
             problem = "its time is after that of the next event"
             yield RowProblem(self.head, "warning", problem, LEAVE_TIME)
-        self._time = row.created_us
 
-    def _check_time(self, row: StoredRow) -> Iterator[WithRemedy]:
-        early = self._time - row.created_us
-        if early > 0:
-            problem = f"its time is {early} microseconds before that of the previous event"
-            yield problem, CORRECT_TIME
-        else:
-            self._time = row.created_us
-
-    def _check_position(self, row: StoredRow) -> Iterator[WithRemedy]:
+    def _check_position(self, row: StoredRow) -> Iterator[RowProblem]:
         fork_seq = self.agent.fork_seq
         expected = self.head + 1
         if row.seq <= fork_seq:
-            yield f"it is at or below the fork position {fork_seq}", REMOVE_ROW
+            yield build_error(row, f"it is at or below the fork position {fork_seq}", REMOVE_ROW)
         elif row.seq < expected:
-            yield f"it comes after position {self.head}", REMOVE_ROW
+            yield build_error(row, f"it comes after position {self.head}", REMOVE_ROW)
         elif row.seq > expected:
             problem = f"positions {expected} to {row.seq - 1} before it are missing"
-            yield problem, RESTORE_ROWS
+            yield build_error(row, problem, RESTORE_ROWS)
 
-    def _check_key(self, row: StoredRow) -> Iterator[WithRemedy]:
+    def _check_key(self, row: StoredRow) -> Iterator[RowProblem]:
         """Find the same key in the lineage: only the first event would ever be found by it."""
         key = row.key
         if not isinstance(key, str):
@@ -209,7 +213,7 @@ class AgentChecker:
         other = self._find_key(key)
         if other is not None:
             problem = f"it has the key {key!r:.60}, which position {other} of its lineage has, too"
-            yield problem, RESTORE_STORE
+            yield build_error(row, problem, RESTORE_STORE)
         self._keys[key] = row.seq
 
     def _find_key(self, key: str) -> int | None:
@@ -224,23 +228,23 @@ class AgentChecker:
             owner = owner._parent if last else None
         return None
 
-    def _check_base(self, row: StoredRow) -> Iterator[WithRemedy]:
+    def _check_base(self, row: StoredRow) -> Iterator[RowProblem]:
         # A fold keeps its events in memory, so they have no text. Only moves need their data.
         data_json = None
         if row.kind in TARGETED_KINDS:
             data_json = _get_data_text(row)
         event = Event(row.seq, str(row.kind), None, data_json, 0, None)
-        verdict = self._fold.feed(event)
-        if not self.problems and verdict.base != row.base:
-            problem = f"its base is {row.base}, but the rules make it {verdict.base}"
-            yield problem, CORRECT_BASE
+        decision = self._fold.feed(event)
+        if not self.problems and decision.base != row.base:
+            problem = f"its base is {row.base}, but the rules make it {decision.base}"
+            yield build_error(row, problem, CORRECT_BASE)
 
-    def _check_digest(self, row: StoredRow) -> Iterator[WithRemedy]:
+    def _check_digest(self, row: StoredRow) -> Iterator[RowProblem]:
         """Check that the row is unchanged, and follows the same event as when it was written."""
         is_known = self._digest is not None and not self.problems
         if is_known and self.compute_digest(row) != row.digest:
             problem = "it does not fit its digest: it was changed, or what was before it was"
-            yield problem, RESTORE_EVENTS
+            yield build_error(row, problem, RESTORE_EVENTS)
 
 
 def _get_data_text(row: StoredRow) -> str | None:

@@ -1,18 +1,25 @@
 """Deletes sessions that nobody has written to for a long time, and erases events that no context
 needs any more. One session after another is locked."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from backstory.errors import AgentNotFound, Busy, TextRemains
-from backstory.log.checks import check_author, check_draft
+from backstory.log.arguments import check_author
+from backstory.log.checks import check_draft
 from backstory.log.erasure import is_erased
 from backstory.log.events import StoredRow
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.moves import LABEL, read_labels
-from backstory.log.times import LONGEST_LEAD_US
-from backstory.maintenance.removal import NOTHING, RemovalPlan, Removed, RemovedAgent
-from backstory.storage.agent_trees import AgentTree, list_session, read_own_rows
+from backstory.log.times import LONGEST_LEAD_US, to_datetime
+from backstory.maintenance.removal import NOTHING_REMOVED, RemovalPlan, Removed, RemovedAgent
+from backstory.storage.agent_trees import (
+    AgentTree,
+    group_by_session,
+    has_key_prefix,
+    list_session,
+    read_own_rows,
+)
 from backstory.storage.erase import (
     OwnedPosition,
     SessionLinks,
@@ -34,7 +41,7 @@ EXPIRED = "expired"  # the reason given for dead events
 CLOCK = "backstory.clock"  # the name of the notes in agents whose last time is in the future
 MOST_BUSY = 3  # sessions in a row that may be in use
 FEW = 10  # sessions in the future that say nothing about the present clock
-PAGE = 10_000  # events whose times are read at once
+TIMES_AT_ONCE = 10_000  # events whose times are read at once
 NAMED_POSITIONS = EventFilter(kinds=frozenset({"mark", "note"}), note_names=(LABEL,))
 
 
@@ -53,10 +60,11 @@ def expire_sessions(
     to it, which has the true time, and it expires like the others from then on."""
     author = check_author(by)
     now_us = backend.read_clock()
-    sessions = _group_by_session(backend.list_agents(), prefix)
     idle = []
     others = []
-    for id, agents in sessions.items():
+    for id, agents in group_by_session(backend.list_agents()).items():
+        if not has_key_prefix(agents, prefix):
+            continue
         if _seem_idle(agents, before_us):
             idle.append(id)
         else:
@@ -67,32 +75,15 @@ def expire_sessions(
     def expire(session: str) -> Removed:
         if dry_run:
             plan = _plan_expiry(backend, session)
-            return plan.report() if _are_idle(backend, plan, before_us, now_us) else NOTHING
+            return plan.report() if _are_idle(backend, plan, before_us, now_us) else NOTHING_REMOVED
         with backend.begin(sessions=[session]) as transaction:
             plan = _plan_expiry(transaction, session)
             if not _are_idle(transaction, plan, before_us, now_us):
-                return NOTHING
+                return NOTHING_REMOVED
             plan.carry_out(transaction, "expire", author)
             return plan.report()
 
     return _remove_from_sessions(idle, expire)
-
-
-def _group_by_session(
-    agents: Iterable[AgentRecord], prefix: str
-) -> Mapping[str, Sequence[AgentRecord]]:
-    """Return the agents of each session whose root has a key that begins with `prefix`."""
-    sessions: dict[str, list[AgentRecord]] = {}
-    keys: dict[str, str] = {}
-    for agent in agents:
-        members = sessions.setdefault(agent.session, [])
-        members.append(agent)
-        if agent.id == agent.session:
-            keys[agent.id] = agent.key or ""
-    for session in list(sessions):
-        if not keys.get(session, "").startswith(prefix):
-            del sessions[session]
-    return sessions
 
 
 def _seem_idle(agents: Iterable[AgentRecord], before_us: int) -> bool:
@@ -120,8 +111,8 @@ def _are_idle(reader: Reader, plan: RemovalPlan, before_us: int, now_us: int) ->
 def _read_times(reader: Reader, agent: AgentRecord) -> Iterator[int]:
     """Yield the times of an agent's creation and of its own events."""
     yield agent.created_us
-    for low in range(agent.fork_seq + 1, agent.head + 1, PAGE):
-        piece = Piece(agent.pk, low, min(low + PAGE - 1, agent.head))
+    for low in range(agent.fork_seq + 1, agent.head + 1, TIMES_AT_ONCE):
+        piece = Piece(agent.pk, low, min(low + TIMES_AT_ONCE - 1, agent.head))
         for row in reader.read_outline(agent, [piece]):
             yield row.created_us
 
@@ -208,8 +199,11 @@ def expire_dead(
             return Removed((), 0, len(_find_dead(backend, session, before_us)))
         with backend.begin(sessions=[session]) as transaction:
             dead = _find_dead(transaction, session, before_us)
+            if not dead:
+                return NOTHING_REMOVED
+            time = to_datetime(transaction.read_clock()).isoformat()
             for owner, row in dead:
-                erase_one(transaction, owner, row, EXPIRED)
+                erase_one(transaction, owner, row, time, EXPIRED)
             erased = [OwnedPosition(owner, row.seq) for owner, row in dead]
             tree = AgentTree(list_session(transaction, session))
             empty_later_requests(transaction, tree, erased, SessionLinks())

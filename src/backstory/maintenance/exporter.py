@@ -29,8 +29,8 @@ class Writable(Protocol):
 def export_sessions(
     backend: Backend, file: Writable, sessions: Sequence[str] | None = None
 ) -> Transfer:
-    """Write sessions (None: all) as of one moment. The agents and their heads are read at once, and
-    the events up to a head do not change, so the export is a snapshot. If the text of events is
+    """Write sessions (None: all) as of one moment: the agents and their heads are read at once, and
+    the events up to a head change only if they are erased meanwhile. If the text of events is
     damaged, Corrupt is raised when everything else is written: that file can be read, but not
     imported."""
     agents = _list_exported(backend, sessions)

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
 from backstory.errors import Conflict, Invalid, InvalidEvent, KeyTaken, NameTaken
-from backstory.log.checks import check_name
-from backstory.log.digests import WIDTH
+from backstory.log.arguments import check_name
+from backstory.log.chain import WIDTH
 from backstory.log.erasure import is_erased, replace_erased_digests
 from backstory.log.events import StoredRow
 from backstory.log.problems import is_id
@@ -38,7 +38,7 @@ from backstory.storage.protocol import (
 )
 
 FIRST_WITH_SALTS = 3  # version of the format
-BATCH = 1_000  # agents, events and sources that are written in one transaction
+IMPORT_BATCH = 1_000  # agents, events and sources that are written in one transaction
 SPOOL_BYTES = 16_000_000  # of an import that are kept in memory while it is read
 
 
@@ -95,7 +95,7 @@ class BatchFile:
     def add(self, item: Item) -> None:
         """Add an item at the end."""
         self._batch.append(item)
-        if len(self._batch) == BATCH:
+        if len(self._batch) == IMPORT_BATCH:
             self._end_batch()
 
     def _end_batch(self) -> None:

@@ -7,9 +7,9 @@ and so do the events that the others inherit. Everything else is removed.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backstory.log.checks import check_author
+from backstory.log.arguments import check_author, is_derived_from_key
 from backstory.storage.agent_trees import AgentTree, list_session, sort_parents_first
-from backstory.storage.ids import is_derived_from_key, new_id
+from backstory.storage.erase import build_removal
 from backstory.storage.protocol import (
     AgentRecord,
     Backend,
@@ -40,7 +40,7 @@ class Removed(NamedTuple):
     skipped: tuple[str, ...] = ()  # sessions that did not expire, because they were in use
 
 
-NOTHING = Removed((), 0)
+NOTHING_REMOVED = Removed((), 0)
 
 
 def delete_agent(
@@ -132,20 +132,8 @@ class RemovalPlan:
         records = []
         for agent in self.agents:
             events = self._count_removed(agent)
-            if events == 0 and agent.id not in self._deleted:
-                continue
-            record = RemovalRecord(
-                id=new_id(agent.session),
-                removed_us=now_us,
-                action=action,
-                session=agent.session,
-                agent_id=agent.id,
-                positions=None,
-                events=events,
-                by=author,
-                reason=None,
-            )
-            records.append(record)
+            if events > 0 or agent.id in self._deleted:
+                records.append(build_removal(agent, now_us, action, events, author))
         return records
 
     def _count_removed(self, agent: AgentRecord) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backstory.errors import AgentNotFound, Corrupt, Invalid, Remedy
-from backstory.log.digests import combine_digests
+from backstory.log.chain import combine_digests
 from backstory.storage.agent_trees import AgentTree
 from backstory.storage.lineage import read_digest
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend

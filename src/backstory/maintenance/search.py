@@ -1,23 +1,22 @@
 """Searches events, dead ones included, with an index, or without one if the store is read-only.
 
-Events that were appended since the last search are indexed first, so the result is complete. A
-page that cannot wait has many of them indexed in the background: then the result says how many
-events it lacks.
+Events that were appended since the last search are indexed first (`indexing`), so the result is
+complete, or says how many events it lacks.
 """
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from backstory.agent import Agent
-from backstory.errors import AgentNotFound, Error, Invalid, Remedy
+from backstory.errors import AgentNotFound, Invalid, Remedy
 from backstory.log import terms
-from backstory.log.checks import check_limit, check_list, read_title_and_tags
-from backstory.log.events import Event
+from backstory.log.arguments import check_limit, check_list, read_title_and_tags
+from backstory.log.events import Event, StoredRow
 from backstory.log.kinds import KINDS
-from backstory.log.terms import Query
+from backstory.log.terms import FoundEvent, Phrases
+from backstory.maintenance.indexing import Progress, update_index
 from backstory.storage.agent_trees import AgentTree, list_session, read_own_rows
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.protocol import (
@@ -25,20 +24,12 @@ from backstory.storage.protocol import (
     AgentQuery,
     AgentRecord,
     Backend,
-    FoundEvent,
     Piece,
+    SearchQuery,
     SearchScope,
-    WordQuery,
 )
 
-# Events that a search indexes before it answers, even if it does not wait. More are indexed in the
-# background then.
-AT_ONCE = 2_000
-PAGE = 2_000  # events indexed in one transaction, so no append waits for more
-
 logger = logging.getLogger("backstory")
-
-Progress = Callable[[int, int], None]  # called with the events indexed so far, and all that will be
 
 
 class Hit(NamedTuple):
@@ -80,7 +71,7 @@ def search_store(
     searches what an agent sees, `session` what the agents of a session wrote. Without `wait`, many
     new events are indexed in the background; `progress` waits in any case."""
     most = _check_page(limit, after)
-    words = terms.parse_query(text)
+    phrases = terms.parse_phrases(text)
     checked_kinds = _check_kinds(kinds)
     viewers = EventViewers(backend, agent)
     scope = WHOLE_STORE
@@ -90,16 +81,25 @@ def search_store(
     elif session is not None:
         scope = _find_session_scope(backend, session)
     hits = Hits()
-    if not backend.read_only:
-        must_wait = wait or progress is not None
-        hits.missing = _update_index(backend, scope, progress, must_wait)
-    query = WordQuery(words, checked_kinds, scope)
-    run = SearchRun(backend, query, viewers, live=live, is_scan=_needs_scan(backend))
+    must_wait = wait or progress is not None
+    is_scan = False
+    if _can_update_index(backend, must_wait):
+        hits.missing = update_index(backend, scope, progress, must_wait)
+    else:
+        is_scan = _needs_scan(backend, scope)
+    query = SearchQuery(phrases, checked_kinds, scope)
+    run = SearchRun(backend, query, viewers, live=live, is_scan=is_scan)
     hits.extend(run.find_hits(most, after))
     if after is None and not query.kinds and not live:
-        titled = _find_titled(backend, words, agent, session)
+        titled = _find_titled(backend, phrases, agent, session)
         hits.titled.extend(titled[:most])
     return hits
+
+
+def _can_update_index(backend: Backend, must_wait: bool) -> bool:
+    """Return True if there is an index to update. A single search of a store that may only be read
+    is as fast without one."""
+    return not backend.read_only or (backend.can_index_alone and not must_wait)
 
 
 def _check_page(limit: int, after: Hit | None) -> int:
@@ -142,14 +142,14 @@ def _list_own_pieces(agents: Iterable[AgentRecord]) -> tuple[Piece, ...]:
 
 
 def _find_titled(
-    backend: Backend, query: Query, agent: AgentRecord | None, session: str | None
+    backend: Backend, phrases: Phrases, agent: AgentRecord | None, session: str | None
 ) -> list[Agent]:
-    """Return the agents whose title and tags contain all words, last written first."""
+    """Return the agents whose title and tags contain all phrases, last written first."""
     records = backend.list_agents(
         AgentQuery(
             id_prefix=None if agent is None else agent.id,
             session=session if agent is None else agent.session,
-            mentions=_find_longest_word(query),
+            mentions=_find_longest_word(phrases),
             latest_first=True,
             allow_partial=True,
         )
@@ -158,15 +158,15 @@ def _find_titled(
     for record in records:
         title, tags = read_title_and_tags(record.about)
         texts = tags if title is None else (title, *tags)
-        if terms.matches_query(query, terms.split_words("\n".join(texts))):
+        if terms.has_phrases(phrases, terms.split_words("\n".join(texts))):
             titled.append(Agent(backend, record))
     return titled
 
 
-def _find_longest_word(query: Query) -> str:
-    """Return the longest ASCII word of a query, probably the rarest; "" if there is none."""
+def _find_longest_word(phrases: Phrases) -> str:
+    """Return the longest ASCII word, probably the rarest; "" if there is none."""
     longest = ""
-    for phrase in query:
+    for phrase in phrases:
         for word in phrase.words:
             if word.isascii() and len(word) > len(longest):
                 longest = word
@@ -182,7 +182,7 @@ class SearchRun:
     def __init__(
         self,
         backend: Backend,
-        query: WordQuery,
+        query: SearchQuery,
         viewers: "EventViewers",
         *,
         live: bool,
@@ -199,7 +199,7 @@ class SearchRun:
         """Return the best hits, or those after the last hit of a page."""
         count = limit
         while True:
-            found = self._find_words(count)
+            found = self._find_matches(count)
             self._add_hits(found)
             hits = [hit for hit in self._hits.values() if hit is not None]
             page = _skip_page(hits, after)
@@ -207,10 +207,10 @@ class SearchRun:
                 return page[:limit]
             count *= 4
 
-    def _find_words(self, count: int) -> list[FoundEvent]:
+    def _find_matches(self, count: int) -> list[FoundEvent]:
         if self._is_scan:
             return _scan_events(self._backend, self._query, count)
-        return self._backend.find_words(self._query, count)
+        return self._backend.find_matches(self._query, count)
 
     def _add_hits(self, found: Iterable[FoundEvent]) -> None:
         by_viewer: dict[AgentRecord, dict[int, Match]] = {}
@@ -219,7 +219,7 @@ class SearchRun:
             if key in self._hits:
                 continue
             self._hits[key] = None
-            match = self._viewers.find(event)
+            match = self._viewers.find_viewer(event)
             if match is None or (self._live and not match.is_live):
                 continue
             by_position = by_viewer.setdefault(match.viewer, {})
@@ -243,11 +243,11 @@ class SearchRun:
 
     def _build_hit(self, match: "Match", event: Event) -> Hit | None:
         """Return the hit, if the event really matches: an index may return too much."""
-        query = self._query.words
+        phrases = self._query.phrases
         text = terms.extract_text(event.kind, event.content, event.data_json)
-        if not terms.matches_query(query, terms.split_words(text)):
+        if not terms.has_phrases(phrases, terms.split_words(text)):
             return None
-        snippet = terms.build_snippet(query, text)
+        snippet = terms.build_snippet(phrases, text)
         return Hit(
             agent=Agent(self._backend, match.viewer),
             event=event,
@@ -288,7 +288,7 @@ class EventViewers:
         self._contexts: dict[str, list[Piece]] = {}
         self._trees: dict[str, AgentTree] = {}  # of sessions
 
-    def find(self, found: FoundEvent) -> Match | None:
+    def find_viewer(self, found: FoundEvent) -> Match | None:
         """Return an agent that has the event in its context, or else one that sees it. None if all
         of them were deleted since the event was found."""
         owner = self._find_owner(found.owner_id)
@@ -334,71 +334,15 @@ class EventViewers:
                 yield heir
 
 
-# --- the index ---
-
-_indexing: WeakKeyDictionary[Any, threading.Thread] = WeakKeyDictionary()
-_starting = threading.Lock()
-
-
-def _update_index(
-    backend: Backend, scope: SearchScope, progress: Progress | None, must_wait: bool
-) -> int:
-    """Index the events that are searched, or start that in the background. Return how many are
-    missing."""
-    count = backend.count_unindexed(scope)
-    if not must_wait and count > AT_ONCE:
-        start_indexing(backend)
-        return count
-    if _index_events(backend, scope, count, progress):
-        return 0
-    return backend.count_unindexed(scope)
-
-
-def _index_events(
-    backend: Backend, scope: SearchScope, count: int, progress: Progress | None = None
-) -> bool:
-    """Index `count` more events, or a few more that were appended since, in small transactions.
-    Return False if there were fewer: another process has indexed the rest, or the log is
-    damaged."""
-    done = indexed = 0
-    while done < count or indexed == PAGE:
-        indexed = backend.index_events(PAGE, scope)
-        if indexed == 0:
-            return False
-        done += indexed
-        if progress is not None:
-            progress(min(done, count), count)
-    return True
-
-
-def start_indexing(backend: Backend) -> None:
-    """Index all events in a background thread, unless one is running already. It ends when it is
-    done, or when the store is closed; the next search starts it again."""
-    with _starting:
-        running = _indexing.get(backend)
-        if running is None or not running.is_alive():
-            thread = threading.Thread(
-                target=_index_all, args=(backend,), name="backstory-index", daemon=True
-            )
-            _indexing[backend] = thread
-            thread.start()
-
-
-def _index_all(backend: Backend) -> None:
-    try:
-        _index_events(backend, WHOLE_STORE, backend.count_unindexed())
-    except Error as error:  # the store was closed, or is busy: nobody waits for this
-        logger.info("the search index is behind: %s", error)
-
-
 # --- search without an index ---
 
 _warned: WeakSet[Any] = WeakSet()  # backends, so each is warned about once
 
 
-def _needs_scan(backend: Backend) -> bool:
-    """Return True if the index is incomplete and cannot be updated. Logs a warning then."""
-    if not backend.read_only or backend.count_unindexed() == 0:
+def _needs_scan(backend: Backend, scope: SearchScope) -> bool:
+    """Return True if the index lacks events that are searched, and cannot be updated. Logs a
+    warning then."""
+    if backend.count_unindexed(scope) == 0:
         return False
     if backend not in _warned:
         _warned.add(backend)
@@ -409,21 +353,24 @@ def _needs_scan(backend: Backend) -> bool:
     return True
 
 
-def _scan_events(backend: Backend, query: WordQuery, limit: int) -> list[FoundEvent]:
+def _scan_events(backend: Backend, query: SearchQuery, limit: int) -> list[FoundEvent]:
     """Return the best matches, as the index would find them."""
-    agents = backend.list_agents(AgentQuery(include_deleted=True))
-    owners = {agent.pk: agent for agent in agents}
-    pieces = query.scope.pieces
-    if query.scope == WHOLE_STORE:
-        pieces = _list_own_pieces(agents)
-    found = []
-    for piece in pieces:
+    rows = _read_scope(backend, query.scope)
+    return terms.rank_rows(query.phrases, rows, query.kinds, limit)
+
+
+def _read_scope(backend: Backend, scope: SearchScope) -> Iterator[tuple[str, StoredRow]]:
+    """Yield the rows that are searched, each with the id of its owner."""
+    agents = backend.list_agents(AgentQuery(session=scope.session, include_deleted=True))
+    if scope == WHOLE_STORE:
+        for agent in agents:
+            for row in read_own_rows(backend, agent, agent.fork_seq, agent.head):
+                yield agent.id, row
+        return
+    owners = {agent.pk: agent for agent in agents}  # a number is unique in its session only
+    for piece in scope.pieces:
         owner = owners.get(piece.owner)
         if owner is None:
             continue  # deleted since the pieces were read
         for row in read_own_rows(backend, owner, piece.low - 1, piece.high):
-            score = terms.score_row(query.words, row, query.kinds)
-            if score is not None:
-                found.append(FoundEvent(owner.id, row.seq, score))
-    found.sort(key=lambda event: event.score, reverse=True)
-    return found[:limit]
+            yield owner.id, row

@@ -46,8 +46,8 @@ class Stats(NamedTuple):
 
 def compute_stats(backend: Backend, *, tokens: bool = False) -> Stats:
     """Count a store; with `tokens`, also the tokens of all contexts."""
-    counts = backend.count_events()
     contexts = ContextCounter(backend)
+    counts = backend.count_events()  # later, so that these are not fewer than the live ones
     agents = _count_agents(backend, counts, contexts, tokens)
     events = sum(count.events for count in counts)
     live = sum(agent.live for agent in agents) + contexts.count_live_of_deleted()
@@ -59,7 +59,7 @@ def compute_stats(backend: Backend, *, tokens: bool = False) -> Stats:
         agents=agents,
         events=events,
         live=live,
-        dead=events - live,
+        dead=max(events - live, 0),  # agents may have been deleted in between
         bytes=sum(count.bytes for count in counts),
         size=backend.measure_size(),
         tokens=all_tokens,
@@ -154,7 +154,7 @@ class ContextCounter:
         agents = backend.list_agents(everyone)
         self._tree = AgentTree(agents)
         self._own: dict[str, OwnEvents] = {}
-        moves = EventFilter(moves_only=True)
+        moves = EventFilter(irregular_only=True)
         for id, row in backend.read_owned(everyone, moves):
             own = self._own.setdefault(id, OwnEvents())
             own.add(row)

@@ -8,13 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.errors import AgentNotFound, Corrupt, Error
+from backstory.errors import AgentNotFound, Corrupt, Invalid
+from backstory.log.chain import EMPTY_REQUEST_DIGEST
 from backstory.log.data_keys import COPY, ERASED, REQUEST
-from backstory.log.digests import EMPTY_REQUEST_DIGEST
 from backstory.log.events import LAST_POSITION, Event, StoredRow
 from backstory.maintenance.checker import LEAVE_TIME, RESTORE_STORE, AgentChecker, Severity
 from backstory.maintenance.seals import find_broken_seals
-from backstory.storage.agent_trees import find_row, read_own_rows, sort_parents_first
+from backstory.storage.agent_trees import (
+    find_row,
+    group_by_session,
+    read_own_rows,
+    sort_parents_first,
+)
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
 
 HAS_REQUEST_DIGEST = EventFilter(data_contains='"sha256"')
@@ -91,13 +96,12 @@ class StoreCheck:
         """Yield everything that is wrong."""
         for problem in self._backend.check_tables():
             yield Finding(None, None, "error", problem, RESTORE_STORE)
-        sessions: dict[str, list[AgentRecord]] = {}
-        for agent in self._backend.list_agents(AgentQuery(include_deleted=True)):
+        agents = self._backend.list_agents(AgentQuery(include_deleted=True))
+        for agent in agents:
             self._agents[agent.id] = agent
             self._parents.add(agent.parent)
             self._all_rows += agent.head - agent.fork_seq
-            sessions.setdefault(agent.session, []).append(agent)
-        for session in sessions.values():
+        for session in group_by_session(agents).values():
             self._checkers = {}
             for agent in sort_parents_first(session):
                 yield from self._check_agent(agent)
@@ -206,7 +210,9 @@ def _find_request_problem(agent: Agent, answer: Event) -> str | None:
         return f"its request names the position {at!r}, which is not before it"
     try:
         is_same = _is_same_request(agent, at, request)
-    except (TypeError, Error) as error:
+    except AgentNotFound:
+        return None  # it was deleted in the meantime
+    except (TypeError, Invalid, Corrupt) as error:
         return f"its request cannot be built again: {error}"
     if is_same:
         return None
@@ -217,13 +223,15 @@ def _is_same_request(agent: Agent, at: int, request: dict[str, Any]) -> bool:
     """Return True if the request built from a position has the recorded digest, or if it cannot be
     known, because events were erased."""
     from backstory.wire.answers import request_digest  # the formats are slow to import
+    from backstory.wire.conversation import conversation_of
 
-    for event in agent.context(at).messages:
+    messages = agent.context(at).messages
+    for event in messages:
         if ERASED in (event.data or {}):
             return True
     options = request.get("options")
     if not isinstance(options, dict):
         options = {}
-    conversation = agent.conversation(at)
-    body = conversation.request(request.get("format", ""), model=request.get("model"), **options)
+    format = request.get("format", "")
+    body = conversation_of(messages).request(format, model=request.get("model"), **options)
     return bool(request_digest(body) == request["sha256"])

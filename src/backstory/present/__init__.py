@@ -1,1 +1,1 @@
-"""How a history is shown to people: safe text, wording, trees and JSON shapes, for cli, chat and web."""
+"""Histories as people and programs read them, for the command line, the chat and the page."""

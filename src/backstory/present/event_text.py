@@ -1,4 +1,4 @@
-"""What an event says, as text: on one line, or in full. Nothing is printed here."""
+"""Events as text: on one line, or in full. Nothing is printed here."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from backstory.log.erasure import is_erased
 from backstory.log.events import Event, to_json
 from backstory.log.messages import read_call, read_result
 from backstory.log.moves import read_command
-from backstory.present.safe_text import one_line
+from backstory.present.text import one_line
 from backstory.wire.holes import HOLE
 
 STYLES = {
@@ -24,64 +24,94 @@ STYLES = {
 
 
 def gist(event: Event) -> str:
-    """What an event says, on one line, however long."""
-    return _erasure(event) or one_line(_said(event)) + _extra(event)
+    """Return the text of an event on one line, however long."""
+    if is_erased(event.data_json):
+        return _describe_erasure(event)
+    return one_line(_find_words(event)) + _name_failure(event)
 
 
-def _erasure(event: Event) -> str:
-    """A note that an event was erased, and why; empty for any other event."""
-    if not is_erased(event.data_json):
-        return ""
+def body(event: Event) -> str:
+    """Return the text of an event in full."""
+    if is_erased(event.data_json):
+        return _describe_erasure(event)
+    if event.content and event.kind != "tool_call":
+        return event.content + _name_failure(event)
+    return _find_words(event) + _name_failure(event)
+
+
+def mark_label(mark: Event) -> str:
+    """Return a mark in a list of marks: its label, if it has one, and its position."""
+    return f"{one_line(mark.label)}@{mark.seq}" if mark.label else f"@{mark.seq}"
+
+
+def _describe_erasure(event: Event) -> str:
     why = (event.data or {})["erased"].get("why")
     return f"(erased: {one_line(str(why))})"
 
 
-def _said(event: Event) -> str:
+def _find_words(event: Event) -> str:
+    """Return the content of an event, or words for it if it has none."""
     data = event.data or {}
     match event.kind:
         case "tool_call":
-            call = read_call(data)
-            arguments = (
-                call.arguments if isinstance(call.arguments, str) else to_json(call.arguments)
-            )
-            return f"{call.name}({arguments})" + (f" {event.content}" if event.content else "")
+            return _describe_call(event, data)
         case "mark":
-            return event.label if event.label is not None else "(no label)"
+            return "(no label)" if event.label is None else event.label
         case "rewind" | "jump":
-            by = read_command(event)
-            return f"to {data.get('target_message_id', '?')}" + (f" ({by})" if by else "")
+            command = read_command(event)
+            target = f"to {data.get('target_message_id', '?')}"
+            return f"{target} ({command})" if command else target
         case "clear":
             return "the context is empty from here"
-    return event.content or _wordless(data)
+    return event.content or _name_parts(data)
 
 
-def _wordless(data: dict[str, Any]) -> str:
-    """A name for an event without text: (reasoning), (web_search_call), (image) …"""
-    form = _own_form(data)
+def _describe_call(event: Event, data: dict[str, Any]) -> str:
+    call = read_call(data)
+    arguments = call.arguments if isinstance(call.arguments, str) else to_json(call.arguments)
+    words = f"{call.name}({arguments})"
+    return f"{words} {event.content}" if event.content else words
+
+
+def _name_failure(event: Event) -> str:
+    if event.kind == "tool_result" and read_result(event.content, event.data).error:
+        return " (error)"
+    return ""
+
+
+def _name_parts(data: dict[str, Any]) -> str:
+    """Return names for an event without text: (reasoning), (web_search_call), (image) …"""
+    form = _find_native_form(data)
     forms = form if isinstance(form, list) else [form]
-    names = dict.fromkeys(_name_of(part) for each in forms for part in _parts(each))
-    return " ".join(f"({name})" for name in names if name)
+    names: dict[str, None] = {}  # in order, each once
+    for one in forms:
+        for part in _list_parts(one):
+            name = _name_part(part)
+            if name:
+                names[name] = None
+    return " ".join(f"({name})" for name in names)
 
 
-def _parts(form: Any) -> list[Any]:
-    """The parts of a message, or what is none."""
-    if isinstance(form, dict) and form.get("type") in (None, "message"):
-        parts = form.get("content") or form.get("parts")
-        return parts if isinstance(parts, list) else [form]
-    return [form]
-
-
-def _own_form(data: dict[str, Any]) -> Any:
-    """The native form of a message, or a framework's."""
+def _find_native_form(data: dict[str, Any]) -> Any:
+    """Return the message as its provider or its framework wrote it, or None."""
     for name, field in (("native", "wire"), ("item", "form")):
-        kept = data.get(name)
-        if isinstance(kept, dict) and field in kept:
-            return kept[field]
+        native = data.get(name)
+        if isinstance(native, dict) and field in native:
+            return native[field]
     return None
 
 
-def _name_of(part: Any) -> str | None:
-    """A provider's name for a part of a message: its type, or the one key that identifies it."""
+def _list_parts(form: Any) -> list[Any]:
+    """Return the parts of a message. A form that is not a message is one part."""
+    if isinstance(form, dict) and form.get("type") in (None, "message"):
+        parts = form.get("content") or form.get("parts")
+        if isinstance(parts, list):
+            return parts
+    return [form]
+
+
+def _name_part(part: Any) -> str | None:
+    """Return the provider's name for a part: its type, or the one key that identifies it."""
     if not isinstance(part, dict):
         return None
     if isinstance(part.get("type"), str):
@@ -89,21 +119,3 @@ def _name_of(part: Any) -> str | None:
     if part.get("thought") is True:
         return "thought"
     return next((name for name in part if name != HOLE), None)
-
-
-def _extra(event: Event) -> str:
-    failed = event.kind == "tool_result" and read_result(event.content, event.data).error
-    return " (error)" if failed else ""
-
-
-def body(event: Event) -> str:
-    """What an event says, in full, for reading."""
-    if is_erased(event.data_json):
-        return _erasure(event)
-    text = event.content if event.content and event.kind != "tool_call" else _said(event)
-    return text + _extra(event)
-
-
-def mark_label(mark: Event) -> str:
-    """A mark in a list of marks: its label, if it has one, and its position."""
-    return f"{one_line(mark.label)}@{mark.seq}" if mark.label else f"@{mark.seq}"

@@ -4,43 +4,48 @@ from collections.abc import Iterator
 
 from backstory.agent import Agent
 from backstory.log.events import Event
-from backstory.log.explanation import Explanation
+from backstory.log.replay import Explanation
 
 PAGE = 1_000  # events read at a time
 
-Told = tuple[Event, Explanation]
+ExplainedEvent = tuple[Event, Explanation]
 
 
-def told(agent: Agent, after: int, until: int, at: int | None = None) -> Iterator[Told]:
-    """The events after a position, up to another one, each with why it is live or dead."""
+def read_history(
+    agent: Agent, after: int, until: int, at: int | None = None
+) -> Iterator[ExplainedEvent]:
+    """Yield the events after `after` and up to `until`, each with the reason why it is or is not
+    in the context at `at`."""
     while after < until:
         yield from agent.explain(after=after, until=min(after + PAGE, until), at=at)
         after += PAGE
 
 
-def followed(agent: Agent, after: int) -> Iterator[Told]:
-    """The events after a position as they are committed, without end, each with why it is live or inert."""
+def read_live_history(
+    agent: Agent, after: int, until: int, at: int | None = None
+) -> Iterator[ExplainedEvent]:
+    """Yield only the live events. Dead ones are not even read."""
+    for first, last in find_live_ranges(agent, until if at is None else at):
+        for event, why in read_history(agent, max(first - 1, after), min(last, until), at):
+            if why.live:
+                yield event, why
+
+
+def follow_history(agent: Agent, after: int) -> Iterator[ExplainedEvent]:
+    """Yield the events after `after` as they are committed, without end."""
     for event in agent.follow(after):
         yield from agent.explain(after=event.seq - 1, until=event.seq, at=event.seq)
 
 
-def told_live(agent: Agent, after: int, until: int, at: int | None = None) -> Iterator[Told]:
-    """The same for live events only; dead ones are not even read."""
-    for low, high in find_live_ranges(agent, until if at is None else at):
-        for one in told(agent, max(low - 1, after), min(high, until), at):
-            if one[1].live:
-                yield one
-
-
 def find_live_ranges(agent: Agent, at: int) -> list[tuple[int, int]]:
-    """Return the live positions at a position as ranges (first, last), oldest first. They include clears and
-    inert events."""
+    """Return the live positions at `at` as ranges (first, last), oldest first. They include clears
+    and events without an effect."""
     ranges = []
-    high = at
+    last = at
     for move in reversed(agent.moves()):
-        if move.seq <= high:
-            ranges.append((move.seq, high))
-            high = move.base
-    if high > 0:
-        ranges.append((1, high))
+        if move.seq <= last:
+            ranges.append((move.seq, last))
+            last = move.base
+    if last > 0:
+        ranges.append((1, last))
     return ranges[::-1]

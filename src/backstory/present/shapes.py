@@ -1,4 +1,6 @@
-"""The JSON of what commands print: a contract, documented in docs/cli.md. Nothing is printed here."""
+"""The JSON that commands print and the page reads: a contract, which docs/cli.md describes. Nothing
+is printed here.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from backstory.agent import Agent
 from backstory.comparing import Preview
 from backstory.log.events import Event
-from backstory.log.explanation import Explanation
-from backstory.present.measures import stamp
+from backstory.log.replay import Explanation
+from backstory.present.text import stamp
 
 if TYPE_CHECKING:  # whoever shows one of these has imported it already
     from backstory.listings import Session
@@ -19,7 +21,7 @@ if TYPE_CHECKING:  # whoever shows one of these has imported it already
 
 
 def event_json(event: Event, explanation: Explanation | None = None) -> dict[str, Any]:
-    """An event, and why it is live or dead."""
+    """Return an event, with the reason why it is live or dead."""
     found: dict[str, Any] = {
         "seq": event.seq,
         "kind": event.kind,
@@ -35,12 +37,12 @@ def event_json(event: Event, explanation: Explanation | None = None) -> dict[str
 
 
 def explanation_json(explanation: Explanation) -> dict[str, Any]:
-    """Why an event is or is not in the context."""
+    """Return why an event is or is not in the context."""
     return {**explanation._asdict(), "live": explanation.live}
 
 
 def mark_json(mark: Event, *, live: bool) -> dict[str, Any]:
-    """A mark."""
+    """Return a mark."""
     return {
         "seq": mark.seq,
         "label": mark.label,
@@ -50,7 +52,7 @@ def mark_json(mark: Event, *, live: bool) -> dict[str, Any]:
 
 
 def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, Any]:
-    """An agent, and its marks."""
+    """Return an agent, with its marks."""
     found: dict[str, Any] = {
         "id": agent.id,
         "name": agent.name,
@@ -70,13 +72,13 @@ def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, 
 
 
 def session_json(session: "Session") -> dict[str, Any]:
-    """A session."""
+    """Return a session."""
     times = {"created_at": stamp(session.created_at), "updated_at": stamp(session.updated_at)}
     return session._asdict() | times
 
 
 def comparison_json(found: "Comparison") -> dict[str, Any]:
-    """How two contexts differ."""
+    """Return how two contexts differ."""
     return found._asdict() | {"changes": [_change_json(change) for change in found.changes]}
 
 
@@ -91,7 +93,7 @@ def _change_json(change: "Change") -> dict[str, Any]:
 
 
 def preview_json(preview: Preview) -> dict[str, Any]:
-    """What a clear, rewind, jump or undo would do."""
+    """Return what a clear, rewind, jump or undo would do."""
     return {
         "target": preview.target,
         "leaves": _summary_json(preview.leaves),
@@ -111,12 +113,12 @@ def _summary_json(events: list[Event]) -> dict[str, Any]:
 
 
 def tokens_json(tokens: "Tokens") -> dict[str, Any]:
-    """A number of tokens, and how it was counted."""
+    """Return a number of tokens, and how it was counted."""
     return {"tokens": int(tokens), "exact": tokens.exact, "how": tokens.how}
 
 
 def hit_json(hit: "Hit", ref: str) -> dict[str, Any]:
-    """An event that a search found."""
+    """Return an event that a search found."""
     return {
         "ref": ref,
         "agent": hit.agent.id,
@@ -128,8 +130,8 @@ def hit_json(hit: "Hit", ref: str) -> dict[str, Any]:
     }
 
 
-def titled_json(agent: "Agent", ref: str) -> dict[str, Any]:
-    """An agent whose title or tags a search found."""
+def title_json(agent: "Agent", ref: str) -> dict[str, Any]:
+    """Return an agent whose title or tags a search found."""
     return {
         "ref": ref,
         "agent": agent.id,
@@ -138,8 +140,8 @@ def titled_json(agent: "Agent", ref: str) -> dict[str, Any]:
     }
 
 
-def removed_json(removed: "Removed") -> dict[str, Any]:
-    """What was removed."""
+def removal_json(removed: "Removed") -> dict[str, Any]:
+    """Return what was removed."""
     gone = [agent._asdict() for agent in removed.agents]
     return {
         "agents": gone,
@@ -150,7 +152,7 @@ def removed_json(removed: "Removed") -> dict[str, Any]:
 
 
 def stats_json(found: "Stats", *, largest: int) -> dict[str, Any]:
-    """A store in numbers, with its largest agents."""
+    """Return a store in numbers, with its largest agents."""
     return {
         "sessions": found.sessions,
         "agents": len(found.agents),

@@ -36,25 +36,32 @@ class AsyncLoop:
 
     @property
     def agent(self) -> AsyncAgent:
-        """The agent that the loop writes to: after a `Forked` (of the agents underneath), the fork."""
+        """The agent that the loop writes to: after a `Forked` (of the agents underneath), the
+        fork."""
         return AsyncAgent(self.sync.agent)
 
     def ask(
         self, text: str, *, key: str | None = None, expected: int | None = None
     ) -> AsyncUpdates:
         """Write a prompt, and continue until the model has answered: see `Loop.ask`."""
-        return _steps(self.sync.ask(text, key=key, expected=expected))
+        return self._yield_updates(self.sync.ask(text, key=key, expected=expected))
 
     def resume(self) -> AsyncUpdates:
         """Let the model answer, and run the tools that it calls, until it calls no more."""
-        return _steps(self.sync.resume())
+        return self._yield_updates(self.sync.resume())
 
+    def cancel(self) -> None:
+        """Stop the turn: see `Loop.cancel`."""
+        self.sync.cancel()
 
-async def _steps(updates: Updates) -> AsyncUpdates:
-    """Each update as it comes. If this is cancelled or closed early, the partial answer is in the log, marked
-    as interrupted. A cancellation takes effect at the next part of the answer."""
-    try:
-        while (update := await in_thread(partial(next, updates, None))) is not None:
-            yield update
-    finally:
-        updates.close()  # synchronously: nothing can be awaited after a scope was cancelled
+    async def _yield_updates(self, updates: Updates) -> AsyncUpdates:
+        """Yield each update as it comes. If this is cancelled or closed early, the connection to
+        the model is closed, and the partial answer is in the log, marked as interrupted."""
+        try:
+            while True:
+                update = await in_thread(partial(next, updates, None), self.sync.cancel)
+                if update is None:
+                    return
+                yield update
+        finally:
+            updates.close()  # synchronously: nothing can be awaited after a scope was cancelled

@@ -1,56 +1,80 @@
-"""The turn loop: a conversation goes to the model, its answer into the log, its calls to the tools.
+"""The turn loop: sends the conversation to a model, appends its answer, and runs the tools that it
+calls.
 
     for update in Loop(agent, model, tools).ask("Which files are here?"): ...
 
-Each event is written when it happens, by the agent's own methods, and the caller is told. The loop
-draws nothing and decides nothing that a person should: it asks `allow`. When it is stopped (Ctrl-C, or
-the iterator is closed), what the model had said is kept, marked as interrupted, and calls without a
-result get one that says so. Calls that an earlier process left open are not run again.
+Each event is written when it happens, by the agent's own methods, and the caller gets an update.
+The loop draws nothing and decides nothing that a person should: it asks `allow`. When it is stopped
+(`cancel`, Ctrl-C, or the iterator is closed), the part of the answer that arrived is kept, marked
+as interrupted, and each call without a result gets one. Calls that an earlier process left open are
+not run again.
 
-What the loop writes comes directly behind what the model was asked with. If someone else has written to the
-agent meanwhile, the turn goes on in a fork, which the loop works on from then on.
+The loop writes directly after the context that was sent. If someone else has written
+to the agent since, the turn continues in a fork, which the loop works on from then on. If the
+window is nearly full, the older part of the context is summarized, also in the middle of a turn.
 """
 
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.errors import Conflict, Error
+from backstory.errors import Conflict, Error, NotFound
 from backstory.log.checks import check_not_blank
 from backstory.log.data_keys import COPY
 from backstory.log.events import Event, RepeatedEvent
 from backstory.log.messages import read_call
 from backstory.log.moves import is_prompt
+from backstory.runtime.compaction import Compacted, compact_context
 from backstory.runtime.models import (
+    ContextTooLong,
     Model,
     ModelError,
     Response,
     Retrying,
+    StreamItem,
     TextDelta,
     ThinkingDelta,
+    storable,
     stream_of,
 )
-from backstory.runtime.models.arguments import storable
-from backstory.runtime.requests import asked, change_settings, note_failure, placed
+from backstory.runtime.permission import Allow, Permission, Permissions, Refusal
+from backstory.runtime.requests import add_position, change_settings, note_failure, prepare_request
 from backstory.runtime.signals import defer_signals
-from backstory.runtime.tools.tool import Tool, ToolError, checked
+from backstory.runtime.tools.tool import Action, Tool, ToolError, check_arguments
 from backstory.runtime.workers import Workers
 from backstory.storage.positions import check_expected
+from backstory.wire.conversation import Conversation
 
-__all__ = ["Allow", "EventWritten", "Forked", "Loop", "Permission", "Stopped", "Update", "Updates"]
+__all__ = [
+    "Allow",
+    "Compacted",
+    "EventWritten",
+    "Forked",
+    "Loop",
+    "OutputDelta",
+    "Permission",
+    "Refusal",
+    "Stopped",
+    "Update",
+    "Updates",
+]
 
-MOST_STEPS = 40  # answers for one question, so that a model that calls tools without end is stopped
-ASIDE = frozenset({"note", "mark"})  # what may come between a question and its answer
-LONGEST_RESULT = 16_000  # characters of a result that the model reads
+MAX_STEPS = 100  # answers in one turn, so that a model that calls tools without end is stopped
+MAX_RESULT = 16_000  # characters of a result that the model reads
+COMPACT_AT = 0.85  # of the model's window
+KINDS_BESIDE_A_TURN = frozenset({"note", "mark"})  # others may write them without causing a fork
 
 STOPPED = "interrupted: it was stopped before it was done, and may have done a part of it"
 NOT_RUN = "interrupted: it was not run"
-NOBODY = "not run: it needs consent, and there was no one to ask"
+CUT = "not run: your answer was cut off: write smaller parts"
 SAID_NOTHING = "the model said nothing: ask again, or choose another model"
 GONE = "this prompt was written before, and is no longer in the context: ask with another key"
 REFUSED = "the model refused to answer: ask in another way, or choose another model"
+OUT_OF_STEPS = "stopped after {} steps: continue it with resume(), or /retry in the chat"
+INCOMPLETE = "stopped before it was complete"
 
 
 class EventWritten(NamedTuple):
@@ -66,25 +90,27 @@ class Forked(NamedTuple):
     before: Agent  # the agent that it was forked from
 
 
+class OutputDelta(NamedTuple):
+    """A piece of the output of a tool that is still running."""
+
+    call: Event
+    text: str
+
+
 class Stopped(NamedTuple):
     """The loop ended without an answer, and why. Nothing comes after it."""
 
     why: str
 
 
-Update = TextDelta | ThinkingDelta | Retrying | EventWritten | Forked | Stopped
+Update = (
+    TextDelta | ThinkingDelta | Retrying | EventWritten | OutputDelta | Compacted | Forked | Stopped
+)
 Updates = Generator[Update, None, None]
 
 
-class Permission(NamedTuple):
-    """A call may run; who or what allowed it is recorded with its result."""
-
-    by: str
-
-
-# May this tool run with these arguments? True or a permission, or the reason for a refusal, which the model
-# reads.
-Allow = Callable[[Tool, dict[str, Any]], bool | str | Permission]
+class TurnCancelled(Exception):
+    """`Loop.cancel` was called."""
 
 
 class Loop:
@@ -97,22 +123,25 @@ class Loop:
         tools: Sequence[Tool] = (),
         *,
         allow: Allow | None = None,
-        most_steps: int = MOST_STEPS,
-        longest_result: int = LONGEST_RESULT,
+        max_steps: int = MAX_STEPS,
+        max_result: int = MAX_RESULT,
+        compact_at: float | None = COMPACT_AT,
     ) -> None:
-        """Without `allow`, tools that ask first do not run."""
+        """Without `allow`, only what has the effect `read` runs. `compact_at` is the part of the
+        model's window at which the context is compacted; None: never."""
         self.agent = agent
         self.model = model
         self.tools = tuple(tools)
-        self.allow = allow
-        self.most_steps = most_steps
-        self.longest_result = longest_result
-        self._at: int | None = None  # the head after which the turn's next event belongs
+        self.allow: Allow = allow or Permissions().decide
+        self.max_steps = max_steps
+        self.max_result = max_result
+        self.compact_at = compact_at
+        self._turn: LoopTurn | None = None
 
     def ask(self, text: str, *, key: str | None = None, expected: int | None = None) -> Updates:
-        """Write a prompt, and continue until the model has answered. With `expected`, only if that is the head
-        (else Conflict). With `key`, a prompt that was written before is not written again: its turn is continued,
-        or, if it was answered, only reported."""
+        """Write a prompt, and continue until the model has answered. With `expected`, only if that
+        is the head (else Conflict). With `key`, a prompt that was written before is not written
+        again: its turn is continued, or, if it was answered, only reported."""
         check_expected(expected)
         check_not_blank("user", text)
         prompt = ("user", storable(text), None, key)
@@ -129,231 +158,407 @@ class Loop:
             yield from self.resume()
 
     def _repeat(self, prompt: RepeatedEvent) -> Updates:
-        """Report what was written after a prompt, and let the model answer it if it was not answered yet."""
+        """Report the events after a prompt. If it was not answered yet, let the model answer it."""
         if not prompt.is_live:
             yield Stopped(GONE)
             return
         last: Event = prompt
         messages = self.agent.messages()
+        start = find_copy(prompt, messages).seq
         for event in messages:
-            if (event.data or {}).get(COPY) == prompt.seq:
-                last = event  # a compaction has kept the prompt
-        start = last.seq
-        for event in messages:
-            if event.seq > start:
-                if is_prompt(event):
-                    return  # the conversation has continued
-                yield EventWritten(event)
-                last = event
+            if event.seq <= start:
+                continue
+            if is_prompt(event):
+                return  # the conversation has continued
+            yield EventWritten(event)
+            last = event
         is_interrupted = (last.data or {}).get("interrupted") is True
         if last.kind != "assistant" or is_interrupted:
             yield from self.resume()
 
     def resume(self) -> Updates:
         """Let the model answer, and run the tools that it calls, until it calls no more."""
-        for _ in range(self.most_steps):
-            answer = yield from self._answer()
-            yield from self._take(answer)
-            if not answer.calls:
-                yield from _stopped(answer)
-                return
-        yield Stopped(f"stopped after {self.most_steps} steps: say what to do next")
+        turn = LoopTurn(self)
+        self._turn = turn
+        return turn.run()
 
-    # --- the log ---
+    def compact(self, focus: str = "") -> Updates:
+        """Let the model summarize the older part of the context. `focus` is what it should keep in
+        mind. Raises NotFound if there is nothing to compact."""
+        turn = LoopTurn(self)
+        self._turn = turn
+        return turn.run_compaction(focus)
 
-    def _write(self, drafts: Sequence[tuple[Any, ...]]) -> list[Event]:
-        """Write after what the turn has so far, in a fork if someone else has written since."""
-        while True:
-            try:
-                written = self.agent.extend(drafts, expected=self._at)
-            except Conflict:
-                between = self.agent.events(after=self._at or 0)
-                if between and all(event.kind in ASIDE for event in between):
-                    self._at = between[-1].seq
-                else:
-                    self.agent = self.agent.fork(at=self._at)
-            else:
-                self._at = written[-1].seq
-                return written
+    def cancel(self) -> None:
+        """Stop the turn, from any thread: close the connection to the model, and stop the tools.
+        The turn ends with `Stopped`."""
+        if self._turn is not None:
+            self._turn.cancel()
 
-    def _told(self, before: Agent, written: Sequence[Event]) -> list[Update]:
-        """The updates for a write."""
-        forked: list[Update] = [Forked(self.agent, before)] if self.agent != before else []
-        return [*forked, *map(EventWritten, written)]
+
+class LoopTurn:
+    """One run of the loop, from a prompt to an answer without calls."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._position: int | None = None  # after which the next event of the turn belongs
+        self._open_calls: dict[int, Event] = {}
+        self._workers = Workers()
+        self._stream: Iterator[StreamItem] = iter(())
+        self._is_cancelled = threading.Event()
+        self._compacted_size = 0  # tokens after the last compaction
+
+    def run(self) -> Updates:
+        """Run the turn. Whatever ends it, each of its calls has a result afterwards."""
+        try:
+            for _ in range(self._loop.max_steps):
+                yield from self._compact_if_full()
+                response = yield from self._ask_model_of_any_size()
+                yield from self._append(list_events(response), unsaved=response.text)
+                if not response.calls:
+                    yield from explain_missing_answer(response)
+                    return
+                yield from self._run_calls(bool((response.data or {}).get("cut")))
+        except TurnCancelled:
+            self._close_open_calls()
+            yield Stopped(INCOMPLETE)
+        except BaseException:
+            with suppress(Error):  # the first error matters more
+                self._close_open_calls()
+            raise
+        else:
+            yield Stopped(OUT_OF_STEPS.format(self._loop.max_steps))
+
+    def cancel(self) -> None:
+        """Close the connection to the model, and stop the tools. Any thread may call this."""
+        self._is_cancelled.set()
+        self._workers.wake()
+        cancel = getattr(self._stream, "cancel", None)  # a model may return any iterator
+        if cancel is not None:
+            cancel()
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled.is_set():
+            raise TurnCancelled
 
     # --- the model ---
 
-    def _answer(self) -> Generator[Update, None, Response]:
-        """One answer of the model, yielded as it comes in."""
-        said: list[str] = []
-        answer = Response("")
-        begins_again = False
+    def _ask_model_of_any_size(self) -> Generator[Update, None, Response]:
+        """Ask the model. If the context is too long for it, compact the context and ask again,
+        once."""
+        try:
+            return (yield from self._ask_model())
+        except ContextTooLong:
+            if self._loop.compact_at is None or not (yield from self._compact()):
+                raise
+        return (yield from self._ask_model())
+
+    def _ask_model(self) -> Generator[Update, None, Response]:
+        """Send the conversation. Yield the parts of the answer, and return the complete one."""
+        loop = self._loop
+        text = PartialText()
         try:
             with defer_signals():
-                conversation, at = asked(self.agent, self.model, self.tools)
-                self._at = at
-            with stream_of(self.model.answer(conversation, self.tools)) as pieces:
-                for piece in pieces:
-                    if isinstance(piece, Response):
-                        answer, said = placed(piece, at), [piece.text]
-                        break
-                    if isinstance(piece, TextDelta):
-                        if begins_again:  # until the new attempt says something, keep the text of the previous one
-                            said.clear()
-                        said.append(piece.text)
-                    begins_again = isinstance(piece, Retrying)
-                    if isinstance(piece, Retrying):
-                        self._note(piece)
-                    yield piece
-        except BaseException as stop:
-            self._keep("".join(said), stop)
-            if isinstance(stop, ModelError):
-                self._note(stop)
+                conversation, self._position = prepare_request(loop.agent, loop.model, loop.tools)
+            with stream_of(self._open_stream(conversation, loop.tools)) as parts:
+                self._check_cancelled()  # `cancel` may have come before there was a stream
+                for part in parts:
+                    text.add(part)
+                    if isinstance(part, Response):
+                        return add_position(part, self._position)
+                    self._check_cancelled()
+                    if isinstance(part, Retrying):
+                        self._note_failure(part)
+                    yield part
+            self._check_cancelled()
+            return Response("")
+        except BaseException as error:
+            self._append_partial(text.value, error)
+            if isinstance(error, ModelError):
+                self._note_failure(error)
             raise
-        return answer
 
-    def _note(self, failed: Retrying | ModelError) -> None:
+    def _open_stream(
+        self, conversation: Conversation, tools: Sequence[Tool]
+    ) -> Iterator[StreamItem]:
+        """Ask the model, in a way that `cancel` can end."""
+        self._check_cancelled()
+        self._stream = self._loop.model.answer(conversation, tools)
+        return self._stream
+
+    def _append_partial(self, text: str, error: BaseException) -> None:
+        """Append the part of the answer that arrived."""
+        if not text.strip():
+            return
+        is_failure = isinstance(error, Exception) and not isinstance(error, TurnCancelled)
+        why = str(error) if is_failure else INCOMPLETE
+        data = {"model": self._loop.model.name, "interrupted": True, "why": storable(why)}
+        self._append([("assistant", storable(text), data)], unsaved=text)
+
+    def _note_failure(self, failure: Retrying | ModelError) -> None:
         """Record a failed attempt."""
         with defer_signals():
-            note = note_failure(self.agent, self.model.name, failed)
-            if note is not None and self._at == note.seq - 1:
-                self._at = note.seq
+            note = note_failure(self._loop.agent, self._loop.model.name, failure)
+            if note is not None and self._position == note.seq - 1:
+                self._position = note.seq
 
-    def _keep(self, text: str, stop: BaseException) -> None:
-        """Write the partial answer."""
-        why = str(stop) if isinstance(stop, Exception) else "stopped by the person"
-        if text.strip():
-            data = {"model": self.model.name, "interrupted": True, "why": storable(why)}
-            with defer_signals(), _unsaved_on_error(text):
-                self._write([("assistant", storable(text), data)])
+    # --- compaction ---
 
-    def _take(self, answer: Response) -> Updates:
-        """Write an answer, and run what it calls. Whatever stops this, each call has a result afterwards."""
-        work = Workers()
-        waiting: dict[int, Event] = {}
+    def run_compaction(self, focus: str) -> Updates:
+        """Compact the context, whatever its size."""
+        loop = self._loop
+        open_stream = self._open_stream
+        work = compact_context(
+            loop.agent, loop.model, loop.tools, focus=focus, open_stream=open_stream
+        )
         try:
-            with defer_signals(), _unsaved_on_error(answer.text):
-                before = self.agent
-                written = self._write(_events(answer))
-                waiting |= {event.seq: event for event in written if event.kind == "tool_call"}
-            yield from self._told(before, written)
-            yield from self._run(work, waiting)
-        except BaseException:
-            with (
-                defer_signals(),
-                suppress(Error),
-            ):  # the store's own error is raised already
-                self._stop(work, waiting)
+            with closing(work) as parts:
+                yield from parts
+        except (TurnCancelled, ModelError):
+            if not self._is_cancelled.is_set():
+                raise
+            yield Stopped(INCOMPLETE)
+
+    def _compact_if_full(self) -> Updates:
+        """Compact the context if the model's window is nearly full."""
+        loop = self._loop
+        if loop.compact_at is None or loop.model.window is None:
+            return
+        size = int(loop.agent.conversation().tokens(loop.model.name))
+        # What a compaction leaves may be large: the next one waits until a tenth more was written.
+        if size >= loop.compact_at * loop.model.window and size > 1.1 * self._compacted_size:
+            yield from self._compact()
+
+    def _compact(self) -> Generator[Update, None, bool]:
+        """Compact the context. Return False if there is nothing to compact, or someone else
+        wrote."""
+        loop = self._loop
+        work = compact_context(loop.agent, loop.model, loop.tools, open_stream=self._open_stream)
+        try:
+            with closing(work) as parts:
+                for part in parts:
+                    if isinstance(part, Compacted):
+                        self._compacted_size = part.after
+                        yield part
+                        return True
+                    self._check_cancelled()
+                    if isinstance(part, Retrying):
+                        yield part
+        except (NotFound, Conflict):
+            return False
+        except ModelError:
+            self._check_cancelled()  # then there is no summary
             raise
+        return False
+
+    # --- the log ---
+
+    def _append(self, drafts: Sequence[tuple[Any, ...]], *, unsaved: str) -> list[Update]:
+        """Append events of this turn, and return the updates for them.
+
+        For Ctrl-C, the commit and what the turn remembers of it are one step. If the store fails,
+        the error carries the text that is lost.
+        """
+        before = self._loop.agent
+        try:
+            with defer_signals():
+                written = self._append_or_fork(drafts)
+                self._position = written[-1].seq
+                self._remember_calls(written)
+        except Error as error:
+            error.unsaved = unsaved
+            raise
+        updates: list[Update] = [EventWritten(event) for event in written]
+        if self._loop.agent != before:
+            updates.insert(0, Forked(self._loop.agent, before))
+        return updates
+
+    def _append_or_fork(self, drafts: Sequence[tuple[Any, ...]]) -> list[Event]:
+        """Append directly after the turn; in a fork if someone else has written since."""
+        loop = self._loop
+        while True:
+            try:
+                return loop.agent.extend(drafts, expected=self._position)
+            except Conflict:
+                between = loop.agent.events(after=self._position or 0)
+                is_beside = all(event.kind in KINDS_BESIDE_A_TURN for event in between)
+                if between and is_beside:
+                    self._position = between[-1].seq
+                else:
+                    loop.agent = loop.agent.fork(at=self._position)
+
+    def _remember_calls(self, written: Sequence[Event]) -> None:
+        for event in written:
+            if event.kind == "tool_call":
+                self._open_calls[event.seq] = event
 
     # --- the tools ---
 
-    def _run(self, work: Workers, waiting: dict[int, Event]) -> Updates:
-        """Run the calls of one answer in parallel; each result is written as soon as it is there. All
-        questions for consent come first, so that no result has to wait for a person."""
-        allowed = []
-        for call in list(waiting.values()):
+    def _run_calls(self, is_cut: bool) -> Updates:
+        """Run the calls of one answer, and append each result when it is there.
+
+        What only reads runs side by side. A change or a command runs alone, after the calls before
+        it, and before the next call is prepared: so each question is about what is there then, and
+        no result waits for a person.
+        """
+        reads: list[tuple[int, Tool, Action]] = []
+        for call in list(self._open_calls.values()):
             try:
-                tool, arguments, by = self._allowed(call)
-                allowed.append((call.seq, tool, arguments))
-                work.allowed_by |= {call.seq: by} if by else {}
+                tool, action = self._prepare(call, is_cut)
             except ToolError as problem:
-                yield from self._record(waiting, call.seq, str(problem), error=True)
-        for seq, tool, arguments in allowed:
-            work.start(seq, tool, arguments)
-        while waiting:
-            seq = work.next(waiting)
-            yield from self._record(waiting, seq, *work.done[seq], work.allowed_by.get(seq))
+                yield from self._append_result(call, str(problem), is_error=True)
+                continue
+            self._check_cancelled()
+            if action.effect == "read":
+                reads.append((call.seq, tool, action))
+                continue
+            yield from self._run_together(reads)
+            reads = []
+            yield from self._run_together([(call.seq, tool, action)])
+        yield from self._run_together(reads)
 
-    def _stop(self, work: Workers, waiting: dict[int, Event]) -> None:
-        """Stop running calls. Those that were finished have their own results, the others one that says they
-        were stopped."""
-        done = dict(work.done)
-        work.stop()
-        for seq in list(waiting):
-            if seq not in done and seq in work.begun:
-                last_words, _ = work.done.get(seq, ("", True))
-                done[seq] = (f"{STOPPED}\n{last_words}".rstrip(), True)
-            self._record(waiting, seq, *done.get(seq, (NOT_RUN, True)), work.allowed_by.get(seq))
+    def _run_together(self, prepared: Sequence[tuple[int, Tool, Action]]) -> Updates:
+        """Run prepared calls side by side, and append their results as they come."""
+        for seq, tool, action in prepared:
+            self._workers.start(seq, tool, action)
+        yield from self._wait_for([seq for seq, _, _ in prepared])
 
-    def _allowed(self, call: Event) -> tuple[Tool, dict[str, Any], str | None]:
-        """The tool of a call, its arguments, and who allowed it; raises ToolError if it cannot run."""
+    def _prepare(self, call: Event, is_cut: bool) -> tuple[Tool, Action]:
+        """Find the tool of a call, prepare its action, and get permission. Raises ToolError."""
         _, name, arguments = read_call(call.data)
-        tool = next((tool for tool in self.tools if tool.name == name), None)
-        if tool is None:
-            known = ", ".join(tool.name for tool in self.tools)
-            raise ToolError(f"no tool {name!r}: the tools are {known or 'none'}")
-        given = checked(tool, arguments)
-        if not tool.asks:
-            return tool, given, None
-        answer = NOBODY if self.allow is None else self.allow(tool, given)
-        if isinstance(answer, Permission):
-            return tool, given, answer.by
-        if answer is not True:
-            raise ToolError(answer or "not run: it was not allowed")
-        return tool, given, None
+        tools = {tool.name: tool for tool in self._loop.tools}
+        if name not in tools:
+            raise ToolError(f"no tool {name!r}: the tools are {', '.join(tools) or 'none'}")
+        if is_cut and not isinstance(arguments, dict):
+            raise ToolError(CUT)
+        tool = tools[name]
+        checked_arguments = check_arguments(tool, arguments)
+        try:
+            action = tool.prepare(checked_arguments)
+        except ToolError:
+            raise
+        except Exception as error:  # whatever a tool does, the conversation continues
+            raise ToolError(f"{name} failed: {type(error).__name__}: {error}") from error
+        decision = self._loop.allow(action, call)
+        if isinstance(decision, Refusal):
+            raise ToolError(decision.why)
+        if decision.by is not None:
+            self._workers.allowed_by[call.seq] = decision.by
+        return tool, action
 
-    def _record(
-        self, waiting: dict[int, Event], seq: int, output: str, error: bool, by: str | None = None
-    ) -> list[Update]:
-        """Write a result and stop waiting for it, both or neither."""
-        with defer_signals(), _unsaved_on_error(output):
-            content, data = self._result(waiting[seq], output, error)
-            data |= {"allowed_by": storable(by)} if by else {}
-            before = self.agent
-            written = self._write([("tool_result", content, data)])
-            del waiting[seq]
-        return self._told(before, written)
+    def _wait_for(self, seqs: Sequence[int]) -> Updates:
+        """Append the results of these calls as they come."""
+        waiting = set(seqs)
+        while waiting:
+            news = self._workers.next(waiting)
+            self._check_cancelled()
+            if news is None:
+                continue
+            if isinstance(news, tuple):
+                seq, text = news
+                yield OutputDelta(self._open_calls[seq], text)
+                continue
+            waiting.discard(news)
+            output, is_error = self._workers.done[news]
+            yield from self._append_result(self._open_calls[news], output, is_error=is_error)
 
-    def _result(self, call: Event, output: str, error: bool) -> tuple[str, dict[str, Any]]:
-        """A result's content and data: what the model reads, and the whole output if that is more."""
-        whole = storable(output)
-        shown = shortened(whole, self.longest_result)
+    def _append_result(self, call: Event, output: str, *, is_error: bool) -> list[Update]:
+        """Append the result of a call, which is not open any more then."""
+        complete = storable(output)
+        content = shorten_result(complete, self._loop.max_result)
         id, name, _ = read_call(call.data)
-        data: dict[str, Any] = {"id": id, "name": name} | ({"error": True} if error else {})
-        return shown, data | ({"whole": whole} if shown != whole else {})
+        data: dict[str, Any] = {"id": id, "name": name}
+        if is_error:
+            data["error"] = True
+        if content != complete:
+            data["whole"] = complete
+        allowed_by = self._workers.allowed_by.get(call.seq)
+        if allowed_by is not None:
+            data["allowed_by"] = storable(allowed_by)
+        with defer_signals():
+            updates = self._append([("tool_result", content, data)], unsaved=output)
+            del self._open_calls[call.seq]
+        return updates
+
+    def _close_open_calls(self) -> None:
+        """Stop the tools, and append a result for each call that has none."""
+        with defer_signals():
+            finished = dict(self._workers.done)
+            self._workers.stop()
+            for seq, call in list(self._open_calls.items()):
+                if seq in finished:
+                    output, is_error = finished[seq]
+                elif seq in self._workers.begun:
+                    last_output, _ = self._workers.done.get(seq, ("", True))
+                    output, is_error = f"{STOPPED}\n{last_output}".rstrip(), True
+                else:
+                    output, is_error = NOT_RUN, True
+                self._append_result(call, output, is_error=is_error)
 
 
-def _events(answer: Response) -> list[tuple[str, str | None, dict[str, Any] | None]]:
-    """The events of an answer. Its data is kept with the first one."""
+class PartialText:
+    """The text of an answer as far as it arrived. A new attempt replaces it when it has text."""
+
+    def __init__(self) -> None:
+        self.value = ""
+        self._starts_over = False
+
+    def add(self, part: Any) -> None:
+        """Add the text of a part of the answer."""
+        if isinstance(part, Response):
+            self.value = part.text
+        elif isinstance(part, Retrying):
+            self._starts_over = True
+        elif isinstance(part, TextDelta):
+            if self._starts_over:
+                self.value = ""
+                self._starts_over = False
+            self.value += part.text
+
+
+def find_copy(prompt: Event, messages: Sequence[Event]) -> Event:
+    """Return the last copy of a prompt that a compaction has made, or the prompt."""
+    last = prompt
+    for event in messages:
+        if (event.data or {}).get(COPY) == prompt.seq:
+            last = event
+    return last
+
+
+def list_events(answer: Response) -> list[tuple[str, str | None, dict[str, Any] | None]]:
+    """Return the events of an answer. Its data is kept with the first one."""
     calls: list[dict[str, Any]] = []
     for call in answer.calls:
-        # Results come in any order, so two calls with one id could not be told apart.
-        is_taken = any(call.id == other["id"] for other in calls)
-        id = f"call_{os.urandom(12).hex()}" if is_taken else call.id
+        used_ids = [other["id"] for other in calls]
+        # Results come in any order: two calls with one id could not be told apart.
+        id = f"call_{os.urandom(12).hex()}" if call.id in used_ids else call.id
         calls.append({"id": id, "name": call.name, "arguments": call.arguments})
+    events: list[tuple[str, str | None, dict[str, Any] | None]] = []
     if answer.text.strip() or not calls:
-        return [
-            ("assistant", answer.text, answer.data or None),
-            *(("tool_call", None, call) for call in calls),
-        ]
-    calls[0] |= answer.data or {}
-    return [("tool_call", None, call) for call in calls]
+        events.append(("assistant", answer.text, answer.data or None))
+    else:
+        calls[0] |= answer.data or {}
+    events += [("tool_call", None, call) for call in calls]
+    return events
 
 
-def shortened(text: str, longest: int) -> str:
-    """A long text without its middle, and a note that says so."""
-    if len(text) <= longest:
+def shorten_result(text: str, limit: int) -> str:
+    """Return a long text without its middle, and a note that says so."""
+    if len(text) <= limit:
         return text
-    head, tail = longest * 2 // 3, longest // 3
-    left_out = len(text) - head - tail
-    note = f"[… {left_out:,} of {len(text):,} characters left out here: ask for a smaller part to see them …]"
-    return f"{text[:head]}\n{note}\n{text[-tail:]}"
+    head = text[: limit * 2 // 3]
+    tail = text[-(limit // 3) :]
+    left_out = len(text) - len(head) - len(tail)
+    note = (
+        f"[… {left_out:,} of {len(text):,} characters left out here: "
+        "ask for a smaller part to see them …]"
+    )
+    return f"{head}\n{note}\n{tail}"
 
 
-def _stopped(answer: Response) -> Iterator[Stopped]:
-    """Why an answer without calls counts as no answer, if it does."""
+def explain_missing_answer(answer: Response) -> Iterator[Stopped]:
+    """Yield why an answer without calls counts as no answer, if it does."""
     if (answer.data or {}).get("refused"):
         yield Stopped(REFUSED)
     elif not answer.text.strip():
         yield Stopped(SAID_NOTHING)
-
-
-@contextmanager
-def _unsaved_on_error(text: str) -> Iterator[None]:
-    """Set `unsaved` of an error in the block to the text that could not be written."""
-    try:
-        yield
-    except Error as error:
-        error.unsaved = text
-        raise

@@ -1,25 +1,23 @@
-"""Records what a model was asked, so that it can be proved: the settings, the digest of the request, and
-failed attempts."""
+"""Records what was sent to a model, so that it can be proved: the settings, the digest of
+the request, and failed attempts."""
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from backstory.agent import Agent
 from backstory.errors import Error
 from backstory.log.events import Event
-from backstory.log.settings import SETTINGS, Settings, read_settings
-from backstory.runtime.models import Model, ModelError, Response, Retrying, StreamItem
-from backstory.runtime.models.arguments import storable
+from backstory.log.kinds import EventKind
+from backstory.log.settings import SETTINGS, Settings, ToolSettings, read_settings
+from backstory.runtime.models import Model, ModelError, Response, Retrying, storable
 from backstory.runtime.tools import Tool
-from backstory.wire.answers import request_digest
 from backstory.wire.conversation import Conversation, conversation_of
 
 FAILURE = "backstory.failure"  # the name of notes about failed attempts
 
 
-def tool_settings(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+def tool_settings(tools: Sequence[Tool]) -> list[ToolSettings]:
     """Tools as settings in a log describe them."""
     return [
         {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
@@ -27,9 +25,9 @@ def tool_settings(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     ]
 
 
-def asked(agent: Agent, model: Model, tools: Sequence[Tool]) -> tuple[Conversation, int]:
-    """The conversation for a model, and its position. If the model has a format, its name, tools and
-    parameters are written to the log first, because they are part of the request."""
+def prepare_request(agent: Agent, model: Model, tools: Sequence[Tool]) -> tuple[Conversation, int]:
+    """The conversation for a model, and its position. If the model has a format, its name, tools
+    and parameters are written to the log first, because they are part of the request."""
     write_settings(agent, model, tools)
     context = agent.context()
     return conversation_of(context.messages), context.at
@@ -46,12 +44,12 @@ def write_settings(
 
 def change_settings(
     agent: Agent, model: Model, tools: Sequence[Tool], *, at: int | None = None
-) -> list[tuple[str, str, dict[str, Any]]]:
+) -> list[tuple[EventKind, str, dict[str, Any]]]:
     """The note with the settings that differ from those at a position, if there are any."""
     if getattr(model, "format", None) is None:
         return []
     settings = read_settings(note.data for note in agent.notes(SETTINGS, at=at))
-    params = merged(getattr(model, "params", {}), settings.params)
+    params = merge_params(getattr(model, "params", {}), settings.params)
     change = settings.find_changes(model=model.name, tools=tool_settings(tools), params=params)
     return [("note", SETTINGS, change)] if change else []
 
@@ -60,11 +58,12 @@ def with_settings(
     conversation: Conversation, model: str, tools: Sequence[Tool], params: Mapping[str, Any]
 ) -> Conversation:
     """A conversation with the settings of its request."""
-    all_params = merged(params, conversation.settings.params)
-    return conversation.with_settings(Settings(model, tuple(tool_settings(tools)), all_params))
+    all_params = merge_params(params, conversation.settings.params)
+    described = tuple(dict(tool) for tool in tool_settings(tools))
+    return conversation.with_settings(Settings(model, described, all_params))
 
 
-def merged(defaults: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+def merge_params(defaults: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a request, on top of the model's defaults, with those of its format."""
     both = {**defaults, **params}
     for name, value in defaults.items():
@@ -73,29 +72,7 @@ def merged(defaults: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, 
     return both
 
 
-def recorded(
-    pieces: Iterator[StreamItem], format: str, body: Mapping[str, Any], model: str, **options: Any
-) -> Iterator[StreamItem]:
-    """The parts of an answer; the last one says what was asked and how long it took. `options` are those of
-    `conversation.request`."""
-    began = time.monotonic()
-    request = {"format": format, "sha256": request_digest(body), "model": model}
-    for piece in pieces:
-        if isinstance(piece, Response):
-            data = dict(piece.data or {})
-            usage = {"usage": data["usage"]} if data.get("usage") else {}
-            known = (
-                request
-                | ({"options": options} if options else {})
-                | usage
-                | data.pop("request", {})
-            )
-            known["ms"] = round((time.monotonic() - began) * 1000)
-            piece = piece._replace(data=data | {"request": known})
-        yield piece
-
-
-def placed(answer: Response, at: int) -> Response:
+def add_position(answer: Response, at: int) -> Response:
     """An answer whose request names the position of its context."""
     data = answer.data or {}
     if "request" not in data:
@@ -104,8 +81,8 @@ def placed(answer: Response, at: int) -> Response:
 
 
 def note_failure(agent: Agent, model: str, failed: Retrying | ModelError) -> Event | None:
-    """Record a failed attempt: what the service said, and which attempt it was. None if it could not be
-    written."""
+    """Record a failed attempt: what the service said, and which attempt it was. None if it could
+    not be written."""
     text = failed.why if isinstance(failed, Retrying) else failed.message
     data: dict[str, Any] = {"model": model, "text": storable(text), "attempt": failed.attempt}
     if failed.status is not None:

@@ -3,9 +3,9 @@
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from queue import Empty, SimpleQueue
 
-from backstory.runtime.tools.tool import Tool, ToolError
+from backstory.runtime.tools.tool import Action, Tool, ToolError
 
 LAST_WORDS = 2.5  # seconds for a stopped call to return its output so far
 
@@ -20,16 +20,22 @@ class Workers:
         self.done: dict[int, tuple[str, bool]] = {}  # the output, and whether it is an error
         self._deadlines: dict[int, float] = {}
         self._news = threading.Event()
+        self._is_awake = False
+        self._output: SimpleQueue[tuple[int, str]] = SimpleQueue()
 
-    def start(self, seq: int, tool: Tool, arguments: dict[str, Any]) -> None:
-        """Run a call."""
+    def start(self, seq: int, tool: Tool, action: Action) -> None:
+        """Run the action of a call."""
         self.begun[seq] = tool
         self._deadlines[seq] = time.monotonic() + tool.seconds
-        threading.Thread(target=self._call, args=(seq, tool, arguments), daemon=True).start()
+        threading.Thread(target=self._call, args=(seq, tool, action), daemon=True).start()
 
-    def _call(self, seq: int, tool: Tool, arguments: dict[str, Any]) -> None:
+    def _call(self, seq: int, tool: Tool, action: Action) -> None:
+        def emit(text: str) -> None:
+            self._output.put((seq, text))
+            self._news.set()
+
         try:
-            self._finish(seq, str(tool.run(**arguments)), error=False)
+            self._finish(seq, str(action.run(emit)), error=False)
         except ToolError as error:
             self._finish(seq, str(error), error=True)
         except BaseException as error:  # whatever a tool does, the conversation goes on
@@ -41,10 +47,28 @@ class Workers:
         )  # a call that was given up keeps its first result
         self._news.set()
 
-    def next(self, waiting: Iterable[int]) -> int:
-        """A call that is done, or took too long."""
+    def wake(self) -> None:
+        """Let `next` return, now and from now on. Any thread may call this."""
+        self._is_awake = True
+        self._news.set()
+
+    def next(self, waiting: Iterable[int]) -> int | tuple[int, str] | None:
+        """Return a call that is done, or took too long; or a call and a piece of its output; or
+        None after `wake`."""
         first = min(waiting, key=lambda seq: self._deadlines[seq])
-        if not self._wait(lambda: any(seq in self.done for seq in waiting), self._deadlines[first]):
+
+        def has_news() -> bool:
+            is_done = any(seq in self.done for seq in waiting)
+            return self._is_awake or is_done or not self._output.empty()
+
+        in_time = self._wait(has_news, self._deadlines[first])
+        if self._is_awake:
+            return None
+        try:
+            return self._output.get_nowait()
+        except Empty:
+            pass
+        if not in_time:
             tool = self.begun[first]
             self._finish(
                 first, f"{tool.name} did not finish within {tool.seconds:g} seconds", error=True

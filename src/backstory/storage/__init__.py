@@ -22,7 +22,7 @@ def connect(
     address = parse_address(url)
     match address.database:
         case Database.MEMORY:
-            return open_memory(read_only)
+            return open_memory(read_only=read_only, timeout=timeout)
         case Database.SQLITE:
             from backstory.storage.sqlite.backend import SqliteBackend
 
@@ -41,13 +41,13 @@ def check_timeout(timeout: float) -> None:
         )
 
 
-def open_memory(read_only: bool) -> Backend:
+def open_memory(*, read_only: bool, timeout: float) -> Backend:
     """Return an empty store in memory."""
     from backstory.storage.memory import MemoryBackend
 
     if read_only:
         raise CannotOpen("a store in memory begins empty: it cannot be opened for reading only")
-    return MemoryBackend()
+    return MemoryBackend(timeout=timeout)
 
 
 def open_postgres(url: str, *, read_only: bool, timeout: float) -> Backend:

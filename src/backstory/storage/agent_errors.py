@@ -1,4 +1,8 @@
-"""Errors about agents and their positions, which all backends raise in the same words."""
+"""Errors about agents and their positions, which all backends raise in the same words, and the
+report of inert events."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from backstory.errors import AgentNotFound, Conflict, Corrupt, KeyTaken, PositionNotFound, Remedy
 from backstory.storage.protocol import AgentRecord, NewAgent, Reader
@@ -56,3 +60,46 @@ def build_position_error(name: str, position: int, head: int, first: int = 0) ->
     else:
         remedy = "it has no events yet"
     return PositionNotFound(f"agent {name!r} has no position {position}", remedy=remedy)
+
+
+def suggest_name(name: str, names: Sequence[str]) -> str:
+    """Return a question whether one of these names was meant, or nothing."""
+    from difflib import get_close_matches  # here: few processes need it
+
+    near = get_close_matches(name, names)
+    if not near:
+        return ""
+    listed = " or ".join(map(repr, near))
+    return f" (did you mean {listed}?)"
+
+
+# --- inert events ---
+
+# The ids and births of agents, and the positions of their events that were reported.
+_reported: set[tuple[str, int, int]] = set()
+
+
+class InertEvent(NamedTuple):
+    """An event without effect. It is reported when its transaction is committed."""
+
+    seq: int
+    problem: str
+
+
+def report_inert_events(agent: AgentRecord, events: Iterable[InertEvent]) -> None:
+    """Log the inert events of an agent, each once in this process, however often it is read."""
+    for seq, problem in events:
+        # An agent with a key has the same id in every store, but not the same birth.
+        identity = (agent.id, agent.created_us, seq)
+        if identity not in _reported:
+            _reported.add(identity)
+            log_inert(f"{agent.name!r} ({agent.id})", seq, problem)
+
+
+def log_inert(agent: str, seq: int, problem: str) -> None:
+    """Log an inert event in one line."""
+    import logging  # here: most processes never need it, and it would double our import time
+
+    logging.getLogger("backstory").warning(
+        "agent %s, position %d: %s; the event is inert", agent, seq, problem
+    )

@@ -7,7 +7,7 @@ from backstory.log.events import StoredRow
 from backstory.storage.agent_errors import build_deletion_error, build_lineage_error
 from backstory.storage.protocol import AgentQuery, AgentRecord, Reader
 
-PAGE = 2_000  # rows read at a time
+ROWS_AT_ONCE = 2_000  # rows read at a time
 
 
 def list_session(reader: Reader, session: str) -> list[AgentRecord]:
@@ -15,12 +15,34 @@ def list_session(reader: Reader, session: str) -> list[AgentRecord]:
     return reader.list_agents(AgentQuery(session=session, include_deleted=True))
 
 
+def group_by_session(agents: Iterable[AgentRecord]) -> dict[str, list[AgentRecord]]:
+    """Return the agents of each session, in their order."""
+    sessions: dict[str, list[AgentRecord]] = {}
+    for agent in agents:
+        sessions.setdefault(agent.session, []).append(agent)
+    return sessions
+
+
+def find_root(agents: Iterable[AgentRecord]) -> AgentRecord | None:
+    """Return the root of a session, given all its agents. None if it was deleted."""
+    for agent in agents:
+        if agent.id == agent.session:
+            return agent
+    return None
+
+
+def has_key_prefix(agents: Iterable[AgentRecord], prefix: str) -> bool:
+    """Return True if the key of a session's root begins with `prefix`, given all its agents."""
+    root = find_root(agents)
+    key = None if root is None else root.key
+    return (key or "").startswith(prefix)
+
+
 class AgentTree:
     """Agents of one or more sessions, oldest first, and the lineages that connect them."""
 
     def __init__(self, agents: Iterable[AgentRecord]) -> None:
         self.agents = {agent.id: agent for agent in agents}
-        self.by_pk = {agent.pk: agent for agent in self.agents.values()}
         self._forks: dict[str, list[AgentRecord]] = {}
         for agent in self.agents.values():
             if agent.parent is not None and agent.fork_seq:
@@ -115,7 +137,7 @@ def find_row(reader: Reader, owner: AgentRecord, position: int) -> StoredRow | N
 def read_own_rows(reader: Reader, owner: AgentRecord, after: int, last: int) -> Iterator[StoredRow]:
     """Yield the rows that `owner` itself owns after a position, up to position `last`."""
     while after < last:
-        page = reader.read_rows(owner, after, min(PAGE, last - after))
+        page = reader.read_rows(owner, after, min(ROWS_AT_ONCE, last - after))
         if not page:
             return
         for row in page:

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from backstory.errors import KeyTaken, NotFound
-from backstory.log.checks import check_drafts, check_key
+from backstory.errors import NotFound
+from backstory.log.arguments import check_new_key, check_once
+from backstory.log.checks import check_drafts
 from backstory.log.compaction import (
     Compaction,
     NewEvent,
     build_compaction,
+    build_expansion,
     build_provider_compaction,
 )
 from backstory.log.data_keys import SUMMARY
@@ -24,14 +26,12 @@ from backstory.storage.agent_errors import check_head
 from backstory.storage.lineage import LineageReader
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import AgentRecord, Backend, Drafts, Reader, Transaction
-from backstory.storage.repeats import find_batch, number_drafts
-from backstory.storage.write import decide_bases
-
-ATTEMPTS_WITHOUT_LOCK = 2  # while others write to the agent
+from backstory.storage.repeats import Once, number_drafts, renew_key
+from backstory.storage.write import decide_next_bases, find_written
 
 
 class CompactionRequest(NamedTuple):
-    """What a caller asks for: a summary instead of the context, except the last `keep` messages.
+    """A summary that replaces the context, except the last `keep` messages.
     `author` is the part of the clear's data that names who did it."""
 
     summary: str
@@ -39,14 +39,14 @@ class CompactionRequest(NamedTuple):
     author: Mapping[str, str]
     key: str | None = None
 
-    def build(self, context: Context, tokens: int) -> Compaction:
-        """Return the compaction of a context that has this many tokens."""
+    def build(self, context: Context) -> Compaction:
+        """Return the compaction of a context."""
         return build_compaction(
             context.messages,
             self.summary,
             keep=self.keep,
             head=context.at,
-            tokens=tokens,
+            tokens=count_tokens(context),
             author=self.author,
         )
 
@@ -58,14 +58,27 @@ class RecordedCompaction(NamedTuple):
     kept: Sequence[NewEvent]
     key: str | None = None
 
-    def build(self, context: Context, tokens: int) -> Compaction:
-        """Return the compaction of a context that has this many tokens."""
+    def build(self, context: Context) -> Compaction:
+        """Return the compaction of a context."""
+        tokens = count_tokens(context)
         return build_provider_compaction(
             context.messages, self.answer, self.kept, head=context.at, tokens=tokens
         )
 
 
-AnyCompaction = CompactionRequest | RecordedCompaction
+class ExpansionRequest(NamedTuple):
+    """The messages from before a compaction instead of its summary. `author` is the part of the
+    jump's data that names who did it."""
+
+    author: Mapping[str, str]
+    key: str | None = None
+
+    def build(self, context: Context) -> Compaction:
+        """Return the expansion of a context."""
+        return build_expansion(context.messages, self.author)
+
+
+AnyCompaction = CompactionRequest | RecordedCompaction | ExpansionRequest
 
 
 class ComputedCompaction(NamedTuple):
@@ -81,18 +94,23 @@ def compact_context(
     agent: AgentRecord,
     request: AnyCompaction,
     expected: int | None = None,
+    once: Once = "lineage",
 ) -> list[Event]:
-    """Replace the older part of the context with a summary. If the lineage has a compaction with
-    the key, its events are returned. Reading a long context and counting its tokens takes seconds,
-    so the agent is locked meanwhile only if others have written to it again and again."""
+    """Replace the older part of the context with a summary, or a summary with what it replaced.
+
+    If the lineage (or the context) has a compaction with the key, its events are returned. Reading
+    a long context and counting its tokens takes seconds, so that happens without a lock, and again
+    while the agent is locked only if others have written to it meanwhile.
+    """
     check_expected(expected)
-    for _ in range(ATTEMPTS_WITHOUT_LOCK):
-        computed = compute_ahead(backend, agent, request)
-        with backend.begin(agents=[agent]) as transaction:
-            if computed is None or is_current(transaction, agent, computed):
-                return write_compaction(transaction, agent, request, expected, computed)
+    check_once(once)
+    if request.key is not None:
+        check_new_key(request.key)
+    computed = compute_ahead(backend, agent, request, once)
     with backend.begin(agents=[agent]) as transaction:
-        return write_compaction(transaction, agent, request, expected)
+        if computed is not None and not is_current(transaction, agent, computed):
+            computed = None
+        return write_compaction(transaction, agent, request, expected, once, computed)
 
 
 def write_compaction(
@@ -100,26 +118,29 @@ def write_compaction(
     agent: AgentRecord,
     request: AnyCompaction,
     expected: int | None,
+    once: Once,
     computed: ComputedCompaction | None = None,
 ) -> list[Event]:
     """Write a compaction while the agent is locked, unless the lineage has it. It is computed now
     if it was not computed before. Raises Conflict."""
-    repeated = find_compaction(transaction, agent, request.key)
+    request = renew_request(transaction, agent, request, once)
+    repeated = find_repeated(transaction, agent, request)
     if repeated:
         return repeated
     check_head(agent, transaction.read_head(agent), expected)
     if computed is None:
         computed = compute_compaction(transaction, agent, request)
-    decided = decide_bases(transaction, agent, computed.drafts, computed.head)
-    return transaction.append(agent, decided, computed.head)
+    decided = decide_next_bases(transaction, agent, computed.drafts, computed.head)
+    return transaction.append(agent, decided.drafts, expected=computed.head)
 
 
 def compute_ahead(
-    reader: Reader, agent: AgentRecord, request: AnyCompaction
+    reader: Reader, agent: AgentRecord, request: AnyCompaction, once: Once
 ) -> ComputedCompaction | None:
     """Return the compaction of the context as it is now. None if there is nothing to compact, or if
     the lineage has the key: both are decided while the agent is locked."""
-    if find_compaction(reader, agent, request.key):
+    request = renew_request(reader, agent, request, once)
+    if find_repeated(reader, agent, request):
         return None
     with suppress(NotFound):
         return compute_compaction(reader, agent, request)
@@ -131,11 +152,8 @@ def compute_compaction(
 ) -> ComputedCompaction:
     """Return the compaction of the context as it is now. Raises NotFound if there is nothing to
     compact."""
-    from backstory.wire.conversation import conversation_of  # slow to import
-
     context = LineageReader(reader, agent).read_context(None)
-    tokens = int(conversation_of(context.messages).tokens())
-    compaction = request.build(context, tokens)
+    compaction = request.build(context)
     drafts = number_drafts(check_drafts(compaction.events), request.key)
     positions = set(compaction.copied)
     copied = [event for event in context.messages if event.seq in positions]
@@ -152,15 +170,33 @@ def is_current(reader: Reader, agent: AgentRecord, computed: ComputedCompaction)
     return LineageReader(reader, agent).read_positions(positions) == computed.copied
 
 
-def find_compaction(reader: Reader, agent: AgentRecord, key: str | None) -> list[Event]:
-    """Return the events of the compaction with a key; none if the lineage does not have the key.
-    Raises KeyTaken if something else has it."""
-    if key is None:
-        return []
-    repeated = find_batch(reader, agent, reader.read_lineage(agent), check_key(key))
-    if repeated and not begins_compaction(repeated[0]):
-        raise KeyTaken.of_event(key, repeated[0].seq)
-    return repeated
+def renew_request(
+    reader: Reader, agent: AgentRecord, request: AnyCompaction, once: Once
+) -> AnyCompaction:
+    """Return the request with the key that its compaction has or gets, as `renew_key` does."""
+    if request.key is None or once == "lineage":
+        return request
+    key = renew_key(reader, agent, reader.read_lineage(agent), request.key)
+    return request._replace(key=key)
+
+
+def count_tokens(context: Context) -> int:
+    """Return the number of tokens of a context."""
+    from backstory.wire.conversation import conversation_of  # slow to import
+
+    return int(conversation_of(context.messages).tokens())
+
+
+def find_repeated(reader: Reader, agent: AgentRecord, request: AnyCompaction) -> list[Event]:
+    """Return the events that a request with this key wrote before. Raises KeyTaken."""
+    is_expansion = isinstance(request, ExpansionRequest)
+    fits = begins_expansion if is_expansion else begins_compaction
+    return find_written(reader, agent, request.key, fits)
+
+
+def begins_expansion(event: Event) -> bool:
+    """Return True if an event can be the jump of an expansion."""
+    return event.kind == "jump"
 
 
 def begins_compaction(event: Event) -> bool:

@@ -4,16 +4,17 @@ The rows stay, with the digests of their texts (`log.erasure`), so positions and
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from backstory.errors import Corrupt
-from backstory.log.checks import check_author, check_reason
-from backstory.log.data_keys import ANSWER, COPY, ITEM, NATIVE
-from backstory.log.digests import empty_request_digests
+from backstory.log.arguments import check_author, check_reason
+from backstory.log.chain import empty_request_digests
+from backstory.log.data_keys import ANSWER, COPY, NATIVE
 from backstory.log.erasure import erase_row, is_erased
 from backstory.log.events import ErasedEvent, StoredRow
+from backstory.log.items import ItemPart, read_item_part
 from backstory.log.kinds import ANSWER_KINDS
 from backstory.log.times import to_datetime
 from backstory.storage.agent_errors import build_lineage_error
@@ -53,26 +54,40 @@ def erase_events(
     reason = check_reason(why)
     author = check_author(by)
     checked = check_positions(agent, positions, backend.read_head(agent))
+    if dry_run:
+        with suppress(Corrupt):  # an agent may be deleted in the middle: then read once more
+            return find_erased_events(backend, agent, checked)
+        return find_erased_events(backend, agent, checked)
     # Copies, and digests of requests, may be anywhere after an event. So the rows of all its heirs
     # are read before anything is locked, and then only those that were written since.
     links = SessionLinks()
     with suppress(Corrupt):  # while nothing is locked, an agent may be deleted in the middle
-        texts = SessionTexts(backend, agent, links)
-        links.read_heirs(backend, texts.tree, texts.find_texts(checked))
+        finder = TextFinder(backend, agent, links)
+        links.read_heirs(backend, finder.tree, finder.find(checked))
     with backend.begin(sessions=[agent.session]) as transaction:
-        session = SessionTexts(transaction, agent, links)
-        found = session.find_texts(checked)
-        new = [owned for owned in found if not is_erased(session.read_row(owned).data_json)]
-        erased = []
-        for owned in sorted(found, key=lambda owned: owned.seq):
-            row = session.read_row(owned)
-            if not dry_run:
-                row = erase_one(transaction, owned.owner, row, reason)
-            erased.append(ErasedEvent.build(row.event, owned.owner.id))
-        if not dry_run:
-            empty_later_requests(transaction, session.tree, found, links)
-            record_erasure(transaction, "erase", new, author, reason)
-        return erased
+        finder = TextFinder(transaction, agent, links)
+        rows = finder.read_rows(checked)
+        new = [position for position, row in rows.items() if not is_erased(row.data_json)]
+        time = to_datetime(transaction.read_clock()).isoformat()
+        for position in new:
+            rows[position] = erase_one(transaction, position.owner, rows[position], time, reason)
+        empty_later_requests(transaction, finder.tree, rows, links)
+        record_erasure(transaction, "erase", new, author, reason)
+    return build_erased_events(rows)
+
+
+def find_erased_events(
+    reader: Reader, agent: AgentRecord, positions: Sequence[int]
+) -> list[ErasedEvent]:
+    """Return the events that an erasure of some positions would erase, as they are. Raises
+    Corrupt."""
+    rows = TextFinder(reader, agent, SessionLinks()).read_rows(positions)
+    return build_erased_events(rows)
+
+
+def build_erased_events(rows: Mapping[OwnedPosition, StoredRow]) -> list[ErasedEvent]:
+    """Return the events of some rows, with the ids of their owners."""
+    return [ErasedEvent.build(row.event, owner.id) for (owner, _), row in rows.items()]
 
 
 def empty_later_requests(
@@ -103,12 +118,11 @@ def find_first_positions(
     return first
 
 
-def erase_one(transaction: Transaction, owner: AgentRecord, row: StoredRow, why: str) -> StoredRow:
-    """Erase one event, unless it is erased already. Return its new row."""
-    if is_erased(row.data_json):
-        return row
-    now = to_datetime(transaction.read_clock()).isoformat()
-    content, data_json = erase_row(row, now, why)
+def erase_one(
+    transaction: Transaction, owner: AgentRecord, row: StoredRow, time: str, why: str
+) -> StoredRow:
+    """Erase one event that is not erased yet. Return its new row."""
+    content, data_json = erase_row(row, time, why)
     transaction.erase_event(owner, row.seq, content, data_json)
     return row._replace(content=content, data_json=data_json)
 
@@ -121,28 +135,32 @@ def record_erasure(
     reason: str | None = None,
 ) -> None:
     """Record which events were erased, for each agent that owns some of them."""
-    if not erased:
-        return
-    session = erased[0].owner.session
     now_us = transaction.read_clock()
-    positions: dict[str, list[int]] = {}  # by the ids of the owners
+    positions: dict[AgentRecord, list[int]] = {}
     for owner, seq in erased:
-        positions.setdefault(owner.id, []).append(seq)
+        positions.setdefault(owner, []).append(seq)
     records = []
-    for id, own in positions.items():
-        record = RemovalRecord(
-            id=new_id(session),
-            removed_us=now_us,
-            action=action,
-            session=session,
-            agent_id=id,
-            positions=write_positions(own),
-            events=len(own),
-            by=author,
-            reason=reason,
-        )
-        records.append(record)
+    for owner, own in positions.items():
+        record = build_removal(owner, now_us, action, len(own), author)
+        records.append(record._replace(positions=write_positions(own), reason=reason))
     transaction.record_removals(records)
+
+
+def build_removal(
+    agent: AgentRecord, now_us: int, action: RemovalAction, events: int, author: str | None
+) -> RemovalRecord:
+    """Return the record of a removal of so many events that an agent owned."""
+    return RemovalRecord(
+        id=new_id(agent.session),
+        removed_us=now_us,
+        action=action,
+        session=agent.session,
+        agent_id=agent.id,
+        positions=None,
+        events=events,
+        by=author,
+        reason=None,
+    )
 
 
 class OwnLinks:
@@ -191,9 +209,27 @@ class SessionLinks:
             self.read(reader, heir)
 
 
-class SessionTexts:
-    """Finds the events of a session that contain the same text: the other events of a framework's
-    item, copies made by compactions, and events with the native form of the same answer."""
+class TextFinder:
+    """Finds all events of a session that contain the text of some events, in three steps:
+
+    1. the other events of the same framework's item (`_find_item`),
+    2. the original of each of these, and the copies that compactions made (`_find_copies`),
+    3. other events of the same answers (`_find_answer_texts`), and their copies.
+
+    In this log, with the data of each event in short,
+
+        1  user       Which files?
+        2  assistant  I look     {"answer": "a", "native": …}
+        3  tool_call  glob       {"answer": "a"}
+        4  assistant  Found it   {"answer": "a"}
+        5  assistant  Two files  {"native": …}
+        6  tool_call  read
+        7  tool_call  read
+
+    2 to 4 are one answer that was written in several steps. Its native form, in 2, contains the
+    text of 3 and 4, so erasing 3 or 4 erases 2, too; and 2 and 4 may share text. 5 to 7 are an
+    answer without an id, which was written at once: erasing 6 or 7 erases the form in 5.
+    """
 
     def __init__(self, reader: Reader, agent: AgentRecord, links: SessionLinks) -> None:
         self._reader = reader
@@ -201,126 +237,142 @@ class SessionTexts:
         self._agent = self.tree.check_agent(agent)
         self._links = links
         # Each row that may be erased is read once: the events of one answer refer to each other.
-        self._read: dict[OwnedPosition, StoredRow] = {}
+        self._rows: dict[OwnedPosition, StoredRow] = {}
 
-    def find_texts(self, positions: Iterable[int]) -> set[OwnedPosition]:
+    def find(self, seqs: Iterable[int]) -> set[OwnedPosition]:
         """Return the events at some positions of the agent's lineage, and all events that contain
         their text. Raises Corrupt."""
         found: set[OwnedPosition] = set()
-        for position in positions:
-            found |= self._find_text(position)
+        for seq in seqs:
+            owner = self.tree.find_owner(self._agent, seq)
+            for part in self._find_item(OwnedPosition(owner, seq)):
+                found |= self._find_copies(part)
+        for position in list(found):
+            for other in self._find_answer_texts(position):
+                found |= self._find_copies(other)
         return found
 
-    def _find_text(self, position: int) -> set[OwnedPosition]:
-        owner = self.tree.find_owner(self._agent, position)
-        texts: set[OwnedPosition] = set()
-        for seq in self._find_item(owner, position):
-            texts |= self._find_copies(OwnedPosition(owner, seq))
-        found = set(texts)
-        for owned in texts:
-            for form in self._find_native_forms(owned):
-                found |= self._find_copies(form)
-        return found
+    def read_rows(self, seqs: Iterable[int]) -> dict[OwnedPosition, StoredRow]:
+        """Return the rows that `find` finds, by position. Raises Corrupt."""
+        found = sorted(self.find(seqs), key=lambda position: (position.seq, position.owner.id))
+        return {position: self.read_row(position) for position in found}
 
-    def read_row(self, owned: OwnedPosition) -> StoredRow:
+    def read_row(self, position: OwnedPosition) -> StoredRow:
         """Return the row at a position. Raises Corrupt if there is none."""
-        if owned not in self._read:
-            row = find_row(self._reader, owned.owner, owned.seq)
+        if position not in self._rows:
+            row = find_row(self._reader, position.owner, position.seq)
             if row is None:
-                raise build_lineage_error(owned.owner, owned.seq)
-            self._read[owned] = row
-        return self._read[owned]
+                raise build_lineage_error(position.owner, position.seq)
+            self._rows[position] = row
+        return self._rows[position]
 
-    def read_data(self, owned: OwnedPosition) -> dict[str, Any]:
-        """Return the data of the event at a position."""
-        return _read_data(self.read_row(owned))
+    def _read_data(self, position: OwnedPosition) -> dict[str, Any]:
+        return _read_data(self.read_row(position))
 
-    def _find_item(self, owner: AgentRecord, position: int) -> range:
-        """Return the positions of the framework's item that an event is part of. The first event of
-        an item contains the text of all of them."""
-        first = last = position
-        while first > owner.fork_seq + 1 and self._continues_item(owner, first):
-            first -= 1
-        while last < owner.head and self._continues_item(owner, last + 1):
-            last += 1
+    def _read_links(self, agent: AgentRecord) -> OwnLinks:
+        return self._links.read(self._reader, agent)
+
+    # --- 1. items ---
+
+    def _find_item(self, position: OwnedPosition) -> Iterator[OwnedPosition]:
+        """Yield the events of the framework's item that an event is part of. The last event of an
+        item contains the text of all of them."""
+        for seq in self._find_item_range(position):
+            yield OwnedPosition(position.owner, seq)
+
+    def _find_item_range(self, position: OwnedPosition) -> range:
+        owner, last = position
+        rest = self._read_part(position).rest
+        if last + rest <= owner.head:
+            last += rest
+        total = self._read_part(OwnedPosition(owner, last)).total
+        if total is None:
+            return range(position.seq, position.seq + 1)
+        first = max(last + 1 - total, owner.fork_seq + 1)
         return range(first, last + 1)
 
-    def _continues_item(self, owner: AgentRecord, position: int) -> bool:
-        """Return True if an event is part of the same framework's item as the event before it."""
-        data = self.read_data(OwnedPosition(owner, position))
-        item = data.get(ITEM)
-        return isinstance(item, dict) and "part" in item
+    def _read_part(self, position: OwnedPosition) -> ItemPart:
+        return read_item_part(self._read_data(position))
 
-    def _find_copies(self, owned: OwnedPosition) -> set[OwnedPosition]:
+    # --- 2. copies ---
+
+    def _find_copies(self, position: OwnedPosition) -> set[OwnedPosition]:
         """Return the event, the event that it is a copy of, and all other copies of that."""
-        owner, position = owned
-        data = self.read_data(owned)
-        original = data.get(COPY)
-        if type(original) is int and 0 < original < position:
-            owner = self.tree.find_owner(owner, original)
-            position = original
-        found = {OwnedPosition(owner, position)}
-        for heir in self.tree.list_heirs(owner, position):
-            links = self._read_links(heir)
-            for copy in links.copies.get(position, []):
-                if copy <= heir.head:
-                    found.add(OwnedPosition(heir, copy))
+        original = self._find_original(position)
+        found = {original}
+        for heir in self.tree.list_heirs(*original):
+            for seq in self._read_links(heir).copies.get(original.seq, []):
+                if seq <= heir.head:
+                    found.add(OwnedPosition(heir, seq))
         return found
 
-    # --- native forms of answers ---
+    def _find_original(self, position: OwnedPosition) -> OwnedPosition:
+        """Return the event that an event is a copy of, or the event itself."""
+        seq = self._read_data(position).get(COPY)
+        if type(seq) is not int or not 0 < seq < position.seq:
+            return position
+        return OwnedPosition(self.tree.find_owner(position.owner, seq), seq)
 
-    def _find_native_forms(self, owned: OwnedPosition) -> Iterator[OwnedPosition]:
-        """Yield the other events with a native form that may contain the text of an event."""
-        kind = self.read_row(owned).kind
-        answer = self.read_data(owned).get(ANSWER)
-        if kind not in ANSWER_KINDS:
+    # --- 3. answers ---
+
+    def _find_answer_texts(self, position: OwnedPosition) -> Iterator[OwnedPosition]:
+        """Yield the other events of the same answer that may contain the text of an event."""
+        row = self.read_row(position)
+        if row.kind not in ANSWER_KINDS:
             return
+        answer = _read_data(row).get(ANSWER)
         if not isinstance(answer, str):
-            yield from self._find_form_before(owned)
+            yield from self._find_form_before(position)
             return
-        for other in self._find_answer(owned.owner, answer):
-            # The text of one answer may have come in several events: they belong together.
-            are_texts = kind == self.read_row(other).kind == "assistant"
-            has_form = NATIVE in self.read_data(other)
-            if other != owned and (are_texts or has_form):
+        for other in self._find_answer(position.owner, answer):
+            if other != position and _may_share_text(row, self.read_row(other)):
                 yield other
 
     def _find_answer(self, agent: AgentRecord, answer: str) -> Iterator[OwnedPosition]:
         """Yield the events of an answer in the agent's lineage, and in all agents that inherit the
         first of them."""
-        owner, first = agent, agent.head
-        for ancestor, last in self.tree.list_owners(agent):
-            links = self._read_links(ancestor)
-            positions = links.answers.get(answer, [])
-            if positions and positions[0] <= last:
-                owner = ancestor
-                first = positions[0]
-        for heir in self.tree.list_heirs(owner, first):
-            links = self._read_links(heir)
-            for seq in links.answers.get(answer, []):
-                if first <= seq <= heir.head:
+        first = self._find_answer_start(agent, answer)
+        if first is None:
+            return
+        for heir in self.tree.list_heirs(*first):
+            for seq in self._read_links(heir).answers.get(answer, []):
+                if first.seq <= seq <= heir.head:
                     yield OwnedPosition(heir, seq)
 
-    def _find_form_before(self, owned: OwnedPosition) -> Iterator[OwnedPosition]:
+    def _find_answer_start(self, agent: AgentRecord, answer: str) -> OwnedPosition | None:
+        """Return the first event of an answer in the agent's lineage."""
+        first = None
+        for owner, last in self.tree.list_owners(agent):
+            seqs = self._read_links(owner).answers.get(answer, [])
+            if seqs and seqs[0] <= last:
+                first = OwnedPosition(owner, seqs[0])  # before those of the owners so far
+        return first
+
+    def _find_form_before(self, position: OwnedPosition) -> Iterator[OwnedPosition]:
         """Yield the event with the native form of a call, if that event is another one. An answer
         without an id was written at once: its first event has its native form, and its calls
         follow."""
-        form = owned
-        while self._is_call_without_form(form):
+        form = position
+        while _is_call_without_form(self.read_row(form)):
             if form.seq - 1 == form.owner.fork_seq:
                 return
             form = form._replace(seq=form.seq - 1)
-        if form != owned and NATIVE in self.read_data(form):
+        if form != position and NATIVE in self._read_data(form):
             yield form
 
-    def _is_call_without_form(self, owned: OwnedPosition) -> bool:
-        row = self.read_row(owned)
-        if row.kind != "tool_call" or is_erased(row.data_json):
-            return False
-        return NATIVE not in _read_data(row)
 
-    def _read_links(self, agent: AgentRecord) -> OwnLinks:
-        return self._links.read(self._reader, agent)
+def _may_share_text(row: StoredRow, other: StoredRow) -> bool:
+    """Return True if two events of one answer may contain the same text: the other one has a native
+    form, or the answer's text came in several events."""
+    if row.kind == other.kind == "assistant":
+        return True
+    return NATIVE in _read_data(other)
+
+
+def _is_call_without_form(row: StoredRow) -> bool:
+    if row.kind != "tool_call" or is_erased(row.data_json):
+        return False
+    return NATIVE not in _read_data(row)
 
 
 def _read_data(row: StoredRow) -> dict[str, Any]:

@@ -13,13 +13,14 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from backstory.errors import AgentNotFound, Busy, ConnectionLost, Invalid, StorageError
 from backstory.log.events import Event
+from backstory.storage.locks import renew_in_child
 from backstory.storage.positions import check_position, clip
 from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, Piece, StoreWatch
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-PAGE = 1_000  # events read at a time
+FOLLOWED_AT_ONCE = 1_000  # events read at a time
 RETRY = 0.5  # seconds until a server that is down is asked again
 REST = 4  # after listing all agents, wait this many times as long as that took
 # Microseconds that clocks may differ, or that a transaction may take, without a delay.
@@ -59,7 +60,12 @@ class Follower(Iterator[T], Generic[T]):
         self._changes = changes
         self._timeout = timeout
         self._found: deque[T] = deque()
-        self._waiting = threading.Lock()  # one thread waits at a time
+        self.renew()
+        renew_in_child(self)
+
+    def renew(self) -> None:
+        """Make a new lock: one thread waits at a time."""
+        self._waiting = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -217,7 +223,7 @@ class AgentChanges:
     def read(self, *, last: bool = False) -> list[Event]:
         """Return the next events, at most a page of them."""
         lineage = self._backend.read_lineage(self._agent)
-        pieces = clip(lineage, self._after + 1, self._after + PAGE)
+        pieces = clip(lineage, self._after + 1, self._after + FOLLOWED_AT_ONCE)
         if not pieces:
             return []
         events = self._backend.read_events(self._agent, pieces)
@@ -259,7 +265,7 @@ class StoreChanges(Generic[T]):
             if known > agent.head:  # it was deleted and created again under its key
                 known = 0
             after = max(known, agent.fork_seq)
-            last = min(agent.head, after + PAGE)
+            last = min(agent.head, after + FOLLOWED_AT_ONCE)
             if after < last:
                 handle = self._make_handle(agent)
                 events = self._read_own_events(agent, after + 1, last)

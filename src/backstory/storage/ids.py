@@ -1,21 +1,14 @@
-"""Ids of agents, which sort by time, and the ids that keys have.
-
-The id of an agent with a key is derived from the key, so the primary key decides who creates the
-agent first. A deleted agent whose row is still needed retains its id. The next agent with its key
-is of the next generation, and has another id.
-"""
+"""Makes ids of agents, which sort by time, and finds the agents that have a key or an id."""
 
 import os
 import time
 
 from backstory.errors import KeyTaken
-from backstory.log.checks import LONGEST_NAME, check_key
-from backstory.log.digests import SALT_WIDTH
+from backstory.log.arguments import LONGEST_NAME, derive_id
+from backstory.log.chain import SALT_WIDTH
 from backstory.storage.protocol import AgentQuery, AgentRecord, Reader
 
 PLACE_DIGITS = 12  # of an id, at its end
-NAMESPACE = "6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5"  # of the ids that are derived from keys
-MOST_GENERATIONS = 100_000  # that are tried before an id and a key are reported as not matching
 
 
 def new_id(session: str = "") -> str:
@@ -31,13 +24,18 @@ def new_id(session: str = "") -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], last_group))
 
 
+def new_salt() -> bytes:
+    """Return a random salt for one event."""
+    return os.urandom(SALT_WIDTH)
+
+
 def new_salts(count: int) -> list[bytes]:
     """Return random salts for so many events."""
     random = os.urandom(count * SALT_WIDTH)
     return [random[start : start + SALT_WIDTH] for start in range(0, len(random), SALT_WIDTH)]
 
 
-def find_place(id: str) -> int:
+def parse_place(id: str) -> int:
     """Return the place of an agent whose id was made in its session: the number in the id's last
     group."""
     return int(id[-PLACE_DIGITS:], 16)
@@ -46,26 +44,6 @@ def find_place(id: str) -> int:
 def shorten_id(id: str) -> str:
     """Return six random digits of an id that other agents of its session do not share."""
     return id[15:18] + id[20:23]
-
-
-def derive_id(key: str, generation: int = 0) -> str:
-    """Return the id of the agent with a key. It is the same everywhere."""
-    from uuid import UUID, uuid5  # here, because it is slow to import, and only keys need it
-
-    text = check_key(key)
-    if generation:
-        text = f"{text}\n{generation}"
-    return str(uuid5(UUID(NAMESPACE), text))
-
-
-def is_derived_from_key(id: str) -> bool:
-    """Return True if `derive_id` made this id: a UUID of version 5, which one digit tells."""
-    return id[14] == "5"
-
-
-def has_key(id: str, key: str) -> bool:
-    """Return True if an id belongs to a key, in any generation."""
-    return any(id == derive_id(key, generation) for generation in range(MOST_GENERATIONS))
 
 
 def name_from_key(key: str) -> str:
@@ -96,9 +74,10 @@ def find_keyed_agent(reader: Reader, key: str) -> tuple[str, AgentRecord | None]
     """Return the id that a key has now, and the agent with it, or None if there is none."""
     id = derive_id(key)
     first = find_agent_by_id(reader, id, include_deleted=True)
-    if first is None or first.deleted_us is None:
+    if first is None or (first.deleted_us is None and first.key in (None, key)):
         return id, first
-    # The first generation was deleted. Without a place in the query, a cluster asks all servers.
+    # The first generation was deleted, or the id is that of a later generation of another key, such
+    # as "a" for "a\n1". Without a place in the query, a cluster asks all servers.
     living = reader.list_agents(AgentQuery(key=key))
     if living:
         return living[0].id, living[0]

@@ -4,16 +4,15 @@ A read of complete pieces raises Corrupt if an event is missing. A filtered read
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from backstory.errors import Corrupt, Remedy
-from backstory.log.digests import START
+from backstory.log.chain import START
 from backstory.log.events import LAST_POSITION, Event, OutlineRow
 from backstory.log.kinds import KINDS
 from backstory.log.replay import Context, select_shown
-from backstory.storage.agent_errors import check_exists
+from backstory.storage.agent_errors import InertEvent, check_exists, report_inert_events
 from backstory.storage.agent_trees import find_row
-from backstory.storage.inert_events import report_inert
 from backstory.storage.positions import (
     check_position,
     check_positions,
@@ -22,18 +21,11 @@ from backstory.storage.positions import (
     find_parts,
     take_last,
 )
-from backstory.storage.protocol import AgentRecord, EventFilter, Piece, Pieces, Reader
+from backstory.storage.protocol import AgentRecord, EventFilter, Piece, Pieces, Reader, Walk
 from backstory.storage.targets import At, resolve_position
 
 # Positions read beyond the number of events asked for, because others are among them.
 TAIL_SLACK = 16
-
-
-class LivePieces(NamedTuple):
-    """The pieces of the lineage that are in the context at a position."""
-
-    at: int
-    pieces: list[Piece]
 
 
 class LineageReader:
@@ -45,14 +37,12 @@ class LineageReader:
 
     # --- positions ---
 
-    def find_live(self, at: At) -> LivePieces:
+    def walk(self, at: At) -> Walk:
         """Return the live pieces at a position, a label or a time; None: at the head."""
         position = resolve_position(self.reader, self.agent, at)
         walk = self.reader.walk(self.agent, position)
-        if position is None:
-            return LivePieces(walk.head, walk.pieces)
-        check_position(self.agent, position, walk.head)
-        return LivePieces(position, walk.pieces)
+        check_position(self.agent, walk.at, walk.head)
+        return walk
 
     def read_lineage(self) -> list[Piece]:
         """Return all pieces of the lineage. The last one ends at the head."""
@@ -72,17 +62,30 @@ class LineageReader:
             found.append(position)
         return pieces, found
 
+    def find_position(self, at: At) -> int:
+        """Return the position that a number, a label, a time or None (the head) means. Raises
+        AgentNotFound if the agent was deleted, which looking up a time would not notice."""
+        _, [position] = self.locate(at)
+        return position
+
     def find_range(self, after: At, until: At) -> list[Piece]:
         """Return the pieces of the lineage after a position (None: from the beginning) and up to
         another (None: the head)."""
         pieces, (low, high) = self.locate(0 if after is None else after, until)
         return clip(pieces, low + 1, high)
 
+    def find_all(self) -> list[Piece]:
+        """Return pieces with all events of the lineage. The last one may end after the head."""
+        if self.agent.fork_seq > 0:
+            return self.read_lineage()
+        # No statement is needed: all its events are in one piece, wherever that ends.
+        return [Piece(self.agent.pk, 1, LAST_POSITION)]
+
     # --- events ---
 
     def read_context(self, at: At) -> Context:
         """Return the context at a position, and report the inert events among its positions."""
-        live = self.find_live(at)
+        live = self.walk(at)
         events = self.read_pieces(live.pieces)
         moves = {piece.low for piece in live.pieces if piece.base is not None}
         messages = select_shown(events, moves)
@@ -92,10 +95,12 @@ class LineageReader:
 
     def _report_hidden(self, events: Iterable[Event]) -> None:
         """Report the inert events among those that do not show."""
+        inert = []
         for event in events:
             if event.kind != "clear":
                 problem = "malformed or invalid" if event.kind in KINDS else "unknown kind"
-                report_inert(self.agent, event.seq, f"{problem} {event.kind!r}")
+                inert.append(InertEvent(event.seq, f"{problem} {event.kind!r}"))
+        report_inert_events(self.agent, inert)
 
     def read_pieces(self, pieces: Pieces) -> list[Event]:
         """Return all events in some pieces of the lineage. Raises Corrupt if one is missing."""
@@ -131,10 +136,7 @@ class LineageReader:
 
     def read_keys(self, keys: Sequence[str]) -> list[Event]:
         """Return the events that have these keys."""
-        if self.agent.fork_seq > 0:
-            pieces = self.read_lineage()
-        else:  # no statement is needed: all its events are in one piece, wherever that ends
-            pieces = [Piece(self.agent.pk, 1, LAST_POSITION)]
+        pieces = self.find_all()
         found = self.reader.find_keys(keys, self.agent, pieces)
         positions = [position.seq for position in found]
         parts = find_parts(pieces, positions)

@@ -2,7 +2,8 @@
 
 A child process gets a copy of every lock as it was at the moment of the fork: a lock that another
 thread had taken would stay locked for ever. So a fork waits until it has taken the locks itself.
-Then it calls what must be done before a fork, while no other thread uses a store.
+Then it calls what must be done before a fork, while no other thread uses a store. What a thread may
+use for ever, such as the lock of one that waits for a commit, is renewed in the child.
 
 Only a lock of the interpreter is entered and left in one step. Within an `__enter__` that is
 written in Python, as that of `threading.Condition` is, Ctrl-C can come when the lock is taken and
@@ -107,9 +108,17 @@ class ForkListener(Protocol):
         """Prepare for a fork. All locks are taken, and all gates are closed."""
 
 
+class Renewable(Protocol):
+    """An object with locks or connections that a child process cannot use."""
+
+    def renew(self) -> None:
+        """In a child process, replace what threads of the parent may be using."""
+
+
 _locks: WeakKeyDictionary[ForkSafeLock, None] = WeakKeyDictionary()
 _gates: WeakKeyDictionary[ForkGate, None] = WeakKeyDictionary()
 _listeners: WeakKeyDictionary[ForkListener, None] = WeakKeyDictionary()
+_renewables: WeakKeyDictionary[Renewable, None] = WeakKeyDictionary()
 
 # Inside of it, a file is opened that no store has yet, so that no other gate or lock protects it.
 opening_gate = ForkGate()
@@ -122,6 +131,11 @@ _closed_gates: list[ForkGate] = []
 def call_before_fork(listener: ForkListener) -> None:
     """Let a fork call `prepare_fork` of `listener`, as long as that exists."""
     _listeners[listener] = None
+
+
+def renew_in_child(owner: Renewable) -> None:
+    """Let every child process call `renew` of `owner`, as long as that exists."""
+    _renewables[owner] = None
 
 
 def _prepare_fork() -> None:
@@ -165,9 +179,15 @@ def _release_all_locks() -> None:
     _fork_lock.release()
 
 
+def _begin_child() -> None:
+    _release_all_locks()
+    for owner in _list_alive(_renewables):
+        owner.renew()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_prepare_fork,
         after_in_parent=_release_all_locks,
-        after_in_child=_release_all_locks,
+        after_in_child=_begin_child,
     )

@@ -16,11 +16,11 @@ from itertools import count
 from typing import Any
 from weakref import WeakSet
 
-from backstory.errors import KeyTaken, NameTaken, StorageError
-from backstory.log.digests import START, LogEnd, build_rows
+from backstory.errors import Busy, KeyTaken, NameTaken, StorageError
+from backstory.log.chain import START, LogEnd, build_rows
 from backstory.log.events import Event, OutlineRow, StoredRow, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN
-from backstory.log.terms import score_row
+from backstory.log.terms import FoundEvent, rank_rows
 from backstory.log.times import next_time
 from backstory.storage.agent_errors import (
     build_deletion_error,
@@ -29,7 +29,7 @@ from backstory.storage.agent_errors import (
     check_head,
 )
 from backstory.storage.ids import name_deleted_agent, new_salts
-from backstory.storage.locks import ForkSafeLock
+from backstory.storage.locks import DEFAULT_TIMEOUT, ForkSafeLock, LockTimeout
 from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
 from backstory.storage.protocol import (
     EVERY_AGENT,
@@ -41,16 +41,15 @@ from backstory.storage.protocol import (
     Drafts,
     EventCount,
     EventFilter,
-    FoundEvent,
     KeyPosition,
     NewAgent,
     Piece,
     Pieces,
     RemovalRecord,
+    SearchQuery,
     SearchScope,
     SourceRecord,
     Walk,
-    WordQuery,
 )
 from backstory.storage.signals import CommitSignal, SignalWatch
 
@@ -99,92 +98,38 @@ class MemoryTables:
     sources: dict[tuple[str, str], SourceRecord]  # by id and tool
     removals: list[RemovalRecord]
 
+    def find_agent(self, agent: AgentRecord) -> MemoryAgent:
+        """Return the agent of a record. Raises AgentNotFound."""
+        found = self.agents.get(agent.pk)
+        if found is None or found.row.deleted_us is not None:
+            raise build_deletion_error(agent)
+        return found
+
+    def build_new_rows(
+        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int
+    ) -> list[StoredRow]:
+        """Return the rows that `drafts` become after the head. Raises Conflict or KeyTaken."""
+        owner = self.find_agent(agent)
+        check_head(agent, owner.head, expected)
+        new_keys = {draft.key for draft in drafts if draft.key is not None}
+        if new_keys:
+            own_keys = {row.key for row in owner.rows}
+            if not new_keys.isdisjoint(own_keys):
+                raise build_key_error(agent)
+        end = LogEnd(owner.head, owner.updated_us, self._read_digest(owner, owner.head))
+        rows, _ = build_rows(end, drafts, now_us, new_salts(len(drafts)))
+        return rows
+
+    def _read_digest(self, agent: MemoryAgent, position: int) -> bytes:
+        """Return the digest at a position of an agent's lineage."""
+        if position == 0:
+            return START
+        if position > agent.row.fork_seq:
+            return agent.select_rows(position, position)[0].digest
+        return self._read_digest(self.agents[agent.parent_pk], position)
+
 
 _numbers = count(1)
-
-
-def matches_query(agent: AgentRecord, query: AgentQuery, sessions_in_use: set[str]) -> bool:
-    """Return True if a listing contains `agent`. `sessions_in_use` are the sessions that have an
-    agent that was not deleted."""
-    if not is_visible(agent, query, sessions_in_use) or not has_session(agent, query):
-        return False
-    return has_names(agent, query) and has_details(agent, query) and is_in_range(agent, query)
-
-
-def is_visible(agent: AgentRecord, query: AgentQuery, sessions_in_use: set[str]) -> bool:
-    """Return True if a listing of roots, or of agents that were not deleted, contains `agent`."""
-    if query.roots_only and agent.parent is not None:
-        return False
-    if query.include_deleted:
-        return True
-    if query.roots_only:
-        return agent.session in sessions_in_use
-    return agent.deleted_us is None
-
-
-def has_session(agent: AgentRecord, query: AgentQuery) -> bool:
-    """Return True if an agent belongs to one of the sessions that are asked for."""
-    if query.session not in (None, agent.session):
-        return False
-    return query.sessions is None or agent.session in query.sessions
-
-
-def has_names(agent: AgentRecord, query: AgentQuery) -> bool:
-    """Return True if an agent has the id, name and key that are asked for."""
-    if query.name not in (None, agent.name) or query.key not in (None, agent.key):
-        return False
-    has_key_prefix = (agent.key or "").startswith(query.key_prefix or "")
-    return has_key_prefix and agent.id.startswith(query.id_prefix or "")
-
-
-def has_details(agent: AgentRecord, query: AgentQuery) -> bool:
-    """Return True if an agent has the details that are asked for."""
-    if query.mentions is not None and agent.about is None:
-        return False
-    if query.title is None:
-        return True
-    about = parse_object(agent.about) or {}
-    return about.get("title") == query.title
-
-
-def is_in_range(agent: AgentRecord, query: AgentQuery) -> bool:
-    """Return True if an agent was last written to within the times that are asked for."""
-    if query.since_us is not None and agent.updated_us < query.since_us:
-        return False
-    return query.until_us is None or agent.updated_us < query.until_us
-
-
-def get_recency(agent: AgentRecord) -> tuple[int, str]:
-    """Return the sort key of a listing by last write."""
-    return agent.updated_us, agent.id
-
-
-def has_wanted_kind(row: StoredRow, where: EventFilter) -> bool:
-    """Return True if a row has one of the kinds and, if it is a note, one of the names."""
-    if where.kinds is not None and row.kind not in where.kinds:
-        return False
-    if where.note_names is None or row.kind != "note":
-        return True
-    return row.content in where.note_names
-
-
-def matches_filter(row: StoredRow, where: EventFilter) -> bool:
-    """Return True if a row matches `where`, apart from `newest_only`."""
-    if not has_wanted_kind(row, where):
-        return False
-    if where.data_contains is not None and where.data_contains not in (row.data_json or ""):
-        return False
-    if where.moves_only:
-        return row.base is not None or row.kind not in ALWAYS_SHOWN
-    return True
-
-
-def filter_rows(rows: Sequence[StoredRow], where: EventFilter) -> list[StoredRow]:
-    """Return the rows that match `where`, in order."""
-    if where == EVERY_EVENT:
-        return list(rows)
-    found = [row for row in rows if matches_filter(row, where)]
-    return found[-1:] if where.newest_only else found
 
 
 class MemoryReader:
@@ -213,21 +158,14 @@ class MemoryReader:
             found = [record for record in found if record.pk > last.pk]
         return found[: query.limit]
 
-    def _find_agent(self, agent: AgentRecord) -> MemoryAgent:
-        """Return the agent of a record. Raises AgentNotFound."""
-        found = self.tables.agents.get(agent.pk)
-        if found is None or found.row.deleted_us is not None:
-            raise build_deletion_error(agent)
-        return found
-
     def read_clock(self) -> int:
         return time.time_ns() // 1000
 
     def read_head(self, agent: AgentRecord) -> int:
-        return self._find_agent(agent).head
+        return self.tables.find_agent(agent).head
 
     def walk(self, agent: AgentRecord, at: int | None = None) -> Walk:
-        owner: MemoryAgent | None = self._find_agent(agent)
+        owner: MemoryAgent | None = self.tables.find_agent(agent)
         head = self.read_head(agent)
         position = head if at is None else at
         steps = [WalkStep(None, 1, 0, None, position, head)]
@@ -242,10 +180,10 @@ class MemoryReader:
                 steps.append(WalkStep(pk, fork_seq + 1, position, None, inherited, head))
                 position = inherited
                 owner = self.tables.agents.get(owner.parent_pk)
-        return build_walk(agent, steps)
+        return build_walk(agent, steps, at)
 
     def read_lineage(self, agent: AgentRecord) -> list[Piece]:
-        owner: MemoryAgent | None = self._find_agent(agent)
+        owner: MemoryAgent | None = self.tables.find_agent(agent)
         position = self.read_head(agent)
         steps = []
         while owner is not None:
@@ -274,7 +212,7 @@ class MemoryReader:
         their owners' ids. Raises AgentNotFound."""
         if agent is None:
             return self.read_all_rows()
-        self._find_agent(agent)
+        self.tables.find_agent(agent)
         return self.read_pieces(pieces)
 
     def read_all_rows(self) -> list[tuple[str, StoredRow]]:
@@ -381,35 +319,11 @@ class MemoryTransaction(MemoryReader):
         expected: int | None = None,
         now_us: int | None = None,
     ) -> list[Event]:
-        rows = self.build_new_rows(agent, drafts, expected, now_us)
-        self.add_rows(agent, rows)
-        return [row.event for row in rows]
-
-    def build_new_rows(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None, now_us: int | None = None
-    ) -> list[StoredRow]:
-        """Return the rows that `drafts` become after the head. Raises Conflict or KeyTaken."""
-        owner = self._find_agent(agent)
-        check_head(agent, owner.head, expected)
-        new_keys = {draft.key for draft in drafts if draft.key is not None}
-        if new_keys:
-            own_keys = {row.key for row in owner.rows}
-            if not new_keys.isdisjoint(own_keys):
-                raise build_key_error(agent)
-        digest = self._read_digest(owner, owner.head)
         if now_us is None:
             now_us = self.read_clock()
-        end = LogEnd(owner.head, owner.updated_us, digest)
-        rows, _ = build_rows(end, drafts, now_us, new_salts(len(drafts)))
-        return rows
-
-    def _read_digest(self, agent: MemoryAgent, position: int) -> bytes:
-        """Return the digest at a position of an agent's lineage."""
-        if position == 0:
-            return START
-        if position > agent.row.fork_seq:
-            return agent.select_rows(position, position)[0].digest
-        return self._read_digest(self.tables.agents[agent.parent_pk], position)
+        rows = self.tables.build_new_rows(agent, drafts, expected, now_us)
+        self.add_rows(agent, rows)
+        return [row.event for row in rows]
 
     def add_rows(self, agent: AgentRecord, rows: Sequence[StoredRow]) -> None:
         self._edit_agent(agent.pk).rows.extend(rows)
@@ -457,7 +371,7 @@ class MemoryTransaction(MemoryReader):
                 raise NameTaken.of(name)
 
     def update_agent(self, agent: AgentRecord, change: AgentChange) -> None:
-        row = self._find_agent(agent).row
+        row = self.tables.find_agent(agent).row
         if change.name is not None and change.name != row.name:
             self._check_name(row.session, change.name)
             row = row._replace(name=change.name)
@@ -475,16 +389,15 @@ class MemoryTransaction(MemoryReader):
     def erase_event(
         self, agent: AgentRecord, seq: int, content: str | None, data_json: str
     ) -> None:
-        owner = self._edit_agent(agent.pk)
-        index = seq - owner.row.fork_seq - 1
-        owner.rows[index] = owner.rows[index]._replace(
-            content=content, data_json=data_json, salt=None
-        )
+        self._edit_row(agent, seq, content=content, data_json=data_json, salt=None)
 
     def rewrite_data(self, agent: AgentRecord, seq: int, data_json: str) -> None:
+        self._edit_row(agent, seq, data_json=data_json)
+
+    def _edit_row(self, agent: AgentRecord, seq: int, **columns: Any) -> None:
         owner = self._edit_agent(agent.pk)
         index = seq - owner.row.fork_seq - 1
-        owner.rows[index] = owner.rows[index]._replace(data_json=data_json)
+        owner.rows[index] = owner.rows[index]._replace(**columns)
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         for id_and_tool, source in list(self.tables.sources.items()):
@@ -512,34 +425,62 @@ class MemoryBackend(MemoryReader):
 
     url = ":memory:"
     read_only = False
+    can_index_alone = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, timeout: float = DEFAULT_TIMEOUT) -> None:
         super().__init__(MemoryTables({}, {}, []))
+        self._timeout = timeout
         self._lock = ForkSafeLock()
         self._committed = CommitSignal()
         self._watches: WeakSet[SignalWatch] = WeakSet()
 
+    def compute_deadline(self) -> float:
+        return time.monotonic() + self._timeout
+
+    def _take_lock(self, deadline: float) -> None:
+        """Take the lock, which is one for all sessions and agents. Raises Busy."""
+        try:
+            self._lock.take(deadline)
+        except LockTimeout as error:
+            raise Busy(
+                f"{self.url!r}: {error} for {self._timeout:g} seconds", remedy="try again"
+            ) from error
+
     @contextmanager
     def begin(
-        self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
+        self,
+        *,
+        sessions: Sequence[str] = (),
+        agents: Sequence[AgentRecord] = (),
+        deadline: float | None = None,
     ) -> Iterator[MemoryTransaction]:
-        with self._lock:  # one lock for all sessions and agents
+        self._take_lock(self.compute_deadline() if deadline is None else deadline)
+        try:
             for agent in agents:
-                self._find_agent(agent)
+                self.tables.find_agent(agent)
             tables = self.tables
             copy = MemoryTables(dict(tables.agents), dict(tables.sources), list(tables.removals))
             transaction = MemoryTransaction(copy)
             yield transaction
             self._tables = transaction.tables
+        finally:
+            self._lock.release()
         self._committed.send()
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        deadline: float | None = None,
     ) -> list[Event]:
         # Not by `begin`: its transaction would copy all rows of the agent.
-        with self._lock:
-            rows = MemoryTransaction(self.tables).build_new_rows(agent, drafts, expected)
-            self._find_agent(agent).rows.extend(rows)
+        self._take_lock(self.compute_deadline() if deadline is None else deadline)
+        try:
+            rows = self.tables.build_new_rows(agent, drafts, expected, self.read_clock())
+            self.tables.find_agent(agent).rows.extend(rows)
+        finally:
+            self._lock.release()
         self._committed.send()
         return [row.event for row in rows]
 
@@ -553,18 +494,12 @@ class MemoryBackend(MemoryReader):
     def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
         return 0
 
-    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+    def find_matches(self, query: SearchQuery, limit: int) -> list[FoundEvent]:
         if query.scope == WHOLE_STORE:
             rows = self.read_all_rows()
         else:
             rows = self.read_pieces(query.scope.pieces)
-        found = []
-        for id, row in rows:
-            score = score_row(query.words, row, query.kinds)
-            if score is not None:
-                found.append(FoundEvent(id, row.seq, score))
-        found.sort(key=lambda event: event.score, reverse=True)
-        return found[:limit]
+        return rank_rows(query.phrases, rows, query.kinds, limit)
 
     def check_tables(self) -> list[str]:
         return []
@@ -588,3 +523,84 @@ class MemoryBackend(MemoryReader):
             self._tables = None
         for watch in list(self._watches):
             watch.close()
+
+
+# --- filters ---
+
+
+def matches_query(agent: AgentRecord, query: AgentQuery, sessions_in_use: set[str]) -> bool:
+    """Return True if a listing contains `agent`. `sessions_in_use` are the sessions that have an
+    agent that was not deleted."""
+    if query.sessions is not None and agent.session not in query.sessions:
+        return False
+    if query.mentions is not None and agent.about is None:
+        return False
+    if not has_values(agent, query) or not is_in_range(agent, query):
+        return False
+    return is_visible(agent, query, sessions_in_use)
+
+
+def has_values(agent: AgentRecord, query: AgentQuery) -> bool:
+    """Return True if an agent has the id, session, names and title that are asked for."""
+    about = parse_object(agent.about) or {}
+    exact = [
+        (query.session, agent.session),
+        (query.name, agent.name),
+        (query.key, agent.key),
+        (query.title, about.get("title")),
+    ]
+    prefixes = [(query.key_prefix, agent.key or ""), (query.id_prefix, agent.id)]
+    if any(wanted not in (None, value) for wanted, value in exact):
+        return False
+    return all(value.startswith(prefix or "") for prefix, value in prefixes)
+
+
+def is_in_range(agent: AgentRecord, query: AgentQuery) -> bool:
+    """Return True if an agent was last written to within the times that are asked for."""
+    if query.since_us is not None and agent.updated_us < query.since_us:
+        return False
+    return query.until_us is None or agent.updated_us < query.until_us
+
+
+def is_visible(agent: AgentRecord, query: AgentQuery, sessions_in_use: set[str]) -> bool:
+    """Return True if a listing of roots, or of agents that were not deleted, contains `agent`."""
+    if query.roots_only and agent.parent is not None:
+        return False
+    if query.include_deleted:
+        return True
+    if query.roots_only:
+        return agent.session in sessions_in_use
+    return agent.deleted_us is None
+
+
+def get_recency(agent: AgentRecord) -> tuple[int, str]:
+    """Return the sort key of a listing by last write."""
+    return agent.updated_us, agent.id
+
+
+def has_wanted_kind(row: StoredRow, where: EventFilter) -> bool:
+    """Return True if a row has one of the kinds and, if it is a note, one of the names."""
+    if where.kinds is not None and row.kind not in where.kinds:
+        return False
+    if where.note_names is None or row.kind != "note":
+        return True
+    return row.content in where.note_names
+
+
+def matches_filter(row: StoredRow, where: EventFilter) -> bool:
+    """Return True if a row matches `where`, apart from `newest_only`."""
+    if not has_wanted_kind(row, where):
+        return False
+    if where.data_contains is not None and where.data_contains not in (row.data_json or ""):
+        return False
+    if where.irregular_only:
+        return row.base is not None or row.kind not in ALWAYS_SHOWN
+    return True
+
+
+def filter_rows(rows: Sequence[StoredRow], where: EventFilter) -> list[StoredRow]:
+    """Return the rows that match `where`, in order."""
+    if where == EVERY_EVENT:
+        return list(rows)
+    found = [row for row in rows if matches_filter(row, where)]
+    return found[-1:] if where.newest_only else found

@@ -9,15 +9,15 @@ gets the deadline along, for what it waits for itself.
 """
 
 import math
-import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
-from weakref import ReferenceType, WeakSet, ref
+from weakref import ReferenceType, ref
 
 from backstory.errors import StorageError
+from backstory.storage.locks import renew_in_child
 
 
 class TimedConnection(Protocol):
@@ -145,7 +145,7 @@ class ConnectionPool(Generic[Conn]):
         if first is not None:
             self._slots.append(PoolSlot(first))
         self._renew_lock()
-        _pools.add(self)
+        renew_in_child(self)
 
     def _renew_lock(self) -> None:
         self._lock = threading.Lock()
@@ -215,10 +215,10 @@ class ConnectionPool(Generic[Conn]):
         if connection is not None:
             # If Ctrl-C ended the last loan, the connection was not returned, and may not be idle.
             is_usable = self._is_idle(connection) and self._is_alive(connection)
-            if not is_usable:
-                self._close_slot(slot)
-        if slot.connection is None:
-            slot.connection = self._connect(deadline)
+            if is_usable:
+                return connection
+            self._close_slot(slot)
+        slot.connection = self._connect(deadline)
         return slot.connection
 
     def free_slot(self, slot: PoolSlot[Conn]) -> None:
@@ -231,7 +231,8 @@ class ConnectionPool(Generic[Conn]):
         slot.used_at = time.monotonic()
         with self._lock:
             slot.loan = None
-            self._serve_waiters()
+            if self._waiters:
+                self._serve_waiters()
             if len(self._slots) > 1:
                 self._close_old_slots(slot.used_at - LONGEST_IDLE)
         if self.closed:
@@ -263,21 +264,9 @@ class ConnectionPool(Generic[Conn]):
         for slot in idle:
             self._close_slot(slot)
 
-    def leave_to_parent(self) -> None:
-        """In a child process: set the parent's connections aside. Neither database allows using
+    def renew(self) -> None:
+        """In a child process, set the parent's connections aside. Neither database allows using
         them here, or even closing them. Those to SQLite were closed before the fork."""
         self._slots_of_parents.append(self._slots)
         self._slots = []
         self._renew_lock()
-
-
-_pools: "WeakSet[ConnectionPool[Any]]" = WeakSet()
-
-
-def _leave_all_to_parent() -> None:
-    for pool in list(_pools):
-        pool.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_all_to_parent)

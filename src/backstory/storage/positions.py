@@ -35,15 +35,17 @@ class LineageStep(NamedTuple):
     next: int  # the position at which the lineage continues in the parent; 0 at its beginning
 
 
-def build_walk(agent: AgentRecord, steps: Sequence[WalkStep]) -> Walk:
-    """Return the walk that a query's steps describe. They may come in any order."""
+def build_walk(agent: AgentRecord, steps: Sequence[WalkStep], at: int | None = None) -> Walk:
+    """Return the walk at a position (None: the head) that a query's steps describe. They may come
+    in any order."""
     check_steps(agent, steps)
     pieces = []
     for step in steps:
         if step.low <= step.high:  # a walk passes through agents that it takes nothing from
             pieces.append(Piece(step.owner, step.low, step.high, step.base))
     pieces.sort(key=lambda piece: piece.low)
-    return Walk(steps[0].head, pieces)
+    head = steps[0].head
+    return Walk(head if at is None else at, pieces, head)
 
 
 def build_lineage(agent: AgentRecord, steps: Sequence[LineageStep]) -> list[Piece]:

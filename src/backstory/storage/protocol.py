@@ -14,15 +14,15 @@ Locks are taken in this order, and nowhere else:
 | --- | --- | --- | --- |
 | 1 | the store | advisory lock | migrations, creating the search index, `distribute` |
 | 2 | sessions, by place | row of `places` | `create_agent`, `begin(sessions=…)` |
-| 3 | agents, by session and id | their turn, then the row | `append`, `begin(agents=…)`; |
+| 3 | agents, by session and id | their queue, then the row | `append`, `begin(agents=…)`; |
 | | | of `agents` | `begin(sessions=…)` locks all agents of its sessions |
 | 4 | the search index | advisory lock | `index_events`, and removals after level 3 |
 
-The turn of an agent is an advisory lock that keeps appends from overtaking a move
-(`postgres.writer.TURN`). A move and an append of one event take it before the row. Batches, and
-transactions for several agents or for sessions, do without it. SQLite and memory have one write
-lock for all four levels. Who needs a lock of an earlier level ends the transaction and begins
-another. Nobody waits for a callback or for a person while holding a lock.
+The queue of an agent is an advisory lock that keeps appends from overtaking a transaction for one
+agent, such as a move (`postgres.writer.QUEUE` says who waits in it). It comes before the row.
+SQLite and memory have one write lock for all four levels. Who needs a lock of an earlier level ends
+the transaction and begins another. Nobody waits for a callback or for a person while holding a
+lock.
 
 An append needs level 3 only: the lineage of a living agent never changes, except that text in it is
 erased, so positions that were read earlier are still valid if the agent is alive. A new agent needs
@@ -35,7 +35,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from backstory.log.events import Draft, Event, OutlineRow, StoredRow
-from backstory.log.terms import Query
+from backstory.log.terms import FoundEvent, Phrases
 from backstory.log.times import to_datetime
 
 
@@ -147,10 +147,11 @@ class Piece(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The live pieces at a position, oldest first, and the agent's head."""
+    """The live pieces at a position, oldest first."""
 
-    head: int
+    at: int  # the position
     pieces: list[Piece]
+    head: int  # of the agent
 
 
 class EventFilter(NamedTuple):
@@ -160,7 +161,7 @@ class EventFilter(NamedTuple):
     note_names: tuple[str, ...] | None = None  # of notes, only these; no effect on other kinds
     data_contains: str | None = None  # a part of the JSON text of the event's data
     newest_only: bool = False  # the newest match of each owner (`read_owned`), or of all pieces
-    moves_only: bool = False  # only events with a base, and events that are not in ALWAYS_SHOWN
+    irregular_only: bool = False  # only events with a base, and events that are not in ALWAYS_SHOWN
 
 
 EVERY_EVENT = EventFilter()
@@ -197,7 +198,7 @@ RemovalAction = Literal["delete", "erase", "expire"]
 
 
 class RemovalRecord(NamedTuple):
-    """What was removed from one agent by one call, without the content."""
+    """A removal from one agent by one call, without the content."""
 
     id: str
     removed_us: int
@@ -225,20 +226,12 @@ class SearchScope(NamedTuple):
 WHOLE_STORE = SearchScope()
 
 
-class WordQuery(NamedTuple):
+class SearchQuery(NamedTuple):
     """A search in the index."""
 
-    words: Query
+    phrases: Phrases
     kinds: tuple[str, ...] = ()  # none: all kinds
     scope: SearchScope = WHOLE_STORE
-
-
-class FoundEvent(NamedTuple):
-    """An event that a search found."""
-
-    owner_id: str
-    seq: int
-    score: float  # higher is better, within one search
 
 
 CANDIDATES = 10_000  # matches of a search that are ranked, unless more are asked for
@@ -358,7 +351,8 @@ class Transaction(Reader, Protocol):
         position, it inherits nothing any more. None: remove all its events and the row."""
 
     def record_removals(self, records: Sequence[RemovalRecord]) -> None:
-        """Record what this transaction removes."""
+        """Record what this transaction removes. Every removal calls this, also one that finds that
+        all was removed before: its text may still be in a file."""
 
 
 class StoreWatch(Protocol):
@@ -385,19 +379,34 @@ class Backend(Reader, Protocol):
 
     url: str
     read_only: bool  # True if every write raises ReadOnly
+    can_index_alone: bool  # True if it can be indexed for this process, although it is read-only
+
+    def compute_deadline(self) -> float:
+        """Return the monotonic time at which a call that begins now stops waiting for others."""
 
     def begin(
-        self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
+        self,
+        *,
+        sessions: Sequence[str] = (),
+        agents: Sequence[AgentRecord] = (),
+        deadline: float | None = None,
     ) -> AbstractContextManager[Transaction]:
         """Open a transaction for a `with` block: everything in it is committed when the block ends,
         or nothing. Locks `sessions`, all their agents, then `agents`, and raises AgentNotFound if
-        one of `agents` was deleted. After a block that removed text, no file of the store contains
-        that text, as far as the database can promise that."""
+        one of `agents` was deleted. A call that begins several transactions passes its `deadline`
+        to each; otherwise the transaction computes its own. After a block that recorded removals,
+        even none, no file of the store contains removed text, as far as the database can promise
+        that."""
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        deadline: float | None = None,
     ) -> list[Event]:
-        """Write events in a transaction of their own: see `Transaction.append`."""
+        """Write events in a transaction of their own: see `Transaction.append`, and `begin` for the
+        deadline."""
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         """Write an agent in a transaction of its own: see `Transaction.create_agent`."""
@@ -410,7 +419,7 @@ class Backend(Reader, Protocol):
         """Make up to `limit` of these events searchable, in one transaction. Return how many were
         indexed. Creates the index if there is none."""
 
-    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+    def find_matches(self, query: SearchQuery, limit: int) -> list[FoundEvent]:
         """Return the best matches among the indexed events. A few too many are allowed, too few are
         not."""
 

@@ -4,11 +4,12 @@ A key is unique in a lineage. So the events of a batch that shares a key have nu
 event that is written again because the one with its key is no longer in the context.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Literal
 
 from backstory.errors import Invalid, KeyTaken
-from backstory.log.checks import check_key
+from backstory.log.arguments import LONGEST_KEY
 from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
 from backstory.log.erasure import is_erased
 from backstory.log.events import Draft, Event, RepeatedEvent, parse_object
@@ -33,9 +34,9 @@ def find_by_key(
 ) -> dict[str, Event]:
     """Return the events of the lineage that have the keys of `drafts`. Raises KeyTaken if one of
     them differs from its draft."""
-    if lineage[-1].high == 0:  # an empty log
-        return {}
     by_key = {draft.key: draft for draft in drafts if draft.key is not None}
+    if not by_key or not lineage or lineage[-1].high == 0:  # an empty log
+        return {}
     found = reader.find_keys(list(by_key), agent, lineage)
     if not found:
         return {}
@@ -50,22 +51,47 @@ def find_by_key(
     return existing
 
 
-def find_repeated(
-    reader: Reader, agent: AgentRecord, drafts: Drafts, expected: int | None
+def find_after_head(
+    reader: Reader,
+    agent: AgentRecord,
+    drafts: Drafts,
+    expected: int | None,
+    once: Once = "lineage",
 ) -> list[Event] | None:
-    """Return the events of an append that was written before, or None if it was not."""
+    """Return the events of an append that was written before after the `expected` head, or None if
+    it was not. What had the key of a draft by then was not written again."""
     if expected is None or not drafts:  # an empty batch of several is no repeat
         return None
-    last = expected + len(drafts)
-    if last > reader.read_head(agent):
+    lineage = reader.read_lineage(agent)
+    if once == "context":
+        drafts = renew_keys(reader, agent, lineage, drafts)
+    existing = find_by_key(reader, agent, clip(lineage, 1, expected), drafts)
+    new = [draft for draft in drafts if draft.key not in existing]
+    last = expected + len(new)
+    if last > lineage[-1].high:
         return None
-    events = reader.read_events(agent, [Piece(agent.pk, expected + 1, last)])
-    if len(events) != len(drafts):
+    written = reader.read_events(agent, [Piece(agent.pk, expected + 1, last)]) if new else []
+    if len(written) != len(new):
         return None
-    for draft, event in zip(drafts, events, strict=True):
+    for draft, event in zip(new, written, strict=True):
         if not is_same_event(draft, event):
             return None
-    return flag_repeats(reader, agent, events)
+    return merge_in_order(drafts, existing, flag_repeats(reader, agent, written))
+
+
+def merge_in_order(
+    drafts: Drafts, existing: Mapping[str, Event], written: Sequence[Event]
+) -> list[Event]:
+    """Return the event of each draft: the existing one with its key, or the next one that was
+    written."""
+    remaining = iter(written)
+    events = []
+    for draft in drafts:
+        if draft.key is not None and draft.key in existing:
+            events.append(existing[draft.key])
+        else:
+            events.append(next(remaining))
+    return events
 
 
 def find_batch(reader: Reader, agent: AgentRecord, lineage: Pieces, key: str) -> list[Event]:
@@ -144,13 +170,13 @@ def number_drafts(drafts: Drafts, key: str | None) -> list[Draft]:
         return list(drafts)
     numbered = []
     for number, draft in enumerate(drafts, 1):
-        numbered.append(draft._replace(key=check_key(number_key(key, number))))
+        numbered.append(draft._replace(key=number_key(key, number)))
     return numbered
 
 
 def number_key(key: str, number: int) -> str:
     """Return the key of an event of a batch. The first one has the key of the batch itself."""
-    return key if number == 1 else f"{key} (part {number})"
+    return key if number == 1 else derive_key(key, f" (part {number})")
 
 
 def renew_keys(reader: Reader, agent: AgentRecord, lineage: Pieces, drafts: Drafts) -> list[Draft]:
@@ -159,18 +185,24 @@ def renew_keys(reader: Reader, agent: AgentRecord, lineage: Pieces, drafts: Draf
     renewed = []
     for draft in drafts:
         if draft.key is not None:
-            key = renew_key(reader, agent, lineage, live, draft.key)
+            key = renew_key(reader, agent, lineage, draft.key, live)
             draft = draft._replace(key=key)
         renewed.append(draft)
     return renewed
 
 
 def renew_key(
-    reader: Reader, agent: AgentRecord, lineage: Pieces, live: LivePositions, key: str
+    reader: Reader,
+    agent: AgentRecord,
+    lineage: Pieces,
+    key: str,
+    live: LivePositions | None = None,
 ) -> str:
     """Return the key of an event in the context that was written for `key`, or, if there is none,
     the key for the next one. Keys are unique in a lineage, so each event after the first gets a
     number."""
+    if live is None:
+        live = LivePositions(reader, agent)
     size = 8
     while True:
         keys = [repeat_key(key, number) for number in range(1, size + 1)]
@@ -181,12 +213,20 @@ def renew_key(
     for position in found:
         if live.has(position.seq):
             return position.key
-    return check_key(repeat_key(key, len(found) + 1))
+    return repeat_key(key, len(found) + 1)
 
 
 def repeat_key(key: str, number: int) -> str:
     """Return the key of an event that is written for the nth time. The first has the key itself."""
-    return key if number == 1 else f"{key} (again {number})"
+    return key if number == 1 else derive_key(key, f" (again {number})")
+
+
+def derive_key(key: str, end: str) -> str:
+    """Return a key that no caller can give to an event, because of its `end`. The digest of a very
+    long key replaces a part of it."""
+    if len(key) + len(end) > LONGEST_KEY:
+        key = f"{key[: LONGEST_KEY // 2]} {sha256(key.encode()).hexdigest()}"
+    return key + end
 
 
 def is_same_event(draft: Draft, event: Event) -> bool:

@@ -1,10 +1,11 @@
 """Signals that tell the threads of this process that something was committed to a store."""
 
-import os
 import threading
 import time
 from collections.abc import Hashable
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
+
+from backstory.storage.locks import renew_in_child
 
 
 class CommitSignal:
@@ -15,7 +16,7 @@ class CommitSignal:
     def __init__(self) -> None:
         self.renew()
         self.count = 0
-        _signals.add(self)
+        renew_in_child(self)
 
     def renew(self) -> None:
         """Make new locks. Enter `lock` itself, never `with changed:`, which is written in
@@ -82,15 +83,4 @@ def limit_wait(deadline: float | None, most: float) -> float:
     return max(0.0, min(most, deadline - time.monotonic()))
 
 
-_signals: WeakSet[CommitSignal] = WeakSet()
 _shared_signals: WeakValueDictionary[Hashable, CommitSignal] = WeakValueDictionary()
-
-
-def _renew_signals() -> None:
-    # Another thread of the parent may have taken a lock of a signal when the process was copied.
-    for signal in list(_signals):
-        signal.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_signals)

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 from backstory.errors import Invalid, MarkNotFound, NotFound, Remedy
 from backstory.log import moves
-from backstory.log.checks import check_moment
+from backstory.log.arguments import check_moment
 from backstory.log.data_keys import REDO, UNDO
 from backstory.log.events import LAST_POSITION, Event
-from backstory.storage.agent_errors import build_position_error
+from backstory.storage.agent_errors import build_position_error, suggest_name
 from backstory.storage.positions import check_position, clip
 from backstory.storage.protocol import AgentRecord, EventFilter, Reader, Walk
 
@@ -80,7 +80,9 @@ def find_jump_position(reader: Reader, agent: AgentRecord, walk: Walk, to: At) -
     position = resolve_position(reader, agent, to)
     if position is None:
         raise Invalid("jump needs a target", remedy="pass a position, a mark's label or a datetime")
-    check_position(agent, position, walk.head)
+    if isinstance(to, datetime):
+        position = min(position, walk.at)  # the walk may end before the newest event
+    check_position(agent, position, walk.at)
     return position
 
 
@@ -116,7 +118,7 @@ def find_redo_position(reader: Reader, agent: AgentRecord, walk: Walk) -> int:
         events = reader.read_events(agent, clip(lineage, seq, seq))
         return events[0] if events else None
 
-    target = moves.find_redo_target(read_event(walk.head), read_event)
+    target = moves.find_redo_target(read_event(walk.at), read_event)
     if target is None:
         raise NotFound(
             f"nothing to redo: the last thing that happened to {agent.name!r} was not an undo"
@@ -152,7 +154,7 @@ def find_label(reader: Reader, agent: AgentRecord, walk: Walk, label: str) -> in
     if mark is not None:
         return mark.seq
     lineage = reader.read_lineage(agent)
-    notes = reader.read_events(agent, clip(lineage, 1, walk.head), LABELS)
+    notes = reader.read_events(agent, clip(lineage, 1, walk.at), LABELS)
     labels = moves.read_labels(notes)
     if label not in labels:
         raise build_mark_error(reader, agent, stack, label)
@@ -191,6 +193,8 @@ def build_mark_error(
 ) -> MarkNotFound:
     """Return the error for a mark that is not on the stack."""
     what = "no mark" if which is None else f"no mark {which!r}"
+    if isinstance(which, str):
+        what += suggest_name(which, [mark.label for mark in stack if mark.label])
     remedy = suggest_mark(reader, agent, stack, which)
     return MarkNotFound(f"agent {agent.name!r} has {what}", remedy=remedy)
 
@@ -200,10 +204,13 @@ def suggest_mark(
 ) -> Remedy:
     """Return a remedy for a mark that is not on the stack."""
     if which is not None:
-        mark = select_mark(reader.read_events(agent, reader.read_lineage(agent), MARKS), which)
+        lineage = reader.read_lineage(agent)
+        mark = select_mark(reader.read_events(agent, lineage, MARKS), which)
         if mark is not None:
             text = f"it was set at position {mark.seq} and left behind; {{}} goes back there"
             return Remedy(text, "jump", (mark.seq,), agent.id)
+        if isinstance(which, int) and 0 <= which <= lineage[-1].high:
+            return Remedy("{} goes to a position without a mark", "jump", (which,), agent.id)
     if stack:
         return Remedy(f"its marks are {describe_marks(stack)}")
     return Remedy("{} sets one", "mark", agent_id=agent.id)

@@ -4,17 +4,17 @@
 and gives them their times.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.errors import Conflict, KeyTaken
-from backstory.log.checks import check_draft, check_key, check_once
+from backstory.errors import Conflict, KeyTaken, NotFound
+from backstory.log.arguments import check_new_key, check_once
+from backstory.log.checks import check_draft
 from backstory.log.data_keys import TARGET
 from backstory.log.events import Draft, Event, parse_object
 from backstory.log.kinds import ALWAYS_SHOWN, ANSWER_KINDS
-from backstory.log.replay import NO_STACKS, PLAIN, Fold, Verdict, log_inert
-from backstory.storage.agent_errors import check_head
-from backstory.storage.inert_events import report_inert
+from backstory.log.replay import NO_STACKS, Fold
+from backstory.storage.agent_errors import InertEvent, check_head, report_inert_events
 from backstory.storage.positions import check_expected
 from backstory.storage.protocol import (
     AgentRecord,
@@ -22,14 +22,15 @@ from backstory.storage.protocol import (
     Drafts,
     Reader,
     Transaction,
+    Walk,
 )
 from backstory.storage.repeats import (
-    LivePositions,
     Once,
     check_distinct_keys,
+    find_after_head,
     find_batch,
     find_by_key,
-    find_repeated,
+    merge_in_order,
     number_drafts,
     renew_key,
     renew_keys,
@@ -46,6 +47,21 @@ class AgentBatch(NamedTuple):
     agent: AgentRecord
     drafts: Drafts
     expected: int | None = None
+
+
+class DecidedDrafts(NamedTuple):
+    """Drafts with their bases, and those among them that will be inert. Whoever writes the drafts
+    reports these after the commit: if the write is rolled back, the log does not have them."""
+
+    drafts: Drafts
+    inert: list[InertEvent]
+
+
+class AppendedEvents(NamedTuple):
+    """The events of a transaction that is not committed yet, and the inert ones to be reported."""
+
+    events: list[Event]
+    inert: list[InertEvent]
 
 
 def append_events(
@@ -65,29 +81,45 @@ def append_events(
     if not drafts:
         check_head(agent, backend.read_head(agent), expected)
         return []
+    deadline = backend.compute_deadline()
+    decided = decide_without_reading(agent, drafts, expected, once)
+    if decided is not None:
+        try:
+            events = backend.append(agent, decided.drafts, expected, deadline)
+        except (Conflict, KeyTaken):
+            pass  # decided again under the lock: the events may exist
+        else:
+            report_inert_events(agent, decided.inert)
+            return events
     try:
-        return append_or_find(backend, agent, drafts, expected, once)
+        with backend.begin(agents=[agent], deadline=deadline) as transaction:
+            appended = append_in_transaction(transaction, agent, drafts, expected, once=once)
     except Conflict:
-        repeated = find_repeated(backend, agent, drafts, expected)
+        repeated = find_after_head(backend, agent, drafts, expected, once)
         if repeated is None:
             raise
         return repeated
+    report_inert_events(agent, appended.inert)
+    return appended.events
 
 
-def append_or_find(
-    backend: Backend, agent: AgentRecord, drafts: Drafts, expected: int | None, once: Once
-) -> list[Event]:
-    """Append the drafts whose keys do not exist yet, without a lock if that is possible, and find
-    the events of the others. Raises Conflict."""
-    if not must_read_first(agent, drafts, expected, once):
-        try:
-            return append_directly(backend, agent, drafts, expected)
-        except (Conflict, KeyTaken):
-            if not have_keys(drafts):
-                raise
-            # Events with these keys may exist: they are looked up under the lock.
-    with backend.begin(agents=[agent]) as transaction:
-        return append_in_transaction(transaction, agent, drafts, expected, once=once)
+def decide_without_reading(
+    agent: AgentRecord, drafts: Drafts, expected: int | None, once: Once
+) -> DecidedDrafts | None:
+    """Return drafts with their bases, or None if something has to be read before.
+
+    Messages and clears need nothing. A rewind needs the mark stack. A jump needs its own position,
+    which `expected` gives: its target must come before it. A key has to be looked up, unless the
+    agent inherits nothing and `expected` is given: then the unique index decides.
+    """
+    is_unique_in_agent = agent.fork_seq == 0 and once == "lineage"
+    index_decides_keys = expected is not None and is_unique_in_agent
+    for draft in drafts:
+        if draft.key is not None and not index_decides_keys:
+            return None
+        if draft.kind == "rewind" or (draft.kind == "jump" and expected is None):
+            return None
+    return decide_bases(drafts, expected or 0)
 
 
 def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[list[Event]]:
@@ -102,15 +134,18 @@ def append_together(backend: Backend, batches: Sequence[AgentBatch]) -> list[lis
             written = []
             for agent, drafts, expected in batches:
                 written.append(append_in_transaction(transaction, agent, drafts, expected, now_us))
-            return written
     except Conflict:
         found = []
         for agent, drafts, expected in batches:
-            repeated = find_repeated(backend, agent, drafts, expected)
-            if repeated is None:  # the conflict names an agent that has moved, perhaps another one
+            repeated = find_after_head(backend, agent, drafts, expected)
+            if repeated is None:
+                check_head(agent, backend.read_head(agent), expected)  # names this agent
                 raise
             found.append(repeated)
         return found
+    for batch, appended in zip(batches, written, strict=True):
+        report_inert_events(batch.agent, appended.inert)
+    return [appended.events for appended in written]
 
 
 def append_answer(
@@ -126,12 +161,11 @@ def append_answer(
     model that is asked again answers something else."""
     check_expected(expected)
     check_once(once)
-    check_key(key)
+    check_new_key(key)
     with backend.begin(agents=[agent]) as transaction:
         lineage = transaction.read_lineage(agent)
         if once == "context":
-            live = LivePositions(transaction, agent)
-            key = renew_key(transaction, agent, lineage, live, key)
+            key = renew_key(transaction, agent, lineage, key)
         repeated = find_batch(transaction, agent, lineage, key)
         if repeated:
             if repeated[0].kind not in ANSWER_KINDS:
@@ -139,8 +173,8 @@ def append_answer(
             return repeated
         head = lineage[-1].high
         check_head(agent, head, expected)
-        decided = decide_bases(transaction, agent, number_drafts(drafts, key), head)
-        return transaction.append(agent, decided, head)
+        decided = decide_next_bases(transaction, agent, number_drafts(drafts, key), head)
+        return transaction.append(agent, decided.drafts, expected=head)
 
 
 def append_move(
@@ -153,59 +187,71 @@ def append_move(
 ) -> Event:
     """Append a rewind or jump. Its target is looked up while the agent is locked. `author` is the
     part of the event's data that names who did it. If the lineage has a move of this command with
-    the key, that is returned: its target would be another one by now."""
+    the key, that is returned: its target would be another one by now. So is the event after
+    `expected`, if this move would have written it there."""
     check_expected(expected)
+    if key is not None:
+        check_new_key(key)
     with backend.begin(agents=[agent]) as transaction:
-        if key is not None:
-            lineage = transaction.read_lineage(agent)
-            repeated = find_batch(transaction, agent, lineage, check_key(key))
-            if repeated:
-                if not move.is_written_as(repeated[0]):
-                    raise KeyTaken.of_event(key, repeated[0].seq)
-                return repeated[0]
+        written = find_written(transaction, agent, key, fits=move.is_written_as)
+        if written:
+            return written[0]
         walk = transaction.walk(agent)
+        if expected is not None and expected < walk.head:
+            repeated = find_move_after_head(transaction, agent, move, author, key, expected)
+            if repeated is not None:
+                return repeated
         check_head(agent, walk.head, expected)
-        target = find_target(transaction, agent, walk, move)
-        data = {TARGET: target, **move.flags, **author}
-        draft = check_draft(move.kind, None, data, key)._replace(base=target)
-        [event] = transaction.append(agent, [draft], walk.head)
+        draft = build_move_draft(transaction, agent, walk, move, author, key)
+        [event] = transaction.append(agent, [draft], expected=walk.head)
         return event
 
 
-def must_read_first(
-    agent: AgentRecord, drafts: Drafts, expected: int | None, once: Once = "lineage"
-) -> bool:
-    """Return True if something has to be read before `drafts` can be written.
-
-    A rewind needs the mark stack. A jump names its base, which is valid if it comes before the
-    jump: so the jump's own position must be known, and `expected` gives it. A key has to be looked
-    up, unless the agent inherits nothing and `expected` is given: then the unique index decides.
-    """
-    is_unique_in_agent = agent.fork_seq == 0 and once == "lineage"
-    index_decides_keys = expected is not None and is_unique_in_agent
-    for draft in drafts:
-        if draft.key is not None and not index_decides_keys:
-            return True
-        if draft.kind == "rewind" or (draft.kind == "jump" and expected is None):
-            return True
-    return False
-
-
-def have_keys(drafts: Drafts) -> bool:
-    """Return True if at least one draft has a key."""
-    return any(draft.key is not None for draft in drafts)
-
-
-def append_directly(
-    backend: Backend, agent: AgentRecord, drafts: Drafts, expected: int | None
+def find_written(
+    reader: Reader, agent: AgentRecord, key: str | None, fits: Callable[[Event], bool]
 ) -> list[Event]:
-    """Append drafts for which nothing has to be read. Raises Conflict or KeyTaken."""
-    # Without `expected`, no draft is a rewind or a jump, so verdicts need no positions.
-    head = 0 if expected is None else expected
-    verdicts = judge_drafts(drafts, head)
-    events = backend.append(agent, set_bases(drafts, verdicts), expected)
-    report_problems(agent, head, verdicts)
-    return events
+    """Return the events that a call with this key wrote before; none if the lineage does not have
+    the key. Raises KeyTaken if the first of them does not fit the call."""
+    if key is None:
+        return []
+    batch = find_batch(reader, agent, reader.read_lineage(agent), key)
+    if batch and not fits(batch[0]):
+        raise KeyTaken.of_event(key, batch[0].seq)
+    return batch
+
+
+def find_move_after_head(
+    reader: Reader,
+    agent: AgentRecord,
+    move: Move,
+    author: Mapping[str, Any],
+    key: str | None,
+    expected: int,
+) -> Event | None:
+    """Return the event after the `expected` head if it is what `move` wrote there; None if it is
+    something else. The head has moved since: what the move would have done is computed again."""
+    walk = reader.walk(agent, expected)
+    try:
+        draft = build_move_draft(reader, agent, walk, move, author, key)
+    except NotFound:
+        return None
+    events = find_after_head(reader, agent, [draft], expected)
+    return events[0] if events else None
+
+
+def build_move_draft(
+    reader: Reader,
+    agent: AgentRecord,
+    walk: Walk,
+    move: Move,
+    author: Mapping[str, Any],
+    key: str | None,
+) -> Draft:
+    """Return the event that a move writes after the position of `walk`, with its base. Raises
+    NotFound or Invalid if it has no target."""
+    target = find_target(reader, agent, walk, move)
+    data = {TARGET: target, **move.flags, **author}
+    return check_draft(move.kind, None, data, key)._replace(base=target)
 
 
 def append_in_transaction(
@@ -215,10 +261,10 @@ def append_in_transaction(
     expected: int | None,
     now_us: int | None = None,
     once: Once = "lineage",
-) -> list[Event]:
+) -> AppendedEvents:
     """Append drafts while the agent is locked. Drafts whose keys exist are found, not written."""
     existing: dict[str, Event] = {}
-    if have_keys(drafts):
+    if any(draft.key is not None for draft in drafts):
         lineage = transaction.read_lineage(agent)
         head = lineage[-1].high
         if once == "context":
@@ -229,69 +275,36 @@ def append_in_transaction(
     new = [draft for draft in drafts if draft.key not in existing]
     if new or not drafts:
         check_head(agent, head, expected)
-    written: list[Event] = []
-    if new:
-        decided = decide_bases(transaction, agent, new, head)
-        written = transaction.append(agent, decided, head, now_us)
-    return merge_in_order(drafts, existing, written)
+    if not new:
+        return AppendedEvents(merge_in_order(drafts, existing, []), [])
+    decided = decide_next_bases(transaction, agent, new, head)
+    written = transaction.append(agent, decided.drafts, expected=head, now_us=now_us)
+    return AppendedEvents(merge_in_order(drafts, existing, written), decided.inert)
 
 
-def merge_in_order(
-    drafts: Drafts, existing: Mapping[str, Event], written: Sequence[Event]
-) -> list[Event]:
-    """Return the event of each draft: the existing one with its key, or the next one that was
-    written."""
-    remaining = iter(written)
-    events = []
-    for draft in drafts:
-        if draft.key is not None and draft.key in existing:
-            events.append(existing[draft.key])
-        else:
-            events.append(next(remaining))
-    return events
-
-
-def decide_bases(reader: Reader, agent: AgentRecord, drafts: Drafts, head: int) -> list[Draft]:
-    """Return the drafts with the bases that they get after `head`, and report those that will be
-    inert."""
+def decide_next_bases(
+    reader: Reader, agent: AgentRecord, drafts: Drafts, head: int
+) -> DecidedDrafts:
+    """Return the next events of an agent with their bases. `head` is its head."""
     stacks = read_mark_stacks(reader, agent, drafts, head)
-    verdicts = judge_drafts(drafts, head, stacks)
-    report_problems(agent, head, verdicts)
-    return set_bases(drafts, verdicts)
+    return decide_bases(drafts, head, stacks)
 
 
-def decide_first_bases(name: str, drafts: Drafts) -> list[Draft]:
-    """Return the first events of an agent that will have this name, with their bases, and log those
-    that will be inert."""
-    check_distinct_keys(drafts)
-    verdicts = judge_drafts(drafts, 0)
-    for seq, verdict in enumerate(verdicts, 1):
-        if verdict.problem:
-            log_inert(repr(name), seq, verdict.problem)
-    return set_bases(drafts, verdicts)
-
-
-def judge_drafts(drafts: Drafts, head: int, stacks: MarkStacks = NO_STACKS) -> list[Verdict]:
+def decide_bases(drafts: Drafts, head: int, stacks: MarkStacks = NO_STACKS) -> DecidedDrafts:
     """Apply the rules of the log to drafts that will follow `head`. A rewind needs `stacks`: the
     mark stacks at the head and at the targets of moves."""
     kinds = {draft.kind for draft in drafts}
     if kinds <= ALWAYS_SHOWN:  # nearly all appends: each event continues the one before
-        return [PLAIN] * len(drafts)
+        return DecidedDrafts(drafts, [])
     fold = Fold(after=head, stacks=stacks)
-    verdicts = []
-    for seq, draft in enumerate(drafts, head + 1):
-        verdicts.append(fold.feed(draft.at(seq)))
-    return verdicts
-
-
-def set_bases(drafts: Drafts, verdicts: Sequence[Verdict]) -> list[Draft]:
-    """Return the drafts with the bases of their verdicts."""
     decided = []
-    for draft, verdict in zip(drafts, verdicts, strict=True):
-        if verdict.base is not None:
-            draft = draft._replace(base=verdict.base)
-        decided.append(draft)
-    return decided
+    inert = []
+    for seq, draft in enumerate(drafts, head + 1):
+        decision = fold.feed(draft.to_event(seq))
+        decided.append(draft._replace(base=decision.base))
+        if decision.problem:
+            inert.append(InertEvent(seq, decision.problem))
+    return DecidedDrafts(decided, inert)
 
 
 def read_mark_stacks(reader: Reader, agent: AgentRecord, drafts: Drafts, head: int) -> MarkStacks:
@@ -310,10 +323,3 @@ def read_mark_stacks(reader: Reader, agent: AgentRecord, drafts: Drafts, head: i
         marks = reader.read_events(agent, reader.walk(agent, position).pieces, MARKS)
         stacks[position] = frozenset(mark.seq for mark in marks)
     return stacks
-
-
-def report_problems(agent: AgentRecord, head: int, verdicts: Sequence[Verdict]) -> None:
-    """Report the inert events among those that follow `head`."""
-    for seq, verdict in enumerate(verdicts, head + 1):
-        if verdict.problem:
-            report_inert(agent, seq, verdict.problem)

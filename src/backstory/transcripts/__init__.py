@@ -1,92 +1,117 @@
-"""Importers: the transcripts of other tools as sessions, without a store.
+"""The histories of other tools: reading, importing and exporting their files.
 
     for session in backstory.transcripts.read("~/.claude/projects"):
         for thread in session.threads:
-            for event in events(thread.steps()): …
+            for unit in thread.read_units():
+                ...
 
-Parsers (`formats/`) are pure; `finder` and `files` read.
+Formats are found by entry points: see docs/formats.md.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from backstory.errors import Invalid
-from backstory.transcripts.claude_code.lines import (
-    claude_entries,
-    claude_kept,
-    claude_parents,
-    claude_units,
+from backstory.transcripts.content import (
+    AnswerBlock,
+    AnswerBuilder,
+    build_message_entry,
+    build_result_entry,
+    name_call,
+    name_result,
+    parse_time,
 )
-from backstory.transcripts.escapes import holdable
-from backstory.transcripts.files import Unreadable
-from backstory.transcripts.finder import find
-from backstory.transcripts.format import Format
-from backstory.transcripts.formats import FORMATS
-from backstory.transcripts.growth import events
-from backstory.transcripts.linear import LogEvent
-from backstory.transcripts.outcome import Imported, Outcome
-from backstory.transcripts.past import Known
-from backstory.transcripts.transcript import (
+from backstory.transcripts.exporting import export_transcript
+from backstory.transcripts.format import (
+    ExportedFile,
+    ExportedHistory,
+    ExportedMessage,
+    KnownPlace,
+    SourceHead,
+    SourceLine,
+    TranscriptFormat,
+    TranscriptSource,
+    list_formats,
+    load_format,
+    read_provenance,
+    write_time,
+)
+from backstory.transcripts.importing import FileFinder, FileGroup, describe_error, group_files
+from backstory.transcripts.model import (
     Entry,
+    ExportedPositions,
     Fault,
+    ImportedSession,
+    ImportOutcome,
+    ImportReport,
     Label,
-    Move,
     Origin,
-    Report,
-    Session,
+    ReadWhole,
+    SourceMove,
+    SourceSession,
+    SourceTail,
     Step,
     Thread,
     Unit,
 )
+from backstory.transcripts.sources import Unreadable
 
 __all__ = [
-    "FORMATS",
+    "AnswerBlock",
+    "AnswerBuilder",
     "Entry",
+    "ExportedFile",
+    "ExportedHistory",
+    "ExportedMessage",
+    "ExportedPositions",
     "Fault",
-    "Imported",
-    "Known",
+    "ImportOutcome",
+    "ImportReport",
+    "ImportedSession",
+    "KnownPlace",
     "Label",
-    "LogEvent",
-    "Move",
     "Origin",
-    "Outcome",
-    "Report",
-    "Session",
+    "ReadWhole",
+    "TranscriptSource",
+    "SourceHead",
+    "SourceLine",
+    "SourceMove",
+    "SourceSession",
+    "SourceTail",
     "Step",
     "Thread",
+    "TranscriptFormat",
     "Unit",
-    "claude_entries",
-    "claude_kept",
-    "claude_parents",
-    "claude_units",
-    "events",
-    "format_named",
+    "build_message_entry",
+    "build_result_entry",
+    "export_transcript",
+    "list_formats",
+    "load_format",
+    "name_call",
+    "name_result",
+    "parse_time",
     "read",
+    "read_provenance",
+    "write_time",
 ]
 
 
 def read(
-    *paths: str | Path, format: str | None = None, report: Report | None = None
-) -> Iterator[Session]:
-    """The sessions in some files, folders, databases and zips, one after another.
+    *paths: str | Path, format: str | None = None, report: ImportReport | None = None
+) -> Iterator[SourceSession]:
+    """Yield the sessions in some files, folders, databases and zips.
 
-    `format` is the tool that they are from; by default it is recognised by content. What could not be read or
-    understood is in the `report` of each session; problems outside of sessions are added to the given
-    `report`.
+    `format` is the tool that wrote them; by default it is recognized by the content. Problems of a
+    session are in its `report`; others are added to the given `report`.
     """
-    found = Report() if report is None else report
-    chosen = None if format is None else format_named(format)
-    for each, sources in find((Path(path).expanduser() for path in paths), found, chosen):
-        try:
-            for session in each.sessions(sources):
-                yield holdable(session)
-        except (OSError, Unreadable) as error:
-            found.unread.append(Fault(each.name, None, str(error)))
+    found = ImportReport() if report is None else report
+    files = FileFinder(found, format).find(paths)
+    for group in group_files(files):
+        yield from read_group(group, found)
 
 
-def format_named(name: str) -> Format:
-    """The format of that name."""
-    for format in FORMATS:
-        if format.name == name:
-            return format
-    raise Invalid(f"no format {name!r}: use one of {', '.join(format.name for format in FORMATS)}")
+def read_group(group: FileGroup, report: ImportReport) -> Iterator[SourceSession]:
+    """Yield the sessions of files that are read together."""
+    try:
+        yield from group.format.read(group.open_sources(report), report)
+    except (OSError, Unreadable) as error:
+        report.unread.append(Fault(group.files[0].shown, None, describe_error(error)))

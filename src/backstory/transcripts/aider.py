@@ -1,116 +1,120 @@
-"""aider: a history in Markdown, one headline a session. Pure.
+"""aider: a history in Markdown, with a headline for each session.
 
-`####` is what a person wrote, `>` what the tool said, the rest is the model. There are no ids, and no times
-but those of the headlines.
+`####` marks what a person wrote, `>` what the tool wrote, and the rest is the model's. There are no
+ids, and no times but those of the headlines.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import ClassVar
 
-from backstory.transcripts.chain import chained
-from backstory.transcripts.entries import microseconds
-from backstory.transcripts.format import Format, Head, Place, Source
-from backstory.transcripts.transcript import Entry, Fault, Report, Session, Step, Thread
+from backstory.transcripts.content import parse_time
+from backstory.transcripts.format import KnownPlace, SourceHead, TranscriptFormat, TranscriptSource
+from backstory.transcripts.model import (
+    Entry,
+    Fault,
+    ImportReport,
+    SourceSession,
+    Step,
+    Thread,
+    chain_units,
+)
 
 NAME = "aider"
 HEADLINE = "# aider chat started at "
-USER, TOOL = "####", ">"
+USER, TOOL, MODEL = "####", ">", ""
 
 
-def fits(head: Head) -> bool:
-    """A headline of aider's."""
-    return head.text.startswith(HEADLINE) or f"\n{HEADLINE}" in head.text
+class AiderFormat(TranscriptFormat):
+    """aider's histories."""
 
-
-def entries(lines: Iterable[str], id: str, time: int | None) -> Iterator[Entry]:
-    """What was said in one session: runs of lines of one author, blank lines among them."""
-    author: str | None = None
-    run: list[str] = []
-    number = 0
-    for line in [*lines, None]:
-        who = None if line is None else _author(line, author)
-        if who != author and run:
-            entry = _entry(author, run, f"{id}:{number}", time)
-            if entry is not None:
-                yield entry
-                number += 1
-            run = []
-        author = who
-        if line is not None:
-            run.append(line)
-
-
-def _author(line: str, before: str | None) -> str:
-    if line.startswith(USER):
-        return USER
-    if line.startswith(TOOL):
-        return TOOL
-    return "model" if line.strip() or before is None else before
-
-
-def _entry(author: str | None, run: list[str], id: str, time: int | None) -> Entry | None:
-    if author == USER:
-        text = "\n".join(line.removeprefix(USER).removeprefix(" ").rstrip() for line in run).strip(
-            "\n"
-        )
-        return Entry(id, "user", text, None, time)
-    if author == TOOL:
-        text = "\n".join(line.removeprefix(TOOL).removeprefix(" ").rstrip() for line in run).strip(
-            "\n"
-        )
-        return Entry(id, "user", text, {"meta": "tool"}, time) if text.strip() else None
-    text = "\n".join(run).strip("\n")
-    return Entry(id, "assistant", text, None, time) if text.strip() else None
-
-
-def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """The sessions in which something was said."""
-    for source in sources:
-        report = Report()
-        first: str | None = None
-        seen: Counter[str] = Counter()
-        for headline, lines in _chats(source):
-            if headline is None:
-                _tell_of_preamble(lines, source, report)
-                continue
-            first = first or headline
-            seen[headline] += 1
-            # Two sessions can begin in one second, and two files on one machine at the same time.
-            id = f"{first}/{headline}" + (f"/{seen[headline]}" if seen[headline] > 1 else "")
-            found = list(entries(lines, id, microseconds(headline)))
-            if all("meta" in (entry.data or {}) for entry in found):
-                continue
-
-            def steps(found: list[Entry] = found) -> Iterator[Step]:
-                return chained((entry.id, [entry]) for entry in found)
-
-            yield Session(NAME, id, [Thread(id, None, steps)], source.path, report)
-            report = Report()
-
-
-def _tell_of_preamble(lines: list[str], source: Source, report: Report) -> None:
-    if any(line.strip() for line in lines):
-        report.notes.append(
-            Fault(source.path, 1, f"{len(lines)} lines before the first headline: left out")
-        )
-
-
-def _chats(source: Source) -> Iterator[tuple[str | None, list[str]]]:
-    headline: str | None = None
-    lines: list[str] = []
-    for line in source.text_lines():
-        if line.startswith(HEADLINE):
-            yield headline, lines
-            headline, lines = line.removeprefix(HEADLINE).strip(), []
-        else:
-            lines.append(line)
-    yield headline, lines
-
-
-FORMAT = Format(
-    name=NAME,
-    fits=fits,
-    sessions=sessions,
+    name: ClassVar[str] = NAME
     # Each project has its own: that of the folder where the command is run.
-    places=(Place("PWD", ".aider.chat.history.md", "~/.aider.chat.history.md"),),
-)
+    places: ClassVar[tuple[KnownPlace, ...]] = (
+        KnownPlace("PWD", ".aider.chat.history.md", "~/.aider.chat.history.md"),
+    )
+
+    def recognize(self, head: SourceHead) -> bool:
+        """Return True for a headline of aider's."""
+        return head.text.startswith(HEADLINE) or f"\n{HEADLINE}" in head.text
+
+    def read(
+        self, sources: Sequence[TranscriptSource], report: ImportReport
+    ) -> Iterator[SourceSession]:
+        """Yield the sessions in which a person or the model wrote something."""
+        for source in sources:
+            first: str | None = None
+            counts: Counter[str] = Counter()
+            for headline, lines in split_chats(source, report):
+                first = first or headline
+                counts[headline] += 1
+                # Sessions can begin in the same second, and files on a machine at the same time.
+                id = f"{first}/{headline}"
+                if counts[headline] > 1:
+                    id += f"/{counts[headline]}"
+                chat = AiderChat(id, lines, parse_time(headline))
+                if not chat.is_empty():
+                    thread = Thread(id, None, chat.read_steps)
+                    yield SourceSession(NAME, id, [thread], source.path, ImportReport())
+
+
+def split_chats(source: TranscriptSource, report: ImportReport) -> Iterator[tuple[str, list[str]]]:
+    """Yield the time in each headline and the lines below it."""
+    headline = ""
+    lines: list[str] = []
+    for line in [*source.read_text(), HEADLINE]:
+        if not line.startswith(HEADLINE):
+            lines.append(line)
+            continue
+        if headline:
+            yield headline, lines
+        elif any(one.strip() for one in lines):
+            text = f"{len(lines)} lines before the first headline: left out"
+            report.notes.append(Fault(source.path, 1, text))
+        headline = line.removeprefix(HEADLINE).strip()
+        lines = []
+
+
+class AiderChat:
+    """One session of a history."""
+
+    def __init__(self, id: str, lines: list[str], time: int | None) -> None:
+        self._entries = list(build_entries(id, lines, time))
+
+    def is_empty(self) -> bool:
+        """Return True if only the tool wrote something."""
+        return all(entry.data is not None for entry in self._entries)
+
+    def read_steps(self, report: ImportReport) -> Iterator[Step]:
+        """Yield a unit for each text."""
+        return chain_units((entry.id, [entry]) for entry in self._entries)
+
+
+def build_entries(id: str, lines: list[str], time: int | None) -> Iterator[Entry]:
+    """Yield an entry for each run of lines of one author."""
+    number = 0
+    for author, run in groupby(mark_authors(lines), key=lambda marked: marked[0]):
+        texts = [line for _, line in run]
+        if author != MODEL:
+            texts = [line.removeprefix(author).removeprefix(" ").rstrip() for line in texts]
+        text = "\n".join(texts).strip("\n")
+        if not text.strip() and author != USER:
+            continue
+        kind = "assistant" if author == MODEL else "user"
+        data = {"meta": "tool"} if author == TOOL else None
+        yield Entry(f"{id}:{number}", kind, text, data, time)
+        number += 1
+
+
+def mark_authors(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield each line with its author. A blank line belongs to the author of the line before."""
+    author = MODEL
+    for line in lines:
+        if line.startswith(USER):
+            author = USER
+        elif line.startswith(TOOL):
+            author = TOOL
+        elif line.strip():
+            author = MODEL
+        yield author, line

@@ -1,180 +1,148 @@
-"""Claude.ai: the export's conversations.json, a tree where messages name their parents. Pure.
+"""Claude.ai: the conversations.json of an export, where messages name their parents.
 
-Calls and their results stand inside the answer; what is said behind a result is the next step.
+Calls and their results are inside an answer; the text after a result is the next answer of the
+model.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
-from backstory.transcripts.chain import Calls
-from backstory.transcripts.entries import (
-    Data,
-    anthropic_answer,
-    anthropic_result,
-    as_text,
-    microseconds,
-    named,
-    text_in,
+from backstory.transcripts.chatgpt import FILE
+from backstory.transcripts.content import (
+    AnswerBlock,
+    AnswerBuilder,
+    CallBinder,
+    as_object,
+    choose_name,
+    join_text,
+    list_objects,
+    name_result,
+    parse_time,
+    pick_texts,
+    read_anthropic_result,
+    to_text,
 )
-from backstory.transcripts.forest import Forest, Node
-from backstory.transcripts.format import Format, Head, Source
-from backstory.transcripts.transcript import Entry, Move, Report, Session, Step, Thread, Unit
-from backstory.transcripts.words import Words
+from backstory.transcripts.format import SourceHead, TranscriptFormat, TranscriptSource
+from backstory.transcripts.model import (
+    Data,
+    Entry,
+    ImportReport,
+    SourceMove,
+    SourceSession,
+    Step,
+    Thread,
+    Unit,
+    order_nodes,
+)
 
 NAME = "claude-ai"
-FILE = "conversations.json"
-SPOKEN = Words({"text", "thinking", "redacted_thinking", "tool_use"})
 
 
-def fits(head: Head) -> bool:
-    """Conversations with chat messages, in a zip or bare."""
-    return head.has_records_with("chat_messages", list, member=FILE)
+class ClaudeAiFormat(TranscriptFormat):
+    """Claude.ai's exports."""
+
+    name: ClassVar[str] = NAME
+
+    def recognize(self, head: SourceHead) -> bool:
+        """Return True for conversations with chat messages, in a zip or bare."""
+        return head.has_items_with("chat_messages", list, member=FILE)
+
+    def read(
+        self, sources: Sequence[TranscriptSource], report: ImportReport
+    ) -> Iterator[SourceSession]:
+        """Yield the conversations in which something was said."""
+        for source in sources:
+            for number, value in enumerate(source.read_items(FILE, report)):
+                record = as_object(value)
+                if not isinstance(record.get("chat_messages"), list):
+                    report.unknown[f"a conversation without messages ({NAME})"] += 1
+                    continue
+                conversation = ClaudeAiConversation(record)
+                if not conversation.messages:
+                    continue
+                id = choose_name(record.get("uuid"), f"{source.stem}#{number}")
+                about = pick_texts(record, {"title": "name"})
+                thread = Thread(id, None, conversation.read_steps, None, about)
+                yield SourceSession(NAME, id, [thread], source.path, ImportReport())
 
 
-class Tree:
-    """The messages of a conversation."""
+class ClaudeAiConversation:
+    """The messages of one conversation."""
 
-    def __init__(self, conversation: Data) -> None:
-        given = conversation.get("chat_messages")
-        messages = [m for m in (given if isinstance(given, list) else ()) if isinstance(m, dict)]
-        self.messages = {named(m.get("uuid"), f"#{n}"): m for n, m in enumerate(messages)}
-        # The first message names a root that is not in the export; where nobody names anything, it is a row.
-        self._is_row = all(_parent_of(message) is None for message in messages)
-        order = {id: number for number, id in enumerate(self._in_time())}
-        nodes = []
+    def __init__(self, record: Data) -> None:
+        self.messages: dict[str, Data] = {}
+        for number, message in enumerate(list_objects(record.get("chat_messages"))):
+            self.messages[choose_name(message.get("uuid"), f"#{number}")] = message
+        self._current = record.get("current_leaf_message_uuid")
+
+    def read_steps(self, report: ImportReport) -> Iterator[Step]:
+        """Yield a unit for each message, then a move to the one that is shown."""
+        times = {id: parse_time(one.get("created_at")) for id, one in self.messages.items()}
+        binder = CallBinder()
+        last: str | None = None
+        given = self._find_parents()
+        parents = {id: given[id] for id in sorted(given, key=lambda one: times[one] or 0)}
+        for id, parent in order_nodes(parents).items():
+            entries = build_entries(id, self.messages[id], times[id])
+            yield Unit(id, parent, tuple(binder.bind(entry) for entry in entries))
+            last = id
+        if isinstance(self._current, str) and self._current in self.messages:
+            last = self._current
+        yield SourceMove(last)
+
+    def _find_parents(self) -> dict[str, str | None]:
+        """Return the parent of each message. In older exports each continues the one before."""
+        parents: dict[str, str | None] = {}
         before: str | None = None
-        for id, number in order.items():
-            nodes.append(Node(id, self._parent(id, before), number, number))
+        for id, message in self.messages.items():
+            parent = message.get("parent_message_uuid")
+            parents[id] = parent if isinstance(parent, str) else before
             before = id
-        self.forest = Forest(nodes)
-        leaf = conversation.get("current_leaf_message_uuid")
-        self.leaf = leaf if isinstance(leaf, str) and leaf in self.messages else self.forest.leaf()
-
-    def _in_time(self) -> list[str]:
-        times = {
-            id: microseconds(message.get("created_at")) or 0
-            for id, message in self.messages.items()
-        }
-        return sorted(times, key=times.__getitem__)
-
-    def _parent(self, id: str, before: str | None) -> str | None:
-        message = self.messages[id]
-        if self._is_row or "parent_message_uuid" not in message:
-            return before
-        parent = _parent_of(message)
-        return parent if parent in self.messages else None
-
-    def steps(self) -> Iterator[Step]:
-        """The messages, oldest first, then a move to the live one."""
-        told: str | None = None
-        for number, node in enumerate(self.forest.ordered(), 1):
-            entries = tuple(message_entries(self.messages[node.id], node.id))
-            yield Unit(node.id, node.parent, entries, number)
-            told = node.id
-        if told != self.leaf:
-            yield Move(self.leaf)
+        return parents
 
 
-def _parent_of(message: Data) -> str | None:
-    parent = message.get("parent_message_uuid")
-    return parent if isinstance(parent, str) else None
-
-
-def message_entries(message: Data, id: str) -> Iterator[Entry]:
-    """What a message says."""
-    time = microseconds(message.get("created_at"))
-    content = message.get("content")
-    blocks = [b for b in content if isinstance(b, dict)] if isinstance(content, list) else []
-    if message.get("sender") == "human":
-        text = "".join(as_text(b.get("text")) for b in blocks if b.get("type") == "text")
-        yield Entry(id, "user", text or as_text(message.get("text")), None, time)
-        yield from _attachments(message.get("attachments"), id, time)
+def build_entries(id: str, message: Data, time: int | None) -> Iterator[Entry]:
+    """Yield the entries of a message."""
+    blocks = list_objects(message.get("content"))
+    if message.get("sender") != "human":
+        yield from build_answers(id, blocks or [{"type": "text", **message}], time)
         return
-    if not blocks:
-        yield Entry(id, "assistant", as_text(message.get("text")), None, time)
-    yield from _answer(blocks, id, time)
-
-
-def _attachments(given: Any, id: str, time: int | None) -> Iterator[Entry]:
-    """Files whose text was put beside the prompt."""
-    for number, one in enumerate(given if isinstance(given, list) else ()):
-        text = one.get("extracted_content") if isinstance(one, dict) else None
-        if isinstance(text, str) and text:
-            data = {"meta": "attachment", "name": as_text(one.get("file_name"))}
+    text = join_text([block for block in blocks if block.get("type") == "text"])
+    yield Entry(id, "user", text or to_text(message.get("text")), None, time)
+    for number, file in enumerate(list_objects(message.get("attachments"))):
+        text = to_text(file.get("extracted_content"))
+        if text:
+            data = {"meta": "attachment", "name": to_text(file.get("file_name"))}
             yield Entry(f"{id}/attachment {number}", "user", text, data, time)
 
 
-def _answer(blocks: list[Data], id: str, time: int | None) -> Iterator[Entry]:
-    calls = Calls()
-    run: list[tuple[int, Data]] = []
-    for number, block in enumerate(blocks):
-        if block.get("type") == "tool_result":
-            yield from _step(run, id, time, calls)
-            run = []
-            yield _result(block, f"{id}:{number}", time, calls)
-        elif block.get("type") in SPOKEN:
-            run.append((number, _named(block, f"{id}:{number}")))
-    yield from _step(run, id, time, calls)
+def build_answers(id: str, blocks: list[Data], time: int | None) -> Iterator[Entry]:
+    """Yield the answers in a message and the results between them."""
+    waiting: list[AnswerBlock] = []
+    answer = id
+    for number, block in enumerate([*blocks, {"type": "end"}]):
+        type_ = block.get("type")
+        if type_ in ("tool_result", "end") and waiting:
+            yield from AnswerBuilder(answer, time, wire_format="anthropic").build(waiting)
+            waiting, answer = [], f"{id}:{number}"
+        if type_ == "tool_result":
+            yield build_result(block, time)
+        elif type_ == "text":
+            waiting.append(AnswerBlock("text", to_text(block.get("text"))))
+        elif type_ == "thinking":
+            text = to_text(block.get("thinking"))
+            waiting.append(AnswerBlock("thinking", text, seal=block.get("signature")))
+        elif type_ == "redacted_thinking":
+            waiting.append(AnswerBlock("thinking", seal=block.get("data"), is_redacted=True))
+        elif type_ == "tool_use":
+            # Older exports have no ids.
+            call = choose_name(block.get("id"), f"{id}:{number}")
+            name, arguments = choose_name(block.get("name"), "tool"), block.get("input")
+            waiting.append(AnswerBlock("call", "", call, name, arguments))
 
 
-def _named(block: Data, otherwise: str) -> Data:
-    """A call with an id and arguments: older exports have neither."""
-    if block.get("type") == "tool_use":
-        given = block.get("input")
-        tidy = {
-            "type": "tool_use",
-            "id": named(block.get("id"), otherwise),
-            "name": named(block.get("name"), "tool"),
-        }
-        return tidy | {"input": given if isinstance(given, dict) else {}}
-    keys = {"text": ("type", "text"), "thinking": ("type", "thinking", "signature")}
-    wanted = keys.get(as_text(block.get("type")))
-    return {key: block[key] for key in wanted if key in block} if wanted else block
-
-
-def _step(run: list[tuple[int, Data]], id: str, time: int | None, calls: Calls) -> Iterator[Entry]:
-    if not run:
-        return
-    numbers = [number for number, _ in run]
-    for part in anthropic_answer([block for _, block in run], None, id):
-        entry = Entry(f"{id}:{numbers[part.block]}", part.kind, part.content, part.data, time)
-        yield calls.entry(entry) if part.kind == "tool_call" else entry
-
-
-def _result(block: Data, id: str, time: int | None, calls: Calls) -> Entry:
-    given = block.get("tool_use_id")
-    text, data = anthropic_result({key: value for key, value in block.items() if key != "name"}, id)
-    bound = calls.result(given if isinstance(given, str) and given else None)
-    data = data | {"id": bound or data["id"]}
-    content = block.get("content")
-    return Entry(
-        id,
-        "tool_result",
-        text or text_in(content) or (as_text(content) if content else ""),
-        data,
-        time,
-    )
-
-
-def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """A session for each conversation in which something was said."""
-    for source in sources:
-        report = Report()
-        for number, conversation in enumerate(source.items(FILE, report)):
-            if not isinstance(conversation, dict) or not isinstance(
-                conversation.get("chat_messages"), list
-            ):
-                report.unknown[f"a conversation without messages ({NAME})"] += 1
-                continue
-            tree = Tree(conversation)
-            id = named(conversation.get("uuid"), f"{source.stem}#{number}")
-            title = conversation.get("name")
-            about = {"title": title} if isinstance(title, str) and title else {}
-            if tree.messages:
-                yield Session(
-                    NAME, id, [Thread(id, None, tree.steps, None, about)], source.path, report
-                )
-                report = Report()
-
-
-FORMAT = Format(name=NAME, fits=fits, sessions=sessions)
+def build_result(block: Data, time: int | None) -> Entry:
+    """Return the entry of a result."""
+    form = {key: value for key, value in block.items() if key != "name"}
+    text, data = read_anthropic_result(form, "")
+    return Entry(name_result(data["id"]), "tool_result", text or join_text(block), data, time)

@@ -1,230 +1,275 @@
-"""crush: a database in each project. The context begins at the summary; a child's id names its call. Pure."""
+"""crush: a database in each project.
+
+The context begins at the newest summary. A sub-agent is a session whose id names its call.
+"""
 
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
-from backstory.transcripts.answers import Block, family_of, parts_of
-from backstory.transcripts.chain import chained, reported
-from backstory.transcripts.decode import decoded
-from backstory.transcripts.entries import (
-    Data,
-    anthropic_message,
-    as_text,
-    media_block,
-    microseconds,
-    named,
-    result_data,
-    result_with,
+from backstory.transcripts.content import (
+    AnswerBlock,
+    AnswerBuilder,
+    CallBinder,
+    as_object,
+    build_media_block,
+    build_message_entry,
+    build_result_entry,
+    choose_name,
+    find_wire_format,
+    join_text,
+    list_objects,
+    name_call,
+    parse_time,
+    pick_texts,
+    to_text,
 )
-from backstory.transcripts.format import Format, Head, Place, Source
-from backstory.transcripts.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
-from backstory.transcripts.words import Words
+from backstory.transcripts.decoding import decode_column
+from backstory.transcripts.format import (
+    KnownPlace,
+    SourceHead,
+    TranscriptFormat,
+    TranscriptSource,
+    read_table,
+)
+from backstory.transcripts.model import (
+    Data,
+    Entry,
+    ImportReport,
+    Origin,
+    SourceSession,
+    Step,
+    Unit,
+    build_compaction,
+)
 
 NAME = "crush"
-KNOWN = Words(
-    {
-        "text",
-        "reasoning",
-        "image_url",
-        "binary",
-        "tool_call",
-        "tool_result",
-        "finish",
-        "shell_command",
-    }
+KNOWN_PARTS = frozenset(
+    {"text", "reasoning", "image_url", "binary", "tool_call", "tool_result", "finish"}
+    | {"shell_command"}
 )
+FAILURES = frozenset({"error", "canceled", "content_filter"})
+SESSION_COLUMNS = ("id", "parent_session_id", "title", "summary_message_id")
+COLUMNS = ("id", "role", "parts", "model", "created_at", "provider", "is_summary_message")
 
 
-def fits(head: Head) -> bool:
-    """Messages with parts, and sessions with a summary."""
-    return "parts" in head.tables.get("messages", ()) and "parent_session_id" in head.tables.get(
-        "sessions", ()
-    )
+class CrushMessage(NamedTuple):
+    """A row of the table `messages`."""
 
+    id: str
+    role: str
+    parts: list[Data]
+    model: Any
+    provider: Any
+    time: int | None
+    is_summary: bool
 
-def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """All sessions, parents before their children."""
-    for source in sources:
-        order = "parent_session_id is not null, created_at"
-        query = f"select id, parent_session_id, title from sessions order by {order}"
-        for id, parent, title in list(source.rows(query)):
-            yield _session(source, as_text(id), parent, title)
+    def has_ended(self) -> bool:
+        """Return True if crush will not change this message any more."""
+        return self.role != "assistant" or bool(list_parts(self.parts, "finish"))
 
+    def is_finished_summary(self) -> bool:
+        """Return True if the context of the model began at this message."""
+        return self.is_summary and self.has_ended() and self.find_failure() is None
 
-def _session(source: Source, id: str, parent: Any, title: Any) -> Session:
-    report = Report()
-    origin = None
-    if isinstance(parent, str) and parent:
-        # At first the id was that of the call alone.
-        origin = Origin(parent, call=id.partition("$$")[2] or id, spawned=True)
-    steps = reported(report, lambda met: _steps(source, id, met))
-    about = {"title": title} if isinstance(title, str) and title else {}
-    return Session(NAME, id, [Thread(id, None, steps, origin, about)], source.path, report)
-
-
-def _steps(source: Source, session: str, report: Report) -> Iterator[Step]:
-    """The messages in a row. A last answer without its end is still being written."""
-    last = "select rowid, id, role, parts from messages where session_id = ?"
-    last = f"{last} order by created_at desc, rowid desc"
-    row, id, role, text = next(
-        iter(source.rows(f"{last} limit 1", (session,))), (0, None, None, None)
-    )
-    id = named(id, f"{session}:{row}")
-    ended = role != "assistant" or _has_end(_parts(text, source, Report()) or [])
-    for step in chained(_units(source, session, report)):
-        yield step._replace(settled=ended) if isinstance(step, Unit) and step.id == id else step
-
-
-def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, list[Entry]]]:
-    tables = source.columns()
-    columns = tables["messages"]
-    summary = "is_summary_message" if "is_summary_message" in columns else "0"
-    provider = "provider" if "provider" in columns else "null"
-    pointer = "summary_message_id" if "summary_message_id" in tables["sessions"] else "null"
-    found = source.rows(f"select {pointer} from sessions where id = ?", (session,))
-    chosen = next(iter(found), (None,))[0]
-    there = source.rows("select 1 from messages where session_id = ? and id = ?", (session, chosen))
-    is_ahead = next(iter(there), None) is not None  # the summary that counts comes still
-    query = (
-        f"select rowid, id, role, parts, model, {provider}, created_at, {summary} from messages"
-        " where session_id = ? order by created_at, rowid"
-    )
-    for row, given, role, text, model, maker, created, short in source.rows(query, (session,)):
-        id, parts = named(given, f"{session}:{row}"), _parts(text, source, report)
-        if parts is None:
-            continue
-        report.unknown.update(
-            f"part {type_[:40]} ({NAME})" for type_, _ in parts if type_ not in KNOWN
-        )
-        time = microseconds(created)
-        # One that was never finished, and has no later one, began no context.
-        if id == chosen or (short and _failure(parts) is None and (is_ahead or _has_end(parts))):
-            is_ahead = is_ahead and id != chosen
-            words = "".join(as_text(data.get("text")) for type_, data in parts if type_ == "text")
-            clear = Entry(f"{id}:clear", "clear", None, None, time)
-            yield id, [clear, Entry(id, "user", words, {"compaction": True}, time)]
-        elif short:
-            yield id, []  # no model ever reads it
-        elif role == "assistant":
-            yield id, list(_answer(id, parts, model, maker, time))
-        elif role == "tool":
-            yield (
-                id,
-                [
-                    _result(data, f"{id}:{n}", time)
-                    for n, (type_, data) in enumerate(parts)
-                    if type_ == "tool_result"
-                ],
-            )
-        else:
-            yield id, [_prompt(id, as_text(role), parts, time), *_attached(id, parts, time)]
-
-
-def _parts(text: Any, source: Source, report: Report) -> list[tuple[str, Data]] | None:
-    """The parts of a message; None if they cannot be read."""
-    value = decoded(text, source.path, report)
-    if value is None:
+    def find_failure(self) -> str | None:
+        """Return the reason why an answer ended early."""
+        for data in list_parts(self.parts, "finish"):
+            reason = to_text(data.get("reason"))
+            if reason in FAILURES:
+                return to_text(data.get("message")) or reason
         return None
-    return [
-        (as_text(one.get("type")), one["data"])
-        for one in (value if isinstance(value, list) else ())
-        if isinstance(one, dict) and isinstance(one.get("data"), dict)
-    ]
 
 
-def _prompt(id: str, role: str, parts: list[tuple[str, Data]], time: int | None) -> Entry:
-    blocks: list[Data] = []
-    for type_, data in parts:
-        if type_ == "text":
-            blocks.append({"type": "text", "text": as_text(data.get("text"))})
-        elif type_ == "image_url":
-            blocks.append(
-                {"type": "image", "source": {"type": "url", "url": as_text(data.get("url"))}}
+class CrushFormat(TranscriptFormat):
+    """crush's databases."""
+
+    name = NAME
+    # Each project has its own: that of the folder where the command is run.
+    places = (KnownPlace("PWD", ".crush/crush.db", "~/.crush/crush.db"),)
+
+    def recognize(self, head: SourceHead) -> bool:
+        """Return True for messages with parts, and sessions with parents."""
+        messages, sessions = head.tables.get("messages", ()), head.tables.get("sessions", ())
+        return "parts" in messages and "parent_session_id" in sessions
+
+    def read(
+        self, sources: Sequence[TranscriptSource], report: ImportReport
+    ) -> Iterator[SourceSession]:
+        """Yield all sessions, parents before their sub-agents."""
+        order = "order by parent_session_id is not null, created_at"
+        for source in sources:
+            for row in list(read_table(source, "sessions", SESSION_COLUMNS, order)):
+                id, parent = to_text(row["id"]), to_text(row["parent_session_id"])
+                origin = None
+                if parent:
+                    # "message$$call"; at first it was the id of the call alone.
+                    call = name_call(id.partition("$$")[2] or id)
+                    origin = Origin(parent, call=call, is_spawned=True)
+                read_steps = partial(read_session, source, id, row["summary_message_id"])
+                about = pick_texts(row, {"title": "title"})
+                yield self.build_session(source, id, read_steps, about, origin)
+
+
+def read_session(
+    source: TranscriptSource, id: str, summary: Any, report: ImportReport
+) -> Iterator[Step]:
+    """Yield a unit for each message of a session. The last answer may still be written.
+
+    `summary`: the message at which the context begins.
+    """
+    binder = CallBinder()
+    messages = read_messages(source, id, report)
+    after: str | None = None
+    for message in messages:
+        report.count_parts(message.parts, KNOWN_PARTS, NAME)
+        if message.id == summary or message.is_finished_summary():
+            text = join_text(list_parts(message.parts, "text"))
+            entries = build_compaction(message.id, text, message.time)
+        else:
+            entries = [binder.bind(entry) for entry in build_entries(message)]
+        is_complete = message is not messages[-1] or message.has_ended()
+        yield Unit(message.id, after, tuple(entries), is_complete)
+        after = message.id
+
+
+def read_messages(
+    source: TranscriptSource, session: str, report: ImportReport
+) -> list[CrushMessage]:
+    """Return the messages of a session in their order."""
+    found: list[CrushMessage] = []
+    rest = "where session_id = ? order by created_at, rowid"
+    for row in read_table(source, "messages", COLUMNS, rest, session):
+        parts = decode_column(row["parts"], source.path, report)
+        if parts is not None:
+            message = CrushMessage(
+                choose_name(row["id"], f"{session}:{len(found)}"),
+                to_text(row["role"]),
+                list_objects(parts),
+                row["model"] or None,
+                row["provider"],
+                parse_time(row["created_at"]),
+                bool(row["is_summary_message"]),
             )
-        elif type_ == "binary":
-            block = media_block(data.get("MIMEType"), data.get("Data"))
-            blocks += [] if block is None else [block]
-        elif type_ == "shell_command":  # as crush tells it to the model
-            ran, said = as_text(data.get("command")), as_text(data.get("output"))
-            shown = f"$ {ran}\n{said}\n(exit code {data.get('exit_code')})"
-            blocks.append({"type": "text", "text": f"\n\n{shown}" if blocks else shown})
-    text, native = anthropic_message(blocks)
-    return Entry(id, "system" if role == "system" else "user", text, native, time)
+            found.append(message)
+    return found
 
 
-def _attached(id: str, parts: list[tuple[str, Data]], time: int | None) -> Iterator[Entry]:
-    """The text files that a person attached, as crush shows them to the model."""
-    for number, (type_, data) in enumerate(parts):
-        if type_ == "binary" and as_text(data.get("MIMEType")).startswith("text/"):
-            given = as_text(data.get("Data"))
-            try:
-                text = b64decode(given).decode("utf-8", "replace")
-            except ValueError:
-                text = given
-            path = as_text(data.get("Path"))
-            shown = f"<file path='{path}'>" if path else "<file>"
-            said = f"{shown}\n\n{text}\n</file>"
-            yield Entry(f"{id}:{number}", "user", said, {"meta": "attachment"}, time)
+def list_parts(parts: Sequence[Data], type_: str) -> list[Data]:
+    """Return the data of the parts of a type."""
+    return [as_object(part.get("data")) for part in parts if part.get("type") == type_]
 
 
-def _seal(data: Data) -> Any:
-    """What the provider of a reasoning wants to see again."""
-    sealed = data.get("responses_data")
-    if isinstance(sealed, dict) and isinstance(sealed.get("encrypted_content"), str):
-        id = {"id": sealed["item_id"]} if isinstance(sealed.get("item_id"), str) else {}
-        return id | {"encrypted_content": sealed["encrypted_content"]}
-    return data.get("signature") or data.get("thought_signature") or None
+def build_entries(message: CrushMessage) -> list[Entry]:
+    """Return the entries of a message that is no compaction."""
+    if message.is_summary:
+        return []  # it failed: no model ever reads it
+    if message.role == "assistant":
+        return build_answer(message)
+    if message.role == "tool":
+        results = list_parts(message.parts, "tool_result")
+        return [build_result(data, message.time) for data in results]
+    return build_prompt(message)
 
 
-def _has_end(parts: list[tuple[str, Data]]) -> bool:
-    return any(type_ == "finish" for type_, _ in parts)
+def build_prompt(message: CrushMessage) -> list[Entry]:
+    """Return a prompt, then the text files that the person attached."""
+    blocks: list[Data] = []
+    files: list[Entry] = []
+    for number, part in enumerate(message.parts):
+        data = as_object(part.get("data"))
+        media_type = to_text(data.get("MIMEType"))
+        if part.get("type") == "binary" and media_type.startswith("text/"):
+            id, text = f"{message.id}:{number}", describe_file(data)
+            files.append(Entry(id, "user", text, {"meta": "attachment"}, message.time))
+            continue
+        block = read_prompt_part(part.get("type"), data)
+        if block is not None:
+            if blocks and part.get("type") == "shell_command":
+                block["text"] = f"\n\n{block['text']}"
+            blocks.append(block)
+    kind = "system" if message.role == "system" else "user"
+    return [build_message_entry(message.id, kind, blocks, message.time), *files]
 
 
-def _failure(parts: list[tuple[str, Data]]) -> str | None:
-    """Why an answer ended early."""
-    for type_, data in parts:
-        if type_ == "finish" and data.get("reason") in ("error", "canceled", "content_filter"):
-            return as_text(data.get("message")) or as_text(data["reason"])
+def read_prompt_part(type_: Any, data: Data) -> Data | None:
+    """Return a part of a prompt as a block. None if the model does not see it."""
+    match type_:
+        case "text":
+            return {"type": "text", "text": to_text(data.get("text"))}
+        case "shell_command":
+            return {"type": "text", "text": describe_command(data)}
+        case "image_url":
+            image = {"type": "url", "url": to_text(data.get("url"))}
+            return {"type": "image", "source": image}
+        case "binary":
+            return build_media_block(data.get("MIMEType"), data.get("Data"))
     return None
 
 
-def _answer(
-    id: str, parts: list[tuple[str, Data]], model: Any, maker: Any, time: int | None
-) -> Iterator[Entry]:
-    blocks = []
-    for type_, data in parts:
-        if type_ == "text":
-            blocks.append(Block("text", as_text(data.get("text"))))
-        elif type_ == "reasoning":
-            blocks.append(Block("thinking", as_text(data.get("thinking")), seal=_seal(data)))
-        elif type_ == "tool_call":
-            blocks.append(
-                Block("call", id=data.get("id"), name=data.get("name"), arguments=data.get("input"))
-            )
-    name = model if isinstance(model, str) and model else None
-    failure = _failure(parts)
-    extra = ({} if name is None else {"model": name}) | (
-        {} if failure is None else {"failure": failure}
+def describe_command(data: Data) -> str:
+    """Return a command that the person ran, as crush shows it to the model."""
+    command, output = to_text(data.get("command")), to_text(data.get("output"))
+    return f"$ {command}\n{output}\n(exit code {data.get('exit_code')})"
+
+
+def describe_file(data: Data) -> str:
+    """Return a text file, as crush shows it to the model."""
+    text = to_text(data.get("Data"))
+    with suppress(ValueError):
+        text = b64decode(text).decode("utf-8", "replace")
+    path = to_text(data.get("Path"))
+    tag = f"<file path='{path}'>" if path else "<file>"
+    return f"{tag}\n\n{text}\n</file>"
+
+
+def build_answer(message: CrushMessage) -> list[Entry]:
+    """Return the entries of an answer."""
+    failure = message.find_failure()
+    builder = AnswerBuilder(
+        message.id,
+        message.time,
+        wire_format=find_wire_format(message.provider, message.model),
+        model=message.model,
+        data=None if failure is None else {"failure": failure},
     )
-    for part in parts_of(family_of(maker, name), blocks, name, id):
-        data = (part.data or {}) | extra | {"answer": id}
-        yield Entry(f"{id}:{part.block}", part.kind, part.content, data, time)
-        extra = {}
+    blocks = [read_answer_part(part) for part in message.parts]
+    entries = builder.build([block for block in blocks if block is not None])
+    if message.has_ended():
+        return entries
+    # Its texts may still grow: then they are other entries.
+    return [entry._replace(id=f"{entry.id}+{len(entry.content or '')}") for entry in entries]
 
 
-def _result(data: Data, id: str, time: int | None) -> Entry:
-    about = result_data(data.get("tool_call_id"), id, error=data.get("is_error") is True)
-    media = media_block(data.get("mime_type"), data.get("data"))
-    return Entry(
-        id, "tool_result", *result_with(as_text(data.get("content")), about, [media]), time
-    )
+def read_answer_part(part: Data) -> AnswerBlock | None:
+    """Return a part of an answer. None if the model did not write it."""
+    data = as_object(part.get("data"))
+    match part.get("type"):
+        case "text":
+            return AnswerBlock("text", to_text(data.get("text")))
+        case "reasoning":
+            text = to_text(data.get("thinking"))
+            return AnswerBlock("thinking", text, seal=find_seal(data))
+        case "tool_call":
+            return AnswerBlock("call", "", data.get("id"), data.get("name"), data.get("input"))
+    return None
 
 
-FORMAT = Format(
-    name=NAME,
-    fits=fits,
-    sessions=sessions,
-    # Each project has its own: that of the folder where the command is run.
-    places=(Place("PWD", ".crush/crush.db", "~/.crush/crush.db"),),
-)
+def find_seal(data: Data) -> Any:
+    """Return the part of a reasoning that its provider wants to get back."""
+    sealed = as_object(data.get("responses_data"))
+    if isinstance(sealed.get("encrypted_content"), str):
+        names = {"id": "item_id", "encrypted_content": "encrypted_content"}
+        return pick_texts(sealed, names)
+    return data.get("signature") or data.get("thought_signature") or None
+
+
+def build_result(data: Data, time: int | None) -> Entry:
+    """Return the entry of a result."""
+    media = build_media_block(data.get("mime_type"), data.get("data"))
+    is_error = data.get("is_error") is True
+    text = to_text(data.get("content"))
+    id = data.get("tool_call_id")
+    return build_result_entry(id, "", text, time, is_error=is_error, media=[media])

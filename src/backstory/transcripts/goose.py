@@ -1,439 +1,430 @@
-"""goose: a database of sessions, formerly JSON lines with a header. Pure.
+"""goose: a database of sessions, formerly JSON lines with a header, and exported sessions.
 
-What the agent no longer sees was compacted; what only the agent sees is the summary. One message of the user
-may hold the results of several calls.
+The agent no longer sees what was compacted, and people do not see its summary. One message of the
+user may contain the results of several calls.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from backstory.transcripts.answers import Block, family_of, parts_of
-from backstory.transcripts.chain import chained, reported
-from backstory.transcripts.decode import decoded
-from backstory.transcripts.entries import (
-    Data,
-    anthropic_message,
-    as_text,
-    media_block,
-    microseconds,
-    named,
-    result_data,
-    result_with,
-    text_in,
+from backstory.transcripts.content import (
+    AnswerBlock,
+    AnswerBuilder,
+    CallBinder,
+    as_object,
+    build_media_block,
+    build_message_entry,
+    build_result_entry,
+    choose_name,
+    find_wire_format,
+    is_one_of,
+    join_text,
+    list_objects,
+    make_unique,
+    name_call,
+    name_record,
+    parse_time,
+    pick_texts,
+    to_text,
 )
-from backstory.transcripts.format import Format, Head, Place, Source
-from backstory.transcripts.transcript import Entry, Origin, Report, Session, Step, Thread
-from backstory.transcripts.words import Words
+from backstory.transcripts.decoding import decode_column
+from backstory.transcripts.format import (
+    KnownPlace,
+    SourceHead,
+    TranscriptFormat,
+    TranscriptSource,
+    read_table,
+)
+from backstory.transcripts.model import (
+    Data,
+    Entry,
+    ImportReport,
+    Origin,
+    SourceSession,
+    Step,
+    Unit,
+    build_compaction,
+)
 
 NAME = "goose"
 SECOND = 1_000_000
-
-
-def fits(head: Head) -> bool:
-    """Messages with a JSON content; a header before messages; or an exported session."""
-    if "content_json" in head.tables.get("messages", ()):
-        return True
-    if {"working_dir", "conversation"} <= head.keys:
-        return True
-    first = head.records[0] if head.records else None
-    if not isinstance(first, dict) or "role" in first:
-        return False
-    # The first headers did not name the folder.
-    return "working_dir" in first or {"description", "message_count"} <= set(first)
-
-
-# What is not part of the conversation: questions to the person, notices, the mark of an old compaction.
-UNSPOKEN = Words(
+CALLS = frozenset({"toolRequest", "frontendToolRequest"})
+THOUGHTS = frozenset({"thinking", "reasoning", "redactedThinking"})
+# Questions to the person, notices, the mark of an old compaction.
+NOTICES = frozenset(
     {"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"}
 )
-
-
-SPOKEN = Words(
-    {"text", "image", "toolRequest", "toolResponse", "frontendToolRequest"}
-    | {"thinking", "redactedThinking", "reasoning"}
+KNOWN_CONTENT = frozenset({"text", "image", "toolResponse", *CALLS, *THOUGHTS, *NOTICES})
+SUBAGENT = "subagent_session_id"
+SESSION_COLUMNS = (
+    *("id", "name", "description", "working_dir", "provider_name"),
+    *("model_config_json", "session_type"),
 )
-KNOWN = Words(SPOKEN | UNSPOKEN)
+COLUMNS = ("id", "role", "content_json", "created_timestamp", "message_id", "metadata_json")
 
 
-class Message(NamedTuple):
+class GooseMessage(NamedTuple):
     """A message, and who sees it."""
 
     id: str
     role: str
     content: list[Data]
     time: int | None
-    agent: bool  # the agent sees it
-    user: bool  # people see it
+    is_for_agent: bool
+    is_for_user: bool
+
+    @property
+    def text(self) -> str:
+        return join_text(self.content)
+
+    def has(self, type: str) -> bool:
+        """Return True if the message has content of a type."""
+        return any(part.get("type") == type for part in self.content)
+
+    def is_prompt(self) -> bool:
+        """Return True if a person wrote this."""
+        is_tool = self.has("toolRequest") or self.has("toolResponse")
+        return self.role == "user" and self.has("text") and not is_tool
 
 
-def _units(
-    messages: list[Message], provider: Any, model: str | None
-) -> Iterator[tuple[str, list[Entry]]]:
-    """The messages in a row. Behind what the agent no longer sees, the summary of a compaction begins a run
-    of what people do not see; what the agent still sees of before was kept. What it does not see without a
-    summary behind it, it never saw."""
-    summaries = _compactions(messages)
-    last = max(summaries, default=-1)
-    again = dict(_said_again(messages, summaries))
-    for number, message in enumerate(messages):
-        if number in summaries:
-            yield message.id, _compaction(message, messages[:number], provider, model)
-        elif number > last and not message.agent:
-            yield message.id, _unseen(message)
-        else:
-            entries = _entries(message, provider, model)
-            yield message.id, [entry._replace(copy_of=again.get(number)) for entry in entries]
+class GooseFormat(TranscriptFormat):
+    """goose's sessions."""
 
-
-def _said_again(messages: list[Message], summaries: set[int]) -> Iterator[tuple[int, str]]:
-    """The prompt that was being answered when the context was compacted stands as a new message after the
-    summary: where that is, and the message that it repeats."""
-    for number in summaries:
-        asked = next((m for m in reversed(messages[:number]) if _is_prompt(m)), None)
-        after = next(
-            (n for n in range(number + 1, len(messages)) if messages[n].role == "user"), None
-        )
-        if asked is None or asked.agent or after is None or not _is_prompt(messages[after]):
-            continue
-        before, said = messages[after - 1], messages[after]
-        # A person who says the same once more needs longer than the tool.
-        is_at_once = (said.time or 0) - (before.time or 0) <= SECOND and not before.user
-        if is_at_once and text_in(asked.content) == text_in(said.content):
-            yield after, asked.id
-
-
-def _is_prompt(message: Message) -> bool:
-    types = {as_text(part.get("type")) for part in message.content}
-    return (
-        message.role == "user" and "text" in types and not types & {"toolRequest", "toolResponse"}
+    name = NAME
+    places = (
+        KnownPlace("XDG_DATA_HOME", "goose/sessions", "~/.local/share/goose/sessions"),
+        KnownPlace(None, "sessions", "~/Library/Application Support/Block/goose/sessions"),
     )
 
+    def recognize(self, head: SourceHead) -> bool:
+        """Return True for messages with `content_json`, a header, or an exported session."""
+        if "content_json" in head.tables.get("messages", ()):
+            return True
+        if {"working_dir", "conversation"} <= head.keys:
+            return True
+        header = as_object(head.records[0] if head.records else None)
+        if "role" in header:
+            return False
+        # The first headers did not name the folder.
+        return "working_dir" in header or {"description", "message_count"} <= set(header)
 
-def _compactions(messages: list[Message]) -> set[int]:
-    """The summaries at which the context begins anew. Of those that stand for single calls, only the last:
-    it keeps the others."""
-    found: set[int] = set()
-    small: set[int] = set()
-    gone = next((n for n, message in enumerate(messages) if not message.agent), len(messages))
-    seen = next((n for n, message in enumerate(messages) if message.agent), len(messages))
-    for number in _summaries(messages):
-        if number > gone:
-            found.add(number)
-            before = messages[number - 1]
-            if not before.agent and _has_result(before) and seen < number - 1:
-                small.add(number)
-    return found - (small - {max(small)}) if small else found
+    def group_key(self, path: str) -> str:
+        """Return the folder: old files stay there when their sessions are moved into a database."""
+        return path.rpartition("/")[0]
 
+    def read(
+        self, sources: Sequence[TranscriptSource], report: ImportReport
+    ) -> Iterator[SourceSession]:
+        """Yield all sessions; those of a database first."""
+        moved: set[str] = set()
+        databases = [source for source in sources if "messages" in source.list_columns()]
+        for source in databases:
+            origins = find_origins(source)
+            for header in list(read_table(source, "sessions", SESSION_COLUMNS, "order by id")):
+                session = StoredSession(source, to_text(header["id"]), header)
+                moved.add(session.id)
+                yield self._build_session(session, origins.get(session.id))
+        for source in sources:
+            if source not in databases:
+                file = SessionFile(source)
+                # In a database, the messages of an old file have other ids.
+                if file.id not in moved:
+                    yield self._build_session(file, None)
 
-def _has_result(message: Message) -> bool:
-    return any(part.get("type") == "toolResponse" for part in message.content)
-
-
-def _summaries(messages: list[Message]) -> Iterator[int]:
-    """Where summaries stand: first in a run of what people do not see. A prompt that was being answered when
-    the context was compacted is hidden from everybody and stands before it; it is said again behind it."""
-    start = 0
-    for shown, run in groupby(messages, key=lambda message: message.user):
-        told = list(run)
-        if not shown:
-            seen = next((n for n, message in enumerate(told) if message.agent), None)
-            asked = [message.role for message in told[:2]] == ["user", "user"]
-            yield start + (seen if seen is not None else int(asked))
-        start += len(told)
-
-
-def _compaction(
-    summary: Message, before: list[Message], provider: Any, model: str | None
-) -> list[Entry]:
-    text = text_in(summary.content)
-    clear = Entry(f"{summary.id}:clear", "clear", None, None, summary.time)
-    said = Entry(summary.id, "user", text, {"compaction": True}, summary.time)
-    kept = [
-        entry._replace(id=f"{entry.id}@{summary.id}", copy_of=entry.id)
-        for message in before
-        if message.agent
-        for entry in _entries(message, provider, model)
-    ]
-    return [clear, said, *kept]
-
-
-def _unseen(message: Message) -> list[Entry]:
-    """What only people see."""
-    text = text_in([part for part in message.content if part.get("type") == "text"])
-    return (
-        [Entry(message.id, "note", "goose.message", {"text": text}, message.time)] if text else []
-    )
+    def _build_session(self, session: "StoredSession", origin: Origin | None) -> SourceSession:
+        """Return a session as a thread that begins at `origin`."""
+        source, header = session.source, session.header
+        about = pick_texts(header, {"title": "description", "cwd": "working_dir"})
+        about |= pick_texts(header, {"title": "name"})
+        config = header.get("model_config_json")
+        if config:
+            model = decode_column(config, source.path, ImportReport())
+            about |= pick_texts(as_object(model), {"model": "model_name"})
+        session.is_waiting = header.get("session_type") == "sub_agent" and origin is None
+        return self.build_session(source, session.id, session.read_steps, about, origin)
 
 
-def _entries(message: Message, provider: Any, model: str | None) -> Iterator[Entry]:
-    if message.content and all(part.get("type") in UNSPOKEN for part in message.content):
-        return
-    if message.role == "assistant":
-        yield from _answer(message, provider, model)
-        return
-    rest = []
-    for number, part in enumerate(message.content):
-        if part.get("type") == "toolResponse":
-            yield _result(part, f"{message.id}:{number}", message.time)
-        elif part.get("type") in ("text", "image"):
-            rest.append(part)
-    if rest or not _has_result(message):
-        text, native = anthropic_message([_block(part) for part in rest])
-        data = dict(native or {}) | ({"meta": "tool"} if message.agent and not message.user else {})
-        yield Entry(
-            message.id,
-            "system" if message.role == "system" else "user",
-            text,
-            data or None,
-            message.time,
-        )
+def find_origins(source: TranscriptSource) -> dict[str, Origin]:
+    """Return the calls of sub-agents: the result of a call names the session.
+
+    Results that are fetched later name it, too; the first counts.
+    """
+    found: dict[str, Origin] = {}
+    names = ("session_id", "content_json")
+    rest = "where content_json like ? order by id"
+    for row in read_table(source, "messages", names, rest, f"%{SUBAGENT}%"):
+        parts = decode_column(row["content_json"], source.path, ImportReport())
+        for part in list_objects(parts):
+            value = as_object(as_object(part.get("toolResult")).get("value"))
+            child = as_object(value.get("_meta")).get(SUBAGENT)
+            if isinstance(child, str) and child != row["session_id"]:
+                call = name_call(to_text(part.get("id")))
+                origin = Origin(to_text(row["session_id"]), call=call, is_spawned=True)
+                found.setdefault(child, origin)
+    return found
 
 
-def _block(part: Data) -> Data:
-    if part.get("type") == "image":
-        source = {
-            "type": "base64",
-            "media_type": part.get("mimeType"),
-            "data": as_text(part.get("data")),
-        }
-        return {"type": "image", "source": source}
-    return {"type": "text", "text": as_text(part.get("text"))}
+# --- where sessions are stored ---
 
 
-def _answer(message: Message, provider: Any, model: str | None) -> Iterator[Entry]:
-    blocks = [block for part in message.content if (block := _answer_block(part)) is not None]
-    extra: Data = {} if model is None else {"model": model}
-    for part in parts_of(family_of(provider, model), blocks, model, message.id):
-        data = (part.data or {}) | extra | {"answer": message.id}
-        yield Entry(f"{message.id}:{part.block}", part.kind, part.content, data, message.time)
-        extra = {}
+class StoredSession:
+    """A session in a database."""
+
+    def __init__(self, source: TranscriptSource, id: str, header: Data) -> None:
+        self.source = source
+        self.id = id
+        self.header = header
+        self.is_waiting = False  # for the result of the call that it belongs to
+
+    def read_steps(self, report: ImportReport) -> Iterator[Step]:
+        """Yield a unit for each message."""
+        messages = list(self.read_messages(report))
+        for message in messages:
+            report.count_parts(message.content, KNOWN_CONTENT, NAME)
+        history = GooseHistory(messages, self.header.get("provider_name"))
+        after: str | None = None
+        for id, entries in history.build_units():
+            yield Unit(id, after, tuple(entries), is_complete=not self.is_waiting)
+            after = id
+
+    def read_messages(self, report: ImportReport) -> Iterator[GooseMessage]:
+        """Yield the messages in their order."""
+        rest = "where session_id = ? order by created_timestamp, id"
+        for row in read_table(self.source, "messages", COLUMNS, rest, self.id):
+            parts = decode_column(row["content_json"], self.source.path, report)
+            if parts is None:
+                continue
+            metadata = row["metadata_json"]
+            if metadata:
+                metadata = decode_column(metadata, self.source.path, report)
+            # goose itself gives this id to messages from before there were any.
+            id = choose_name(row["message_id"], f"msg_{self.id}_{row['id']}")
+            yield build_message(id, row["role"], parts, row["created_timestamp"], metadata)
 
 
-def _answer_block(part: Data) -> Block | None:
-    match part.get("type"):
-        case "text":
-            return Block("text", as_text(part.get("text")))
-        case "thinking" | "reasoning":
-            text = part.get("thinking") or part.get("reasoning") or part.get("text")
-            return Block("thinking", as_text(text or ""), seal=part.get("signature"))
-        case "redactedThinking":
-            return Block("thinking", seal=part.get("data"), hidden=True)
-        case "toolRequest" | "frontendToolRequest":
-            call = part.get("toolCall")
-            value = call.get("value") if isinstance(call, dict) else None
-            value = value if isinstance(value, dict) else {}
-            return Block(
-                "call", id=part.get("id"), name=value.get("name"), arguments=value.get("arguments")
-            )
-    return None
+class SessionFile(StoredSession):
+    """A session in a file: JSON lines after a header, or an exported document."""
+
+    def __init__(self, source: TranscriptSource) -> None:
+        header = as_object(next(iter(source.peek()), None))
+        self._is_document = not header or "conversation" in header
+        if self._is_document:
+            header = as_object(source.read_document(ImportReport()))
+        super().__init__(source, choose_name(header.get("id"), source.stem), header)
+
+    def read_messages(self, report: ImportReport) -> Iterator[GooseMessage]:
+        before: Data = {}
+        ids: set[str] = set()
+        for record in self._list_records(report):
+            if "role" not in record:
+                continue
+            if record == before and ("id" in record or "created" in record):
+                report.mended["line written again"] += 1
+                continue
+            before = record
+            content, created = record.get("content"), record.get("created")
+            name = name_record(record, parse_time(created))
+            id = make_unique(choose_name(record.get("id"), f"{self.id}:{name}"), ids)
+            ids.add(id)
+            yield build_message(id, record.get("role"), content, created, record.get("metadata"))
+
+    def _list_records(self, report: ImportReport) -> list[Data]:
+        if self._is_document:
+            document = as_object(self.source.read_document(report))
+            return list_objects(document.get("conversation"))
+        return list_objects([line.value for line in self.source.lines(report)])
 
 
-def _result(part: Data, id: str, time: int | None) -> Entry:
-    result = part.get("toolResult")
-    result = result if isinstance(result, dict) else {}
-    value = result.get("value")
-    failed = result.get("status") == "error"
-    if isinstance(value, dict):
-        failed = failed or value.get("isError") is True
-        value = value.get("content")
-    pieces = (
-        value if isinstance(value, list) else [value if value is not None else result.get("error")]
-    )
-    media, words = [], []
-    for piece in [piece for piece in pieces if _is_for_model(piece)] or pieces:
-        given = piece if isinstance(piece, dict) else {}
-        inside = given["resource"] if isinstance(given.get("resource"), dict) else given
-        block = media_block(inside.get("mimeType"), inside.get("data") or inside.get("blob"))
-        if block is None:
-            words.append(text_in(inside) if given else as_text(piece))
-        else:
-            media.append(block)
-    data = result_data(part.get("id"), id, error=failed)
-    return Entry(id, "tool_result", *result_with("\n".join(words), data, media), time)
-
-
-def _is_for_model(piece: Any) -> bool:
-    """Whether the model is shown a piece of a result: many tools say the same once more for the person."""
-    notes = piece.get("annotations") if isinstance(piece, dict) else None
-    audience = notes.get("audience") if isinstance(notes, dict) else None
-    return not isinstance(audience, list) or "assistant" in audience
-
-
-# ------------------------------------------------------------------ three readers
-
-
-def _message(id: str, role: Any, content: Any, created: Any, metadata: Any) -> Message:
-    parts = (
-        [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    )
-    seen = metadata if isinstance(metadata, dict) else {}
-    return Message(
+def build_message(id: str, role: Any, content: Any, created: Any, metadata: Any) -> GooseMessage:
+    """Return a message from its fields."""
+    seen = as_object(metadata)
+    return GooseMessage(
         id,
-        as_text(role),
-        parts,
-        microseconds(created),
+        to_text(role),
+        list_objects(content),
+        parse_time(created),
         seen.get("agentVisible") is not False,
         seen.get("userVisible") is not False,
     )
 
 
-def _from_database(source: Source, session: str, report: Report) -> list[Message]:
-    columns = source.columns()["messages"]
-    metadata = "metadata_json" if "metadata_json" in columns else "null"
-    own = "message_id" if "message_id" in columns else "null"
-    query = f"select id, {own}, role, content_json, created_timestamp, {metadata} from messages"
-    found = []
-    for row, id, role, content, created, seen in source.rows(
-        f"{query} where session_id = ? order by created_timestamp, id", (session,)
-    ):
-        parts = decoded(content, source.path, report)
-        if parts is None:
-            continue
-        # The id that goose itself gives to a message from before there were any.
-        name = named(id, f"msg_{session}_{row}")
-        found.append(
-            _message(
-                name, role, parts, created, decoded(seen, source.path, report) if seen else None
-            )
-        )
-    return found
+# --- messages to entries ---
 
 
-def _from_lines(source: Source, session: str, report: Report) -> list[Message]:
-    return _from_records(
-        ((line, value) for line, _, value, _ in source.lines(report)), session, report
-    )
+class GooseHistory:
+    """The messages of a session, and the compactions among them.
 
+    Where the agent no longer sees messages, a run of messages that people do not see begins with
+    the summary. The agent was never shown what it does not see without a summary after it.
+    """
 
-def _from_export(source: Source, session: str, report: Report) -> list[Message]:
-    return _from_records(enumerate(_exported(source, report)["conversation"], 1), session, report)
+    def __init__(self, messages: list[GooseMessage], provider: Any) -> None:
+        self._messages = messages
+        self._wire_format = find_wire_format(provider)
+        self._binder = CallBinder()
+        self._compactions = set(self._find_compactions())
+        self._repeated = dict(self._find_repeated())
 
+    def build_units(self) -> Iterator[tuple[str, list[Entry]]]:
+        """Yield the id and the entries of each message."""
+        last = max(self._compactions, default=-1)
+        kept: list[Entry] = []  # the entries that the agent still sees
+        for number, message in enumerate(self._messages):
+            if number in self._compactions:
+                entries = build_compaction(message.id, message.text, message.time, kept)
+            elif number > last and not message.is_for_agent:
+                entries = list(build_note(message))
+            else:
+                copy_of = self._repeated.get(number)
+                entries = []
+                for entry in self._build_entries(message):
+                    entries.append(self._binder.bind(entry)._replace(copy_of=copy_of))
+            if message.is_for_agent:
+                kept += filter(is_original, entries)
+            yield message.id, entries
 
-def _from_records(
-    records: Iterable[tuple[int, Any]], session: str, report: Report
-) -> list[Message]:
-    found = []
-    before: Data = {}
-    for number, record in records:
-        if isinstance(record, dict) and "role" in record:
-            if record == before and ("id" in record or "created" in record):
-                report.mended["line written again"] += 1
+    def _find_compactions(self) -> Iterator[int]:
+        """Yield where the summaries are at which the context began.
+
+        Of summaries of single calls only the last counts: it keeps the others.
+        """
+        seen = [message.is_for_agent for message in self._messages]
+        small: int | None = None
+        for number in self._find_summaries():
+            if all(seen[:number]):
+                continue  # nothing was compacted
+            before = self._messages[number - 1]
+            is_of_call = not before.is_for_agent and before.has("toolResponse")
+            if is_of_call and any(seen[: number - 1]):
+                small = number
+            else:
+                yield number
+        if small is not None:
+            yield small
+
+    def _find_summaries(self) -> Iterator[int]:
+        """Yield the first message that the agent sees in each run that people do not see.
+
+        A prompt that was being answered is hidden from everybody and precedes the summary.
+        """
+        start = 0
+        for is_for_user, group in groupby(self._messages, key=lambda message: message.is_for_user):
+            run = list(group)
+            if not is_for_user:
+                seen = [n for n, message in enumerate(run) if message.is_for_agent]
+                follows_prompt = [message.role for message in run[:2]] == ["user", "user"]
+                yield start + (seen[0] if seen else int(follows_prompt))
+            start += len(run)
+
+    def _find_repeated(self) -> Iterator[tuple[int, str]]:
+        """Yield where a prompt is repeated after a compaction, because it was being answered, and
+        the id of its first form."""
+        for number in self._compactions:
+            asked = [message for message in self._messages[:number] if message.is_prompt()]
+            if not asked or asked[-1].is_for_agent:
                 continue
-            before = record
-            name = named(record.get("id"), f"{session}:{number}")
-            given = (
-                record.get("role"),
-                record.get("content"),
-                record.get("created"),
-                record.get("metadata"),
-            )
-            found.append(_message(name, *given))
-    return found
+            for later in range(number + 1, len(self._messages)):
+                if self._messages[later].role == "user":
+                    if self._is_repeated_by_tool(later, asked[-1]):
+                        yield later, asked[-1].id
+                    break
+
+    def _is_repeated_by_tool(self, number: int, asked: GooseMessage) -> bool:
+        before, message = self._messages[number - 1], self._messages[number]
+        if before.is_for_user or message.text != asked.text:
+            return False
+        # A person who writes the same once more needs longer than the tool.
+        return (message.time or 0) - (before.time or 0) <= SECOND
+
+    def _build_entries(self, message: GooseMessage) -> Iterator[Entry]:
+        types = [part.get("type") for part in message.content]
+        if types and all(is_one_of(type_, NOTICES) for type_ in types):
+            return
+        if message.role != "assistant":
+            yield from build_prompt(message)
+            return
+        builder = AnswerBuilder(message.id, message.time, wire_format=self._wire_format)
+        blocks = [read_block(part) for part in message.content]
+        yield from builder.build([block for block in blocks if block is not None])
 
 
-def _exported(source: Source, report: Report) -> Data:
-    """A session as `goose session export` writes it."""
-    document = source.document(report)
-    document = document if isinstance(document, dict) else {}
-    return (
-        document
-        if isinstance(document.get("conversation"), list)
-        else document | {"conversation": []}
-    )
+def is_original(entry: Entry) -> bool:
+    """Return True if a compaction can keep an entry."""
+    return entry.copy_of is None and entry.kind != "clear"
 
 
-ABOUT = ("name", "description", "working_dir", "provider_name", "model_config_json", "session_type")
+def build_prompt(message: GooseMessage) -> Iterator[Entry]:
+    """Yield the results in a message, then what a person or the tool wrote."""
+    blocks: list[Data | None] = []
+    for part in message.content:
+        if part.get("type") == "toolResponse":
+            yield build_result(part, message.time)
+        elif part.get("type") == "text":
+            blocks.append({"type": "text", "text": to_text(part.get("text"))})
+        elif part.get("type") == "image":
+            blocks.append(build_media_block(part.get("mimeType"), part.get("data")))
+    if blocks or not message.has("toolResponse"):
+        kind = "system" if message.role == "system" else "user"
+        meta = "tool" if message.is_for_agent and not message.is_for_user else None
+        yield build_message_entry(message.id, kind, blocks, message.time, meta=meta)
 
 
-def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """All sessions of a database, sub-agents after the others, or the one of a file. Old files stay where
-    they are when goose moves their sessions into its database, where their messages get ids."""
-    given = list(sources)
-    bases = [source for source in given if "messages" in source.columns()]
-    moved: Counter[str] = Counter()
-    for source in bases:
-        yield from _in_database(source, source.columns())
-        moved.update(as_text(id) for (id,) in source.rows("select session_id from messages"))
-    for source in given:
-        if source not in bases:
-            yield from _in_file(source, moved)
+def build_note(message: GooseMessage) -> Iterator[Entry]:
+    """Yield what only people see."""
+    text = join_text([part for part in message.content if part.get("type") == "text"])
+    if text:
+        yield Entry(message.id, "note", "goose.message", {"text": text}, message.time)
 
 
-def _in_database(source: Source, tables: Mapping[str, set[str]]) -> Iterator[Session]:
-    names = [name for name in ABOUT if name in tables.get("sessions", ())]
-    found = list(source.rows(f"select {', '.join(('id', *names))} from sessions order by id"))
-    origins = _origins(source)
-    for id, *values in sorted(found, key=lambda row: as_text(row[0]) in origins):
-        about = dict(zip(names, values, strict=True))
-        yield _session(source, as_text(id), about, _from_database, origins.get(as_text(id)))
+def read_block(part: Data) -> AnswerBlock | None:
+    """Return a part of an answer. None if the model did not write it."""
+    type_ = part.get("type")
+    if type_ == "text":
+        return AnswerBlock("text", to_text(part.get("text")))
+    if type_ == "redactedThinking":
+        return AnswerBlock("thinking", seal=part.get("data"), is_redacted=True)
+    if is_one_of(type_, THOUGHTS):
+        text = part.get("thinking") or part.get("reasoning") or part.get("text")
+        return AnswerBlock("thinking", to_text(text), seal=part.get("signature"))
+    if is_one_of(type_, CALLS):
+        call = as_object(as_object(part.get("toolCall")).get("value"))
+        return AnswerBlock("call", "", part.get("id"), call.get("name"), call.get("arguments"))
+    return None
 
 
-def _in_file(source: Source, moved: Counter[str]) -> Iterator[Session]:
-    header = next((r for r in source.peek()[:1] if isinstance(r, dict)), None)
-    reader = _from_lines
-    if header is None or "conversation" in header:
-        header, reader = _exported(source, Report()), _from_export
-    id = named(header.get("id"), source.stem)
-    if id not in moved or moved[id] < len(reader(source, id, Report())):
-        yield _session(source, id, header, reader)
+def build_result(part: Data, time: int | None) -> Entry:
+    """Return the entry of a result."""
+    result = as_object(part.get("toolResult"))
+    value = as_object(result.get("value"))
+    is_error = result.get("status") == "error" or value.get("isError") is True
+    texts: list[str] = []
+    media: list[Data] = []
+    for piece in list_pieces(result):
+        content = as_object(as_object(piece).get("resource")) or as_object(piece)
+        data = content.get("data") or content.get("blob")
+        block = build_media_block(content.get("mimeType"), data)
+        if block is not None:
+            media.append(block)
+        else:
+            texts.append(join_text(content) if content else to_text(piece))
+    text = "\n".join(texts)
+    return build_result_entry(part.get("id"), "", text, time, is_error=is_error, media=media)
 
 
-SUBAGENT = "subagent_session_id"
+def list_pieces(result: Data) -> list[Any]:
+    """Return the pieces of a result that the model is shown."""
+    value = result.get("value")
+    if isinstance(value, dict):
+        value = value.get("content")
+    if value is None:
+        value = result.get("error")
+    pieces = value if isinstance(value, list) else [value]
+    return [piece for piece in pieces if is_for_model(piece)] or pieces
 
 
-def _origins(source: Source) -> dict[str, Origin]:
-    """Where sub-agents were called: the result of the call names their session. Results that are fetched
-    later name it, too; the first counts."""
-    found: dict[str, Origin] = {}
-    query = "select session_id, content_json from messages where content_json like ? order by id"
-    for session, content in source.rows(query, (f"%{SUBAGENT}%",)):
-        parts = decoded(content, source.path, Report())
-        for part in parts if isinstance(parts, list) else ():
-            match part:
-                case {
-                    "id": str(call),
-                    "toolResult": {"value": {"_meta": {"subagent_session_id": str(child)}}},
-                }:
-                    if child != session:
-                        found.setdefault(child, Origin(as_text(session), call=call, spawned=True))
-    return found
-
-
-def _session(
-    source: Source, id: str, header: Data, reader: Any, origin: Origin | None = None
-) -> Session:
-    report = Report()
-
-    config = decoded(header.get("model_config_json") or "{}", source.path, report)
-    model = (
-        config.get("model_name") if isinstance(config, dict) else None
-    )  # the newest: it may have changed
-
-    def read(met: Report) -> Iterator[Step]:
-        messages = reader(source, id, met)
-        types = (as_text(part.get("type")) for message in messages for part in message.content)
-        met.unknown.update(
-            f"content {type_[:40]} ({NAME})" for type_ in types if type_ not in KNOWN
-        )
-        return chained(_units(messages, header.get("provider_name"), None))
-
-    # The call that it belongs to is written when it has a result: until then, nobody knows whose it is.
-    is_lost = header.get("session_type") == "sub_agent" and origin is None
-    title = header.get("name") or header.get("description")
-    found = {"title": title, "cwd": header.get("working_dir"), "model": model}
-    about = {key: value for key, value in found.items() if isinstance(value, str) and value}
-    thread = Thread(id, None, reported(report, read), origin, about)
-    return Session(NAME, id, [thread], source.path, report, settled=not is_lost)
-
-
-FORMAT = Format(
-    name=NAME,
-    fits=fits,
-    sessions=sessions,
-    places=(
-        Place("XDG_DATA_HOME", "goose/sessions", "~/.local/share/goose/sessions"),
-        Place(None, "sessions", "~/Library/Application Support/Block/goose/sessions"),
-    ),
-)
+def is_for_model(piece: Any) -> bool:
+    """Return True if the model is shown a piece of a result. Many tools repeat it for the
+    person."""
+    audience = as_object(as_object(piece).get("annotations")).get("audience")
+    return not isinstance(audience, list) or "assistant" in audience

@@ -1,219 +1,324 @@
-"""OpenAI's chat messages in files: a conversation a line, a list of runs, or one conversation. Pure.
+"""OpenAI's chat messages in files: a conversation in each line, a list of runs, or one
+conversation.
 
-There are no ids: a session is known by the digest of its messages, and by its number among equal ones. Call
-ids repeat across lines and within one: they are bound in order.
+There are no ids: a session is known by the digest of its messages, and by its number among equal
+ones. Call ids repeat across lines and within one.
 """
 
-import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from itertools import islice
+from json import JSONDecoder
 from typing import Any
 
 from backstory.errors import Invalid
-from backstory.transcripts.chain import Calls, chained
-from backstory.transcripts.entries import (
-    Data,
-    as_text,
-    call_data,
-    json_of,
-    loaded_answer,
-    result_data,
-    shallow,
-    text_in,
+from backstory.transcripts.content import (
+    CallBinder,
+    as_object,
+    build_call,
+    build_result_entry,
+    encode_json,
+    flatten_deep,
+    get_type,
+    is_one_of,
+    join_text,
+    list_objects,
+    load_native,
+    name_call,
+    to_text,
 )
-from backstory.transcripts.format import Format, Head, Source
-from backstory.transcripts.transcript import Entry, Report, Session, Step, Thread
-from backstory.transcripts.words import Words
+from backstory.transcripts.format import SourceHead, TranscriptFormat, TranscriptSource
+from backstory.transcripts.model import (
+    Data,
+    Entry,
+    Fault,
+    ImportReport,
+    SourceSession,
+    Step,
+    Thread,
+    chain_units,
+)
 from backstory.wire import load
 
 NAME = "openai-chat"
-ROLES = Words({"system", "developer", "user", "assistant", "tool", "function"})
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 LISTS = ("messages", "traj", "conversation")
+PARTS = ("text", "image_url", "input_audio", "file", "refusal")  # each has a field of its name
+PLAIN_FIELDS = {"role", "content", "tool_calls", "weight", "name", "refusal", "function_call"}
+ABOUT = ("reward", "task_id", "trial", "model")
+CUT_MESSAGE = re.compile(r'\{\s*"role":\s*"(system|user)",\s*"content":\s*"')
+SAMPLE = 20  # conversations by which a format is recognized
+# Parts of other APIs, whose messages have roles, too.
+ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
+SDK_PARTS = {"tool-call", "tool-result", "reasoning", "tool-invocation", "step-start", "file"}
+CONVERSE_KEYS = {"text", "toolUse", "toolResult", "reasoningContent", "image", "document"}
 
 
-def fits(head: Head) -> bool:
-    """An object with messages that have roles, or a list of such objects or messages."""
-    if any(messages_in(record) is not None for record in _unwrapped(head.records[:3])):
-        return True
-    if head.text.lstrip().startswith("[") and head.keys >= {"role", "content"}:
-        return True
-    return bool(head.keys & set(LISTS)) and '"role"' in head.text
+class OpenAIChatFormat(TranscriptFormat):
+    """Files of chat messages."""
+
+    name = NAME
+    has_ids = False
+
+    def recognize(self, head: SourceHead) -> bool:
+        """Return True for conversations of OpenAI's messages."""
+        conversations = list_head_conversations(head)
+        for messages in conversations:
+            if not all(map(is_chat_message, messages)):
+                return False
+        return bool(conversations)
+
+    def read(
+        self, sources: Sequence[TranscriptSource], report: ImportReport
+    ) -> Iterator[SourceSession]:
+        """Yield the conversations."""
+        for source in sources:
+            counts: Counter[str] = Counter()
+            for value in read_conversations(source, report):
+                messages = find_messages(value)
+                if messages is None:
+                    report.unknown[f"a record without messages ({NAME})"] += 1
+                    continue
+                shape = find_shape(messages)
+                if shape is not None:
+                    report.doubtful.append(Fault(source.path, None, describe_shape(shape)))
+                    continue
+                digest = sha256(encode_json(messages, sorts_keys=True)).hexdigest()[:24]
+                counts[digest] += 1
+                id = digest if counts[digest] == 1 else f"{digest}#{counts[digest]}"
+                about = {key: value[key] for key in ABOUT if has_plain_field(value, key)}
+                conversation = ChatConversation(id, messages)
+                thread = Thread(id, None, conversation.read_steps, None, about)
+                yield SourceSession(NAME, id, [thread], source.path, ImportReport())
 
 
-def _unwrapped(records: Sequence[Any]) -> Sequence[Any]:
-    if len(records) == 1 and isinstance(records[0], list):
-        return [*records[0][:3], records[0]]
-    return records
+def has_plain_field(value: Any, key: str) -> bool:
+    """Return True if a run has a field with a text or a number."""
+    return isinstance(as_object(value).get(key), str | int | float)
 
 
-def messages_in(value: Any) -> list[Data] | None:
-    """The messages of a conversation; None if this is none."""
+def find_messages(value: Any) -> list[Data] | None:
+    """Return the messages of a conversation. None if this is no conversation."""
+    found = value
     if isinstance(value, dict):
         found = next((value[key] for key in LISTS if isinstance(value.get(key), list)), None)
-    else:
-        found = value
     if not isinstance(found, list) or not found:
         return None
-    roles = [one.get("role") if isinstance(one, dict) else None for one in found]
-    # One speaker whom nobody knows does not take the others' words away.
-    return found if roles[0] in ROLES and all(isinstance(role, str) for role in roles) else None
+    for message in found:
+        if not isinstance(as_object(message).get("role"), str):
+            return None
+    # An unknown role among known ones does not take the conversation away.
+    return found if found[0]["role"] in ROLES else None
 
 
-def entries(messages: Iterable[Data]) -> Iterator[tuple[str, list[Entry]]]:
-    """The entries of each message, calls and results bound."""
-    calls = Calls()
-    for number, message in enumerate(messages):
-        found = _message(message, str(number))
-        if found[0].kind == "tool_result" and not _names_call(message):
-            # The result of a `function_call` of 2023 names no id: it belongs to the oldest call that waits.
-            id = calls.result(None)
-            yield (
-                str(number),
-                [found[0]._replace(data=(found[0].data or {}) | ({"id": id} if id else {}))],
-            )
-            continue
-        yield str(number), [calls.entry(entry) for entry in found]
+def list_head_conversations(head: SourceHead) -> list[list[Data]]:
+    """Return the messages of the first conversations of a source, whatever their form is."""
+    records = list(head.records[:SAMPLE])
+    if not records:
+        records = [list_first_messages(head.text)]
+    elif len(records) == 1 and isinstance(records[0], list) and find_messages(records[0]) is None:
+        records = records[0][:SAMPLE]  # a list of runs
+    found: list[list[Data]] = []
+    for record in records:
+        messages = find_messages(record)
+        if messages is not None:
+            found.append(messages)
+    return found
 
 
-def _names_call(message: Data) -> bool:
-    """Whether a result says which call it belongs to."""
-    id = message.get("tool_call_id")
-    return isinstance(id, str) and bool(id)
+def list_first_messages(text: str) -> list[Any]:
+    """Return the first messages in the beginning of a document that is too long for a head."""
+    decoder = JSONDecoder(strict=False)
+    for bracket in islice(re.finditer(r"\[\s*(?=\{)", text), SAMPLE):
+        messages: list[Any] = []
+        rest = text[bracket.end() :]
+        while rest.startswith("{") and len(messages) < SAMPLE:
+            try:
+                message, end = decoder.raw_decode(rest)
+            except (ValueError, RecursionError):
+                break
+            messages.append(message)
+            rest = rest[end:].lstrip(", \r\n\t")
+        if not messages and CUT_MESSAGE.match(rest):
+            messages.append({"role": "user", "content": ""})  # it is longer than the head
+        if find_messages(messages) is not None:
+            return messages
+    return []
 
 
-def _message(message: Data, id: str) -> list[Entry]:
-    match message.get("role"):
-        case "assistant":
-            return list(_answer(message, id))
-        case "tool" | "function":
-            text = text_in(message.get("content")) or as_text(message.get("content"))
-            return [
-                Entry(
-                    id, "tool_result", text, result_data(message.get("tool_call_id"), f"call {id}")
-                )
-            ]
-        case "system" | "developer":
-            return [_said("system", message, id)]
-        case "user":
-            return [_said("user", message, id)]
-        case other:
-            said = _said("user", message, id)
-            return [said._replace(data=(said.data or {}) | {"meta": as_text(other)})]
-
-
-def _said(kind: str, message: Data, id: str) -> Entry:
+def is_chat_message(message: Data) -> bool:
+    """Return True if a message has OpenAI's shape. Anthropic, Bedrock and the AI SDK have roles,
+    too, but other parts."""
+    if "parts" in message or "toolInvocations" in message:
+        return False
     content = message.get("content")
-    if isinstance(content, list) and any(_type(part) != "text" for part in content):
-        try:
-            [(_, text, native)] = load({"messages": [shallow(message)]}, "openai")
-            return Entry(id, kind, text or "", native)
-        except (Invalid, ValueError):
-            pass
-    return Entry(id, kind, text_in(content))
+    if isinstance(content, list):
+        return all(map(is_chat_part, content))
+    return content is None or isinstance(content, str)
 
 
-def _type(part: Any) -> Any:
-    return part.get("type") if isinstance(part, dict) else None
+def is_chat_part(part: Any) -> bool:
+    """Return True if a part of a message is one of OpenAI's."""
+    type_ = get_type(part)
+    return type_ in PARTS and type_ in part
 
 
-def _answer(message: Data, id: str) -> Iterator[Entry]:
-    calls = _calls(message)
-    text = text_in(message.get("content")) or as_text(message.get("refusal"))
-    native: Data = {}
-    if set(message) - {
-        "role",
-        "content",
-        "tool_calls",
-        "weight",
-        "name",
-        "refusal",
-        "function_call",
-    }:
-        native = _native(message)
-    if text or not calls:
-        yield Entry(id, "assistant", text, native or None)
-        native = {}
-    for number, call in enumerate(calls):
-        function = next(
-            (call[key] for key in ("function", "custom") if isinstance(call.get(key), dict)), call
-        )
-        given = function.get("arguments", function.get("input"))  # a custom tool is given a text
-        data = call_data(call.get("id"), function.get("name"), given, f"call {id}.{number}")
-        yield Entry(f"{id}.{number}", "tool_call", None, data | native)
-        native = {}
+def describe_lookalike(head: SourceHead) -> str | None:
+    """Return what a file contains that no format reads. None if its shape is unknown."""
+    for record in list(head.records[:SAMPLE]):
+        if "parentUuid" in as_object(record) and isinstance(record.get("message"), dict):
+            is_qwen = "parts" in record["message"]
+            return describe_shape("Qwen Code's messages" if is_qwen else "iFlow's messages")
+    for messages in list_head_conversations(head):
+        for message in messages:
+            shape = find_message_shape(message)
+            if shape is not None:
+                return describe_shape(shape)
+    return None
 
 
-def _native(message: Data) -> Data:
-    """The native content of an answer that has more than words and calls, such as reasoning."""
-    try:
-        for _, _, data in loaded_answer(shallow(message), "openai", None):
-            return {"native": data["native"]} if data and "native" in data else {}
-    except Invalid:
-        pass
-    return {}
+def find_shape(messages: list[Data]) -> str | None:
+    """Return the API that a conversation belongs to, if it is not OpenAI's."""
+    for message in messages:
+        shape = None if is_chat_message(message) else find_message_shape(message)
+        if shape is not None:
+            return shape
+    return None
 
 
-def _calls(message: Data) -> list[Data]:
-    calls = message.get("tool_calls")
-    found = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    old = message.get("function_call")
-    return found or ([old] if isinstance(old, dict) else [])
+def describe_shape(shape: str) -> str:
+    """Return the note about the messages of an API."""
+    return f"{shape}: no transcript format reads them"
 
 
-def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """A session for each conversation."""
-    seen: Counter[str] = Counter()
-    for source in sources:
-        report = Report()
-        for value in _values(source, report):
-            messages = messages_in(value)
-            if messages is None:
-                report.unknown[f"a record without messages ({NAME})"] += 1
-                continue
-            session = _session(messages, value, seen)
-            yield Session(NAME, session.session, [session], source.path, report)
-            report = Report()
+def find_message_shape(message: Data) -> str | None:
+    """Return the API that a message with a role belongs to, if it is not OpenAI's."""
+    if "toolInvocations" in message:
+        return "AI SDK messages"
+    if "parts" in message:
+        return find_parts_shape(message["parts"])
+    for block in list_objects(message.get("content")):
+        type_ = block.get("type")
+        if type_ in ANTHROPIC_BLOCKS:
+            return "Anthropic messages"
+        if type_ in SDK_PARTS:
+            return "AI SDK messages"
+        if type_ is None and set(block) & CONVERSE_KEYS:
+            return "Bedrock Converse messages"
+    return None
 
 
-def _values(source: Source, report: Report) -> Iterator[Any]:
-    """The conversations: one a line, the elements of a list, the list itself, or the one object."""
-    begun = ((n, line.strip("\ufeff \t")) for n, line in enumerate(source.text_lines(), 1))
-    number, start = next(((n, line) for n, line in begun if line), (0, ""))
-    first = None if start.startswith("[") else next(source.lines(Report()), None)
-    if first is not None and first[0] == number and isinstance(first[2], dict):
-        yield from (value for _, _, value, _ in source.lines(report))
+def find_parts_shape(parts: Any) -> str:
+    """Return the API of a message with `parts`: those of the AI SDK have types."""
+    if any("type" in part for part in list_objects(parts)):
+        return "AI SDK messages"
+    return "Gemini messages"
+
+
+def read_conversations(source: TranscriptSource, report: ImportReport) -> Iterator[Any]:
+    """Yield the conversations: the lines, the elements of a list, the list itself, or one
+    object."""
+    if has_json_lines(source):
+        for line in source.lines(report):
+            yield line.value
         return
-    items = source.items("", report)
+    items = source.read_items("", report)
     value = next(items, None)
-    if isinstance(value, dict) and value.get("role") in ROLES:
+    if is_one_of(as_object(value).get("role"), ROLES):
         yield [value, *items]
     elif value is not None:
         yield value
         yield from items
 
 
-def _session(messages: list[Data], value: Any, seen: Counter[str]) -> Thread:
-    digest = hashlib.sha256(json_of(messages, is_sorted=True)).hexdigest()[:24]
-    seen[digest] += 1
-    id = digest if seen[digest] == 1 else f"{digest}#{seen[digest]}"
-    about = {
-        key: value[key] for key in ("reward", "task_id", "trial", "model") if _is_plain(value, key)
-    }
-
-    def steps() -> Iterator[Step]:
-        return chained(
-            (f"{id}:{number}", _with_ids(found, id)) for number, found in entries(messages)
-        )
-
-    return Thread(id, None, steps, None, about)
+def has_json_lines(source: TranscriptSource) -> bool:
+    """Return True if the first line that is not blank is an object."""
+    for number, text in enumerate(source.read_text(), 1):
+        if text.strip("\ufeff \t"):
+            first = next(source.lines(ImportReport()), None)
+            return first is not None and first.number == number and isinstance(first.value, dict)
+    return False
 
 
-def _with_ids(found: list[Entry], id: str) -> list[Entry]:
-    return [entry._replace(id=f"{id}:{entry.id}") for entry in found]
+class ChatConversation:
+    """The messages of one conversation."""
+
+    def __init__(self, id: str, messages: list[Data]) -> None:
+        self._id = id
+        self._messages = messages
+
+    def read_steps(self, report: ImportReport) -> Iterator[Step]:
+        """Yield a unit for each message."""
+        binder = CallBinder()
+        units: list[tuple[str, list[Entry]]] = []
+        for number, message in enumerate(self._messages):
+            report.records += 1
+            if not is_chat_message(message):
+                report.unknown[f"a message in another form ({NAME})"] += 1
+            id = f"{self._id}:{number}"
+            units.append((id, [binder.bind(entry) for entry in build_entries(id, message)]))
+        return chain_units(units)
 
 
-def _is_plain(value: Any, key: str) -> bool:
-    return isinstance(value, dict) and isinstance(value.get(key), str | int | float)
+def build_entries(id: str, message: Data) -> list[Entry]:
+    """Return the entries of a message. Results without an id are bound to the oldest open call."""
+    role = message.get("role")
+    if role == "assistant":
+        return build_answer(id, message)
+    if role in ("tool", "function"):
+        content = message.get("content")
+        text = join_text(content) or to_text(content)
+        return [build_result_entry(message.get("tool_call_id"), "", text, None)]
+    kind = "system" if role in ("system", "developer") else "user"
+    entry = build_message(id, kind, message)
+    if not is_one_of(role, ROLES):
+        entry = entry._replace(data={**(entry.data or {}), "meta": to_text(role)})
+    return [entry]
 
 
-FORMAT = Format(name=NAME, fits=fits, sessions=sessions)
+def build_message(id: str, kind: str, message: Data) -> Entry:
+    """Return the entry of a prompt, with its native form if it is more than text."""
+    content = message.get("content")
+    if isinstance(content, list) and any(
+        part.get("type") != "text" for part in list_objects(content)
+    ):
+        try:
+            [(_, text, data)] = load({"messages": [flatten_deep(message)]}, "openai")
+            return Entry(id, kind, text or "", data)
+        except (Invalid, ValueError):
+            pass
+    return Entry(id, kind, join_text(content))
+
+
+def build_answer(id: str, message: Data) -> list[Entry]:
+    """Return the entries of an answer: its text, then its calls."""
+    entries: list[Entry] = []
+    text = join_text(message.get("content")) or to_text(message.get("refusal"))
+    # Until 2023 there was one `function_call`.
+    calls = list_objects(message.get("tool_calls")) or list_objects([message.get("function_call")])
+    if text or not calls:
+        entries.append(Entry(id, "assistant", text))
+    for number, call in enumerate(calls):
+        function = as_object(call.get("function")) or as_object(call.get("custom")) or call
+        arguments = function.get("arguments", function.get("input"))  # a custom tool gets a text
+        data = build_call(call.get("id"), function.get("name"), arguments, f"call {id}.{number}")
+        entries.append(Entry(name_call(data["id"]), "tool_call", None, data))
+    data = {**(entries[0].data or {}), **load_extras(message)}
+    entries[0] = entries[0]._replace(data=data or None)
+    return entries
+
+
+def load_extras(message: Data) -> Data:
+    """Return the native form of an answer that has more than text and calls, such as reasoning."""
+    if not set(message) - PLAIN_FIELDS:
+        return {}
+    try:
+        loaded = load_native(flatten_deep(message), "openai", None)
+    except Invalid:
+        return {}
+    for _, _, data in loaded:
+        if data is not None and "native" in data:
+            return {"native": data["native"]}
+    return {}

@@ -1,7 +1,7 @@
 """`--raw`: the records of a file as they are, as notes of a sub-agent beside the conversation.
 
-Only of files that hold one session. A database or an export has many, and beside them what belongs to none:
-access tokens, copies of files, accounts.
+Only files with one session are kept. A database or an export has many, and beside them access
+tokens, copies of files and accounts.
 """
 
 from collections.abc import Iterator
@@ -13,56 +13,54 @@ from backstory.agent import Agent
 from backstory.errors import InvalidEvent
 from backstory.intake import Intake
 from backstory.log.checks import check_draft
-from backstory.transcripts.entries import as_text
-from backstory.transcripts.format import Source
-from backstory.transcripts.thread_writer import Changes
-from backstory.transcripts.transcript import Report
+from backstory.transcripts.content import to_text
+from backstory.transcripts.masks import ContentFilter
+from backstory.transcripts.model import Data, ImportReport
+from backstory.transcripts.sources import FileSource
 
 JSON_LINES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
-RAW = (
-    "backstory.raw"  # the name of the notes; their data: {"line": its number?, "record": the value}
-)
+RAW = "backstory.raw"  # the name of the notes; their data: {"line": its number, "record": ...}
 BATCH = 500
 
 
-def records(source: Source) -> Iterator[tuple[str, int | None, Any]]:
-    """The records of a file: their names, lines and values. A document is one record, anew if it changed."""
+def list_records(source: FileSource) -> Iterator[tuple[str, Data, Any]]:
+    """Yield id, line and value of each record. A document is one record, anew if it changed."""
+    report = ImportReport()
     if source.path.endswith(JSON_LINES):
-        for number, part, value, _ in source.lines(Report()):
-            yield f"{number}:{part}", number, value
-    elif not source.is_folder and not source.columns():
-        value = source.document(Report())
-        if value is not None:
-            yield (
-                blake2b(as_text(value).encode("utf-8", "replace"), digest_size=16).hexdigest(),
-                None,
-                value,
-            )
+        for line in source.lines(report):
+            yield f"{line.number}:{line.place.part}", {"line": line.number}, line.value
+        return
+    if source.is_folder or source.list_columns():
+        return
+    value = source.read_document(report)
+    if value is not None:
+        text = to_text(value).encode("utf-8", "replace")
+        yield blake2b(text, digest_size=16).hexdigest(), {}, value
 
 
-def keep_raw(intake: Intake, agent: Agent, source: Source, changes: Changes) -> bool:
-    """Write the records of a file that are not kept yet. False: it has none that can be kept."""
-    found = iter(records(source))
-    chunk = list(islice(found, BATCH))
+def keep_records(intake: Intake, agent: Agent, source: FileSource, changes: ContentFilter) -> bool:
+    """Write the records of a file that are not kept yet. Return False if it has none."""
+    records = list_records(source)
+    chunk = list(islice(records, BATCH))
     if not chunk:
         return False
-    keeper = intake.agent(
-        f"{agent.key}/raw", name=f"raw {agent.id[-6:]}", parent=agent, spawned=True
-    )
+    name = f"raw {agent.id[-6:]}"
+    keeper = intake.agent(f"{agent.key}/raw", name=name, parent=agent, spawned=True)
     while chunk:
-        rows = [
-            _row(f"raw:{source.stem}:{key}", line, value, changes) for key, line, value in chunk
-        ]
-        intake.extend(keeper, rows)
+        notes = []
+        for id, line, value in chunk:
+            notes.append(build_note(f"raw:{source.stem}:{id}", line, value, changes))
+        intake.extend(keeper, notes)
         intake.commit()
-        chunk = list(islice(found, BATCH))
+        chunk = list(islice(records, BATCH))
     return True
 
 
-def _row(key: str, line: int | None, value: Any, changes: Changes) -> tuple[Any, ...]:
-    place = {} if line is None else {"line": line}
+def build_note(key: str, line: Data, value: Any, changes: ContentFilter) -> tuple[Any, ...]:
+    """Return a note with a record, as text if no event can contain it."""
+    record = {**line, "record": changes.filter_value(value)}
     try:
-        check_draft("note", RAW, place | {"record": value}, key)
-    except InvalidEvent:  # nested too deeply, or with what no store can hold
-        return "note", RAW, place | {"text": changes.made(as_text(value))}, key
-    return "note", RAW, place | {"record": changes.made(value)}, key
+        check_draft("note", RAW, record, key)
+    except InvalidEvent:  # nested too deep, or with what no store can store
+        record = {**line, "text": changes.filter_text(to_text(value))}
+    return "note", RAW, record, key

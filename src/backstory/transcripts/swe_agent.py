@@ -1,147 +1,148 @@
-"""SWE-agent: trajectories, one JSON document each; `history` has the messages. Pure.
+"""SWE-agent: trajectories, one JSON document each, with the messages in `history`.
 
-There are no ids, and runs of one task have files of one name. A session is known by that name and what was
-said, a message by all that was said until then.
+There are no ids, and runs of one task have files of one name. A session is known by that name and
+its first messages, a message by all messages up to it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 from backstory.transcripts import openai_chat
-from backstory.transcripts.chain import chained
-from backstory.transcripts.entries import Data, as_text, json_of, text_in
-from backstory.transcripts.format import Format, Head, Source
-from backstory.transcripts.transcript import Entry, Report, Session, Step, Thread
+from backstory.transcripts.content import (
+    CallBinder,
+    as_object,
+    encode_json,
+    get_type,
+    join_text,
+    list_objects,
+    pick_texts,
+    to_text,
+)
+from backstory.transcripts.format import SourceHead, TranscriptFormat, TranscriptSource
+from backstory.transcripts.model import (
+    Data,
+    Entry,
+    ImportReport,
+    SourceSession,
+    Step,
+    Thread,
+    chain_units,
+)
 
 NAME = "swe-agent"
+FIELDS = ("role", "content", "tool_calls", "tool_call_id", "thinking_blocks")
 
 
-def fits(head: Head) -> bool:
-    """A history of messages that name their agent, or steps with actions and observations."""
-    first = head.records[0] if head.records else None
-    if not isinstance(first, dict):
-        return bool(head.keys & {"history", "trajectory", "attempts"}) and (
-            '"agent"' in head.text or '"action"' in head.text
-        )
-    tries = first.get("attempts")
-    if "history" not in first and isinstance(tries, list) and tries and isinstance(tries[0], dict):
-        first = tries[0]
-    history, steps = first.get("history"), first.get("trajectory")
-    if isinstance(history, list) and history and isinstance(history[0], dict):
-        return (
-            "role" in history[0] and "parts" not in history[0]
-        )  # with parts: a checkpoint of Gemini CLI
-    return (
-        isinstance(steps, list)
-        and bool(steps)
-        and isinstance(steps[0], dict)
-        and "action" in steps[0]
-    )
+class SweAgentFormat(TranscriptFormat):
+    """SWE-agent's trajectories."""
+
+    name: ClassVar[str] = NAME
+
+    def recognize(self, head: SourceHead) -> bool:
+        """Return True for a history of messages, or steps with actions and observations."""
+        if not head.records:
+            has_steps = bool(head.keys & {"history", "trajectory", "attempts"})
+            return has_steps and ('"agent"' in head.text or '"action"' in head.text)
+        document = as_object(head.records[0])
+        attempts = list_objects(document.get("attempts"))
+        if "history" not in document and attempts:
+            document = attempts[0]
+        history = list_objects(document.get("history"))
+        if history:
+            # With parts it is a checkpoint of Gemini CLI.
+            return "role" in history[0] and "parts" not in history[0]
+        steps = list_objects(document.get("trajectory"))
+        return bool(steps) and "action" in steps[0]
+
+    def read(
+        self, sources: Sequence[TranscriptSource], report: ImportReport
+    ) -> Iterator[SourceSession]:
+        """Yield a session for each run: the trajectory, or each attempt at it."""
+        for source in sources:
+            document = as_object(source.read_document(report))
+            found: list[list[Data]] = []
+            counts: Counter[str] = Counter()
+            # The attempt that was chosen is in the document itself, too.
+            for run in [*list_objects(document.get("attempts")), document]:
+                messages = list_messages(run)
+                if not messages or messages in found:
+                    continue
+                found.append(messages)
+                about = pick_texts(run, {"environment": "environment"})
+                about |= pick_texts(as_object(run.get("info")), {"status": "exit_status"})
+                id = build_id(source.stem, messages, has_ended="status" in about)
+                counts[id] += 1
+                if counts[id] > 1:
+                    id = f"{id}#{counts[id]}"
+                thread = Thread(id, None, Trajectory(id, messages).read_steps, None, about)
+                yield SourceSession(NAME, id, [thread], source.path, ImportReport())
 
 
-def _messages(document: Data) -> list[Data]:
-    """The messages; where there is only the trajectory, its answers and observations."""
-    history = document.get("history")
-    if isinstance(history, list) and history:
-        return [_message(one) for one in history if isinstance(one, dict)]
-    steps = document.get("trajectory")
-    found = []
-    for step in steps if isinstance(steps, list) else ():
-        if isinstance(step, dict):
-            said = step.get("response") or step.get("thought") or step.get("action")
-            found.append({"role": "assistant", "content": as_text(said)})
-            if step.get("observation"):
-                found.append({"role": "user", "content": as_text(step["observation"])})
+def build_id(stem: str, messages: list[Data], *, has_ended: bool) -> str:
+    """Return the file's name with a digest of the run; of one that continues, up to its first
+    answer."""
+    if not has_ended:
+        for number, message in enumerate(messages):
+            if message.get("role") == "assistant":
+                messages = messages[: number + 1]
+                break
+    digest = blake2b(encode_json(messages, sorts_keys=True), digest_size=6).hexdigest()
+    return f"{stem}-{digest}"
+
+
+def list_messages(run: Data) -> list[Data]:
+    """Return the messages of a run; without a history, its answers and observations."""
+    found: list[Data] = []
+    for message in list_objects(run.get("history")):
+        found.append(convert_message(message))
+    if found:
+        return found
+    for step in list_objects(run.get("trajectory")):
+        text = step.get("response") or step.get("thought") or step.get("action")
+        found.append({"role": "assistant", "content": to_text(text)})
+        if step.get("observation"):
+            found.append({"role": "user", "content": to_text(step["observation"])})
     return found
 
 
-def _message(message: Data) -> Data:
-    """A message as OpenAI has it: a result names its call in a list."""
-    ids = message.get("tool_call_ids")
-    keys = ("role", "content", "tool_calls", "tool_call_id", "is_demo", "thinking_blocks")
-    found = {key: message[key] for key in keys if message.get(key) is not None}
+def convert_message(message: Data) -> Data:
+    """Return a message in OpenAI's form, and `is_demo`: a result names its call in a list."""
+    found: Data = {}
+    for name in (*FIELDS, "is_demo"):
+        if message.get(name) is not None:
+            found[name] = message[name]
+    ids: Any = message.get("tool_call_ids")
     if isinstance(ids, list) and ids:
         found["tool_call_id"] = ids[0]
     content = found.get("content")
-    shown = isinstance(content, list) and any(_is_image(part) for part in content)
-    if not isinstance(content, str) and not shown:
-        found["content"] = text_in(content)
+    parts = list_objects(content)
+    if not isinstance(content, str) and not any(get_type(one) == "image_url" for one in parts):
+        found["content"] = join_text(content)
     return found
 
 
-def _is_image(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "image_url"
+class Trajectory:
+    """The messages of one run."""
 
+    def __init__(self, id: str, messages: list[Data]) -> None:
+        self._id = id
+        self._messages = messages
 
-def _units(messages: list[Data], id: str) -> Iterator[tuple[str, list[Entry]]]:
-    demos = {str(number) for number, message in enumerate(messages) if message.get("is_demo")}
-    plain = [
-        {key: value for key, value in message.items() if key != "is_demo"} for message in messages
-    ]
-    digest = blake2b(digest_size=9)
-    for message, (number, found) in zip(plain, openai_chat.entries(plain), strict=True):
-        digest.update(json_of(message, is_sorted=True))
-        unit = f"{id}:{digest.hexdigest()}"
-        if number in demos:
-            found = [
-                entry._replace(data=(entry.data or {}) | {"meta": "demonstration"})
-                for entry in found
-            ]
-        yield unit, [entry._replace(id=unit + entry.id.removeprefix(number)) for entry in found]
+    def read_steps(self, report: ImportReport) -> Iterator[Step]:
+        """Yield a unit for each message."""
+        return chain_units(self._build_units())
 
-
-def _id(stem: str, document: Data, messages: list[Data]) -> str:
-    """The file's name, and a digest of the run: of one that still goes on, up to its first answer."""
-    if "status" not in _about(document):
-        answers = (
-            n for n in count() if n >= len(messages) or messages[n].get("role") == "assistant"
-        )
-        messages = messages[: next(answers) + 1]
-    return f"{stem}-{blake2b(json_of(messages, is_sorted=True), digest_size=6).hexdigest()}"
-
-
-def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """A session for each run: as a rule the one trajectory, else each attempt at it."""
-    for source in sources:
-        report = Report()
-        document = source.document(report)
-        told: list[list[Data]] = []
-        seen: Counter[str] = Counter()
-        for run in _runs(document) if isinstance(document, dict) else ():
-            messages = _messages(run)
-            if messages and messages not in told:
-                told.append(messages)
-                id = _id(source.stem, run, messages)
-                seen[id] += 1
-                id += f"#{seen[id]}" if seen[id] > 1 else ""
-                yield _session(source, id, messages, _about(run), report)
-                report = Report()
-
-
-def _runs(document: Data) -> Iterator[Data]:
-    """The attempts, of which the best is the document itself once it was chosen."""
-    tries = document.get("attempts")
-    yield from (one for one in (tries if isinstance(tries, list) else ()) if isinstance(one, dict))
-    yield document
-
-
-def _session(source: Source, id: str, messages: list[Data], about: Data, report: Report) -> Session:
-    def steps() -> Iterator[Step]:
-        return chained(_units(messages, id))
-
-    return Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, report)
-
-
-def _about(document: Data) -> dict[str, Any]:
-    info = document.get("info")
-    found = {
-        "environment": document.get("environment"),
-        "status": info.get("exit_status") if isinstance(info, dict) else None,
-    }
-    return {key: value for key, value in found.items() if isinstance(value, str) and value}
-
-
-FORMAT = Format(name=NAME, fits=fits, sessions=sessions)
+    def _build_units(self) -> Iterator[tuple[str, list[Entry]]]:
+        binder = CallBinder()
+        digest = blake2b(digest_size=9)
+        for message in self._messages:
+            plain = {key: value for key, value in message.items() if key != "is_demo"}
+            digest.update(encode_json(plain, sorts_keys=True))
+            id = f"{self._id}:{digest.hexdigest()}"
+            entries = [binder.bind(entry) for entry in openai_chat.build_entries(id, plain)]
+            if message.get("is_demo"):
+                meta = {"meta": "demonstration"}
+                entries = [entry._replace(data={**(entry.data or {}), **meta}) for entry in entries]
+            yield id, entries

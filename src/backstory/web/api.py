@@ -1,18 +1,19 @@
 """What the page may ask for: one function for each path, which reads the store and returns JSON.
 
-Objects have the keys of the command line's `--json`. Arguments are ids, whole numbers and words of a list;
-limits are caps. Nothing of HTTP is here but the names of the paths: `app.py` does the rest.
+Objects have the keys of the command line's `--json`. Arguments are ids, whole numbers and words of
+a list; limits are caps. Of HTTP there are only the names of the paths: `app.py` does the rest.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from backstory.comparing import MOVE_COMMANDS
 from backstory.errors import Invalid, NotFound
-from backstory.log.diff import Comparison
 from backstory.log.events import Event
-from backstory.present.event_text import gist
+from backstory.present.event_text import body, gist
 from backstory.present.shapes import (
     agent_json,
     comparison_json,
@@ -22,203 +23,224 @@ from backstory.present.shapes import (
     stats_json,
     tokens_json,
 )
+from backstory.present.usage import AnswerUsage, read_usage
 from backstory.references import Reference
-from backstory.web.api_call import LONGEST_QUESTION, ApiCall, agent_of, session_of
-from backstory.web.images import Image, images_of
-from backstory.web.outline import outline_json
-from backstory.web.render import view
-from backstory.web.request import request
+from backstory.store import Store
+from backstory.web.images import Image, find_images
+from backstory.web.outline import ANSWERS, MOST_EVENTS, build_block, build_frame
+from backstory.web.query import LONGEST_TEXT, Query, find_agent, parse_int
+from backstory.web.render import render_event, write_line
+from backstory.web.request import read_request, read_request_bytes
 from backstory.web.search import search
-from backstory.web.sessions import agents_of, curve_of, session_page, title_of
-from backstory.web.usage import Usage, spent, usage_json
-from backstory.wire import FORMATS
+from backstory.web.sessions import MOST_IDS, SessionFilter, build_rows_of, find_title
 
 MOST_LINES = 200
 LONGEST_LINE = 240
-MOST_EVENTS = 60
+MOST_SHOWN = 60  # events in full of one answer
 MOST_CHANGES = 200
 MOST_FOUND = 1_000
 MOST_SCANNED = 20_000  # events that one find reads
 LARGEST = 20  # agents that the statistics list
 PREVIEWED = 10
 
-ANSWERS = ("assistant", "tool_call")  # the first event of an answer says what it took
+FILTERS: WeakKeyDictionary[Store, SessionFilter] = WeakKeyDictionary()
 
 
-def sessions(asked: ApiCall) -> Any:
-    """A page of sessions, the latest written first."""
-    before = asked.query.get("before")
-    return session_page(asked.store, session_of(asked.store, before) if before else None)
+def read_sessions(query: Query) -> Any:
+    """Return a page of the sessions that a filter chooses, or those with some ids."""
+    ids = query.read_list("ids", MOST_IDS)
+    if ids:
+        return {"sessions": build_rows_of(query.store, ids)}
+    return find_filter(query.store).choose(query)
 
 
-def agents(asked: ApiCall) -> Any:
-    """All agents of a session, with their marks."""
-    session = asked.session
-    marks: dict[str, list[Event]] = {}
-    for owner, mark in asked.store.marks(session):
-        marks.setdefault(owner.id, []).append(mark)
-    found = asked.store.agents(session=session)
+def read_tools(query: Query) -> Any:
+    """Return how many sessions come from each tool."""
+    return {"tools": find_filter(query.store).count_tools(query)}
+
+
+def find_filter(store: Store) -> SessionFilter:
+    """Return the filter of a store, which knows what it has read before."""
+    return FILTERS.setdefault(store, SessionFilter())
+
+
+def read_agents(query: Query) -> Any:
+    """Return all agents of a session, with how many marks each has."""
+    session = query.find_session()
+    marks = Counter(owner.id for owner, _ in query.store.marks(session))
+    agents = query.store.agents(session=session)
     return {
-        "title": title_of(asked.store, session),
-        "agents": [agent_json(one, marks.get(one.id, [])) | {"about": one.about} for one in found],
+        "title": find_title(query.store, session),
+        "agents": [
+            agent_json(agent) | {"marks": marks[agent.id], "about": agent.about} for agent in agents
+        ],
     }
 
 
-def curve(asked: ApiCall) -> Any:
-    """How large the context of a session's first agent was, from its first event to its last."""
-    root = agents_of(asked.store, asked.session)[0]
-    return {"curve": curve_of(root, root.head)}
+def read_frame(query: Query) -> Any:
+    """Return head, pieces and moves of a lineage."""
+    return build_frame(query.find_agent(), query.read_int("after"))
 
 
-def outline(asked: ApiCall) -> Any:
-    """What a page needs to know of every event."""
-    return outline_json(asked.agent, asked.number("after", 0) or 0, asked.number("limit"))
+def read_outline(query: Query) -> Any:
+    """Return the columns of some events of a lineage."""
+    after = query.read_int("after")
+    return build_block(query.find_agent(), after, query.read_int("until", after + MOST_EVENTS))
 
 
-def lines(asked: ApiCall) -> Any:
-    """Events on one line each, as `log` prints them."""
-    agent, after = asked.agent, asked.number("after", 0) or 0
-    until = min(asked.number("until", after + MOST_LINES) or 0, after + MOST_LINES, agent.head)
-    found = agent.events(after=after, until=until) if after < until else []
-    return {"lines": [[event.seq, gist(event)[:LONGEST_LINE]] for event in found]}
+def read_lines(query: Query) -> Any:
+    """Return events on one line each."""
+    agent = query.find_agent()
+    after = query.read_int("after")
+    until = min(query.read_int("until", after + MOST_LINES), after + MOST_LINES, agent.head)
+    events = agent.events(after=after, until=until) if after < until else []
+    return {"lines": [[event.seq, write_line(event)[:LONGEST_LINE]] for event in events]}
 
 
-def events(asked: ApiCall) -> Any:
-    """Events in full, each with its tree for reading."""
-    texts = [text for text in asked.query.get("seqs", "").split(",") if text]
-    if not texts or len(texts) > MOST_EVENTS or not all(t.isascii() and t.isdigit() for t in texts):
-        raise Invalid(f"seqs is a list of 1 to {MOST_EVENTS} positions")
-    full = asked.query.get("full") == "1"
-    return {
-        "events": [
-            event_for_page(event, full=full) for event in asked.agent.events(map(int, texts))
-        ]
-    }
+def read_events(query: Query) -> Any:
+    """Return events in full, each with its tree for reading."""
+    seqs = [parse_int("seqs", text) for text in query.read_list("seqs", MOST_SHOWN)]
+    if not seqs:
+        raise Invalid("seqs is a list of positions")
+    full = query.arguments.get("full") == "1"
+    events = query.find_agent().events(seqs)
+    return {"events": [build_event(event, full=full) for event in events]}
 
 
-def event_for_page(event: Event, *, full: bool = False) -> dict[str, Any]:
-    """An event with its tree for reading, what its images are, and what it took."""
-    shown = view(event, full=full)
-    left_out = {"content": None, "data": None} if "left_out" in shown else {}
-    pictures = [image.type for image in images_of(event.data)]
-    return {
+def build_event(event: Event, *, full: bool = False) -> dict[str, Any]:
+    """Return an event with its tree for reading, the types of its images, and what it took."""
+    view = render_event(event, full=full)
+    usage = read_usage(event.data)
+    found = {
         **event_json(event),
-        **left_out,
-        "view": shown,
-        "images": pictures,
-        "usage": usage_json(spent(event.data)),
+        "view": view,
+        "images": [image.type for image in find_images(event.data)],
+        "usage": usage.build_json() if usage else None,
     }
+    if "left_out" in view:
+        found["content"] = found["data"] = None
+    return found
 
 
-def explain(asked: ApiCall) -> Any:
-    """Why an event is or is not in the context."""
-    return explanation_json(asked.agent.explain(int(asked.path["seq"]), at=asked.number("at")))
+def read_text(query: Query) -> Any:
+    """Return the whole context at a position as plain text."""
+    parts = []
+    for event in query.find_agent().messages(at=query.read_position("at")):
+        query.check_still_wanted()
+        parts.append(f"--- {event.kind} {event.seq}\n{body(event)}\n")
+    return "text/plain; charset=utf-8", "\n".join(parts).encode("utf-8", "replace")
 
 
-def tokens(asked: ApiCall) -> Any:
-    """How many tokens the context is, by kind too."""
-    counted = asked.agent.conversation(asked.number("at")).tokens(asked.query.get("model") or None)
+def explain(query: Query) -> Any:
+    """Explain why an event is or is not in the context."""
+    explanation = query.find_agent().explain(int(query.path["seq"]), at=query.read_position("at"))
+    return explanation_json(explanation)
+
+
+def count_tokens(query: Query) -> Any:
+    """Count the tokens of the context, by kind too."""
+    conversation = query.find_agent().conversation(query.read_position("at"))
+    counted = conversation.tokens(query.arguments.get("model") or None)
     return tokens_json(counted) | {"kinds": counted.by("kind")}
 
 
-def preview(asked: ApiCall) -> Any:
-    """What a move would do."""
-    agent, move = asked.agent, asked.word("move", MOVE_COMMANDS, "undo")
+def preview(query: Query) -> Any:
+    """Return what a move would do."""
+    agent = query.find_agent()
+    move = query.read_choice("move", MOVE_COMMANDS, "undo")
     head = agent.head
-    found = agent.preview(move, asked.number("to"))
+    found = agent.preview(move, query.read_position("to"))
     return {
         **preview_json(found),
         "head": head,
         "lines": {
-            "leaves": [_line(event) for event in found.leaves[:PREVIEWED]],
-            "returns": [_line(event) for event in found.returns[:PREVIEWED]],
+            "leaves": [build_line(event) for event in found.leaves[:PREVIEWED]],
+            "returns": [build_line(event) for event in found.returns[:PREVIEWED]],
         },
     }
 
 
-def _line(event: Event) -> list[Any]:
-    return [event.seq, event.kind, gist(event)[:LONGEST_LINE]]
+def build_line(event: Event) -> list[Any]:
+    """Return position, kind and text of an event on one line."""
+    return [event.seq, event.kind, write_line(event)[:LONGEST_LINE]]
 
 
-def find(asked: ApiCall) -> Any:
-    """The positions of the lineage whose text holds something, dead ones included."""
-    agent, wanted = asked.agent, asked.text("q").casefold()
-    after, head = asked.number("after", 0) or 0, agent.head
+def find(query: Query) -> Any:
+    """Return the positions of the lineage whose text contains something, dead ones included."""
+    agent = query.find_agent()
+    wanted = query.read_text("q").casefold()
+    after = query.read_int("after")
+    head = agent.head
     end = min(after + MOST_SCANNED, head)
-    matching = (
-        event.seq for event in asked.events(agent, after, end) if wanted in _haystack(event)
-    )
+    events = query.read_events(agent, after, end)
+    matching = (event.seq for event in events if wanted in fold_text(event))
     found = list(islice(matching, MOST_FOUND))
     reached = found[-1] if len(found) == MOST_FOUND else end
     return {"positions": found, "next": reached if reached < head else None, "head": head}
 
 
-def _haystack(event: Event) -> str:
+def fold_text(event: Event) -> str:
+    """Return the text of an event for a comparison without case."""
     return f"{gist(event)}\n{event.content or ''}".casefold()
 
 
-def usage(asked: ApiCall) -> Any:
-    """Which models answered in a lineage, and what they read, wrote and cost, as far as the log says so."""
-    agent = asked.agent
-    after, head = asked.number("after", 0) or 0, agent.head
+def sum_usage(query: Query) -> Any:
+    """Return the models that answered in a lineage, with what they read, wrote and cost."""
+    agent = query.find_agent()
+    after = query.read_int("after")
+    head = agent.head
     end = min(after + MOST_SCANNED, head)
-    totals: dict[str | None, Usage] = {}
-    for event in asked.events(agent, after, end):
-        found = spent(event.data) if event.kind in ANSWERS else None
-        if found is not None:
-            totals[found.model] = (
-                totals[found.model].and_(found) if found.model in totals else found
-            )
+    totals: dict[str | None, AnswerUsage] = {}
+    for event in query.read_events(agent, after, end):
+        usage = read_usage(event.data) if event.kind in ANSWERS else None
+        if usage is not None:
+            total = totals.get(usage.model)
+            totals[usage.model] = usage if total is None else total + usage
     return {
-        "models": [usage_json(one) for one in totals.values()],
+        "models": [usage.build_json() for usage in totals.values()],
         "next": end if end < head else None,
     }
 
 
-def diff(asked: ApiCall) -> Any:
-    """How two contexts differ, a page of changes at a time."""
-    left, right = (_place(asked, side) for side in ("left", "right"))
-    found = _compared(left, right)
-    after = asked.number("after", 0) or 0
-    page = found._replace(changes=found.changes[after : after + MOST_CHANGES])
+def diff(query: Query) -> Any:
+    """Compare two contexts, a page of changes at a time."""
+    left = find_side(query, "left")
+    right = find_side(query, "right")
+    comparison = left.agent.diff(right.agent, at=left.at, other_at=right.at)
+    after = query.read_int("after")
+    page = comparison._replace(changes=comparison.changes[after : after + MOST_CHANGES])
     return {
         **comparison_json(page),
-        "total": len(found.changes),
+        "total": len(comparison.changes),
         "left": {"agent": left.agent.id, "at": left.at},
         "right": {"agent": right.agent.id, "at": right.at},
-        "parted": _parted(left, right),
+        "parted": find_parting(left, right),
     }
 
 
-def _place(asked: ApiCall, side: str) -> Reference:
-    """A side of a diff, with its position: an answer must not change while it is paged through."""
-    id, _, at = asked.query.get(side, "").partition("@")
-    agent = agent_of(asked.store, id)
-    if at and not (at.isascii() and at.isdigit()):
-        raise Invalid(f"{side} is not AGENT@POSITION")
-    return Reference(agent, int(at) if at else agent.head)
+def find_side(query: Query, side: str) -> Reference:
+    """Return a side of a diff with its position: it must not change while its pages are read."""
+    id, _, at = query.arguments.get(side, "").partition("@")
+    agent = find_agent(query.store, id)
+    return Reference(agent, parse_int(side, at) if at else agent.head)
 
 
-def _compared(left: Reference, right: Reference) -> Comparison:
-    return left.agent.diff(right.agent, at=left.at, other_at=right.at)
-
-
-def _parted(left: Reference, right: Reference) -> int:
-    """The last position that two histories share; 0 if they have nothing in common."""
-    owned = {part.agent_id: part.last for part in left.agent.lineage()}
+def find_parting(left: Reference, right: Reference) -> int:
+    """Return the last position that two histories share; 0 if they have nothing in common."""
+    lasts = {part.agent_id: part.last for part in left.agent.lineage()}
     shared = [0]
     for part in right.agent.lineage():
-        if part.agent_id in owned:
-            shared.append(min(owned[part.agent_id], part.last))
+        if part.agent_id in lasts:
+            shared.append(min(lasts[part.agent_id], part.last))
     return min(max(shared), left.at or 0, right.at or 0)
 
 
-def resolve(asked: ApiCall) -> Any:
-    """What a reference of the command line means."""
-    ref = asked.query.get("ref", "@")
-    if len(ref) > LONGEST_QUESTION:
+def resolve(query: Query) -> Any:
+    """Return what a reference of the command line means."""
+    text = query.arguments.get("ref", "@")
+    if len(text) > LONGEST_TEXT:
         raise NotFound("that is not a reference")
-    agent, at, _ = asked.store.resolve(ref)
+    agent, at, _ = query.store.resolve(text)
     return {
         "session": agent.session,
         "agent": agent.id,
@@ -228,48 +250,46 @@ def resolve(asked: ApiCall) -> Any:
     }
 
 
-def image(asked: ApiCall) -> Image:
-    """One of an event's images."""
-    agent = agent_of(asked.store, str(asked.path["id"]))
-    found = images_of(agent.event(int(asked.path["seq"])).data)
-    number = int(asked.path["n"])
-    if number >= len(found):
+def read_image(query: Query) -> Image:
+    """Return one of an event's images."""
+    [event] = query.find_agent().events([int(query.path["seq"])])
+    images = find_images(event.data)
+    number = int(query.path["n"])
+    if number >= len(images):
         raise NotFound("there is no such image")
-    return found[number]
+    return images[number]
 
 
-def verify(asked: ApiCall) -> Any:
-    """What is wrong with the store."""
-    return {"findings": [finding._asdict() for finding in asked.store.verify()]}
+def verify(query: Query) -> Any:
+    """Return what is wrong with the store."""
+    return {"findings": [finding._asdict() for finding in query.store.verify()]}
 
 
-def stats(asked: ApiCall) -> Any:
-    """The store in numbers."""
-    return stats_json(asked.store.stats(), largest=LARGEST)
+def read_stats(query: Query) -> Any:
+    """Return the store in numbers."""
+    return stats_json(query.store.stats(), largest=LARGEST)
 
 
-def hello(asked: ApiCall) -> Any:
-    """What the page is told first."""
-    return {"store": asked.store.url, "formats": list(FORMATS)}
-
-
-READS: dict[str, Callable[[ApiCall], Any]] = {
-    "/hello": hello,
-    "/sessions": sessions,
-    "/sessions/{id}/agents": agents,
-    "/sessions/{id}/curve": curve,
-    "/agents/{id}/outline": outline,
-    "/agents/{id}/lines": lines,
-    "/agents/{id}/events": events,
+READS: dict[str, Callable[[Query], Any]] = {
+    "/sessions": read_sessions,
+    "/sessions/{id}/agents": read_agents,
+    "/tools": read_tools,
+    "/agents/{id}/frame": read_frame,
+    "/agents/{id}/outline": read_outline,
+    "/agents/{id}/lines": read_lines,
+    "/agents/{id}/events": read_events,
+    "/agents/{id}/text": read_text,
     "/agents/{id}/explain/{seq:int}": explain,
-    "/agents/{id}/request": request,
-    "/agents/{id}/tokens": tokens,
+    "/agents/{id}/request": read_request,
+    "/agents/{id}/request.json": read_request_bytes,
+    "/agents/{id}/tokens": count_tokens,
     "/agents/{id}/preview": preview,
     "/agents/{id}/find": find,
-    "/agents/{id}/usage": usage,
+    "/agents/{id}/usage": sum_usage,
+    "/events/{id}/{seq:int}/image/{n:int}": read_image,
     "/diff": diff,
     "/search": search,
     "/resolve": resolve,
     "/verify": verify,
-    "/stats": stats,
+    "/stats": read_stats,
 }

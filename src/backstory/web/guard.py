@@ -1,15 +1,18 @@
-"""The guard: it stands before every route, static files and the stream included, and refuses by default.
+"""The guard before every route, static files and the stream included. It refuses by default.
 
-It compares whole values and never patterns. Host comes first: without it, a check of Origin proves nothing,
-because someone else's name may lead to this machine.
+It compares whole values and never patterns. Host comes first: without it, a check of Origin proves
+nothing, because someone else's name may lead to this machine.
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from backstory.errors import Invalid
+from backstory.log.events import to_json
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -28,8 +31,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ONCE = (b"host", b"origin", b"sec-fetch-site", b"authorization", b"content-type", b"content-length")
 
 PAGE_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 HEADERS = [
@@ -49,51 +52,57 @@ class Proxy(NamedTuple):
     writers: frozenset[str] | None = None  # who may write, by name; None: everyone who comes in
 
 
-class Rules(NamedTuple):
+class AccessRules(NamedTuple):
     """Who may come in, and what they may do."""
 
     write: bool = False
-    key: str | None = (
-        None  # what a request has to carry; None: the server around us decides who comes in
-    )
+    # What a request has to carry. None: the server around us decides who comes in.
+    key: str | None = None
     public_url: str | None = None  # None: this machine only
     proxy: Proxy | None = None
 
-    def hosts(self, port: int | None) -> set[bytes]:
-        """All that the header Host may be."""
+    def list_hosts(self, port: int | None) -> set[bytes]:
+        """Return all that the header Host may be."""
         if self.public_url is not None:
-            return {urlsplit(self.public_url).netloc.encode()}
-        names = {f"{name}:{port}" for name in LOOPBACK} | (
-            set(LOOPBACK) if port in (None, 80) else set()
-        )
+            return {read_public_host(self.public_url).encode()}
+        names = {f"{name}:{port}" for name in LOOPBACK}
+        if port in (None, 80):
+            names.update(LOOPBACK)
         return {name.encode() for name in names}
 
-    def origins(self, port: int | None) -> set[bytes]:
-        """All that the header Origin may be."""
-        scheme = urlsplit(self.public_url).scheme if self.public_url is not None else "http"
-        return {f"{scheme}://".encode() + host for host in self.hosts(port)}
+    def list_origins(self, port: int | None) -> set[bytes]:
+        """Return all that the header Origin may be."""
+        scheme = "http" if self.public_url is None else urlsplit(self.public_url).scheme
+        return {f"{scheme}://".encode() + host for host in self.list_hosts(port)}
+
+    def check(self) -> None:
+        """Raise Invalid if the rules make no sense."""
+        if self.public_url is not None:
+            check_public_url(self.public_url)
+        if self.proxy is not None and (self.public_url is None or not self.proxy.secret):
+            raise Invalid("a proxy needs a public address and a shared secret")
 
 
-def checked(rules: Rules) -> Rules:
-    """The rules, if they make sense."""
-    url = rules.public_url
-    if url is not None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
-            raise Invalid(
-                f"{url!r:.80} is not a public address", remedy="use https://name, without a path"
-            )
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise Invalid(
-                f"{url!r:.80} is not a public address", remedy="use https://name and nothing else"
-            )
-    if rules.proxy is not None and (url is None or not rules.proxy.secret):
-        raise Invalid("a proxy needs a public address and a shared secret")
-    return rules
+def read_public_host(url: str) -> str:
+    """Return the header Host that browsers send to a public address: in lower case, and without the
+    usual port of its scheme."""
+    parts = urlsplit(url)
+    usual_port = ":443" if parts.scheme == "https" else ":80"
+    return parts.netloc.lower().removesuffix(usual_port)
+
+
+def check_public_url(url: str) -> None:
+    """Raise Invalid if `url` is more or less than a scheme and a name."""
+    parts = urlsplit(url)
+    is_address = parts.scheme in ("http", "https") and parts.netloc != ""
+    has_more = "@" in parts.netloc or parts.query != "" or parts.fragment != ""
+    if not is_address or has_more or parts.path not in ("", "/"):
+        remedy = "use https://name and nothing else, without a path"
+        raise Invalid(f"{url!r:.80} is not a public address", remedy=remedy)
 
 
 class Refused(Exception):
-    """Why a request is not let in."""
+    """A request that is not let in."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -103,92 +112,86 @@ class Refused(Exception):
 class Guard:
     """An ASGI application around another one."""
 
-    def __init__(self, inner: App, rules: Rules) -> None:
+    def __init__(self, inner: App, rules: AccessRules) -> None:
+        rules.check()
         self._inner = inner
-        self._rules = checked(rules)
-        self._requests = 0
-        self._streams = 0
+        self._rules = rules
+        self._under_way: Counter[bool] = Counter()  # streams, and other requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or say why not."""
+        """Let a request in, or answer why not."""
         if scope["type"] == "lifespan":
             await self._inner(scope, receive, send)
             return
         if scope["type"] != "http":
             return
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        sealed = _sealed(send, is_data=path.startswith(API))
+        send = _add_headers(send, is_data=path.startswith(API))
         try:
-            scope["state"] = {**scope.get("state", {}), **self._admitted(scope, path)}
-            with self._counted(path):
-                await self._inner(scope, _bounded(receive), sealed)
+            scope["state"] = {**scope.get("state", {}), **self._check(scope, path)}
+            with self.count_request(is_stream=path == STREAM):
+                await self._inner(scope, _limit_body(receive), send)
         except Refused as refusal:
-            await _refuse(refusal, sealed)
+            await _refuse(refusal, send)
 
-    def _admitted(self, scope: Scope, path: str) -> dict[str, Any]:
-        """Who asks, and whether they may write; or Refused."""
-        headers = _headers(scope)
+    def _check(self, scope: Scope, path: str) -> dict[str, Any]:
+        """Return who asks and whether they may write. Raises Refused if they may not come in."""
+        headers = _read_headers(scope)
         port = (scope.get("server") or (None, None))[1]
-        if headers.get(b"host") not in self._rules.hosts(port):
+        if headers.get(b"host") not in self._rules.list_hosts(port):
             raise Refused(421, "this server is not known under that name")
         for name in ONCE:
             if headers.get(name) == TWICE:
                 raise Refused(400, f"the header {name.decode()} came twice")
         _check_method(scope["method"], headers)
-        _check_origin(headers, self._rules.origins(port), is_page=not path.startswith(API))
-        user, may_write = self._person(headers, path)
+        origins = self._rules.list_origins(port)
+        _check_origin(headers, origins, is_page=not path.startswith(API))
+        user, may_write = self._find_person(headers, path)
         if scope["method"] == "POST" and path != EXCHANGE and not may_write:
             raise Refused(403, ONLY_SOME_WRITE if self._rules.write else ONLY_READS)
         return {"user": user, "write": may_write}
 
-    def _person(self, headers: dict[bytes, bytes], path: str) -> tuple[str | None, bool]:
-        """The name of who asks, if there is one, and whether they may write."""
-        proxy, write = self._rules.proxy, self._rules.write
-        if proxy is not None:
-            given = headers.get(proxy.secret_header.encode(), b"")
-            if not hmac.compare_digest(given, proxy.secret.encode()):
-                raise Refused(401, "this server answers only through its proxy")
-            name = headers.get(proxy.user_header.encode(), b"")
-            if not name or name == TWICE:
-                raise Refused(401, "the proxy did not name the user")
-            user = name.decode("utf-8", "replace")
-            return user, write and (proxy.writers is None or user in proxy.writers)
+    def _find_person(self, headers: dict[bytes, bytes], path: str) -> tuple[str | None, bool]:
+        """Return the name of who asks, if there is one, and whether they may write."""
+        write = self._rules.write
+        if self._rules.proxy is not None:
+            user = _read_user(self._rules.proxy, headers)
+            writers = self._rules.proxy.writers
+            return user, write and (writers is None or user in writers)
         key = self._rules.key
         if key is not None and path.startswith(API) and path != EXCHANGE:
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {key}".encode()):
-                raise Refused(
-                    401, "open the address that `backstory web` printed: it carries the key"
-                )
+                raise Refused(401, "open the newest address that `backstory web` printed")
         return None, write
 
-    def _counted(self, path: str) -> "_Counted":
-        is_stream = path == STREAM
-        under_way, most = (
-            (self._streams, MOST_STREAMS) if is_stream else (self._requests, MOST_REQUESTS)
-        )
-        if under_way >= most:
+    @contextmanager
+    def count_request(self, *, is_stream: bool) -> Iterator[None]:
+        """Count a request as under way. Raises Refused if there are too many."""
+        if self._under_way[is_stream] >= (MOST_STREAMS if is_stream else MOST_REQUESTS):
             raise Refused(503, "too many requests at once: try again")
-        return _Counted(self, "_streams" if is_stream else "_requests")
+        self._under_way[is_stream] += 1
+        try:
+            yield
+        finally:
+            self._under_way[is_stream] -= 1
 
 
-class _Counted:
-    """One more request under way, until it ends."""
-
-    def __init__(self, guard: Guard, what: str) -> None:
-        self._guard, self._what = guard, what
-
-    def __enter__(self) -> None:
-        setattr(self._guard, self._what, getattr(self._guard, self._what) + 1)
-
-    def __exit__(self, *_: object) -> None:
-        setattr(self._guard, self._what, getattr(self._guard, self._what) - 1)
+def _read_user(proxy: Proxy, headers: dict[bytes, bytes]) -> str:
+    """Return the user that the proxy names."""
+    given = headers.get(proxy.secret_header.encode(), b"")
+    if not hmac.compare_digest(given, proxy.secret.encode()):
+        raise Refused(401, "this server answers only through its proxy")
+    name = headers.get(proxy.user_header.encode(), b"")
+    if not name or name == TWICE:
+        raise Refused(401, "the proxy did not name the user")
+    return name.decode("utf-8", "replace")
 
 
 TWICE = b"\x00twice"  # no header can be this: servers refuse a NUL
 
 
-def _headers(scope: Scope) -> dict[bytes, bytes]:
+def _read_headers(scope: Scope) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         found[name] = TWICE if name in found else value
@@ -208,7 +211,7 @@ def _check_method(method: str, headers: dict[bytes, bytes]) -> None:
 
 
 def _check_origin(headers: dict[bytes, bytes], origins: set[bytes], *, is_page: bool) -> None:
-    """Only our own page may ask. A browser says `none` where a person typed an address."""
+    """Refuse all but our own page. A browser sends `none` if a person typed the address."""
     site = headers.get(b"sec-fetch-site")
     if site is not None and site != b"same-origin" and not (is_page and site == b"none"):
         raise Refused(403, "another page asked for this: type or paste the address instead")
@@ -217,11 +220,11 @@ def _check_origin(headers: dict[bytes, bytes], origins: set[bytes], *, is_page: 
         raise Refused(403, "another page asked for this")
 
 
-def _bounded(receive: Receive) -> Receive:
-    """The same body, but never more than it may be, whatever its length was said to be."""
+def _limit_body(receive: Receive) -> Receive:
+    """Return `receive` for a body that is refused when it is too long, whatever length it has."""
     read = 0
 
-    async def bounded() -> Message:
+    async def read_part() -> Message:
         nonlocal read
         message = await receive()
         read += len(message.get("body", b""))
@@ -229,28 +232,24 @@ def _bounded(receive: Receive) -> Receive:
             raise Refused(413, f"the body of a POST may have at most {MOST_BODY} bytes")
         return message
 
-    return bounded
+    return read_part
 
 
-def _sealed(send: Send, *, is_data: bool) -> Send:
-    """The same answer with the headers that every answer has."""
+def _add_headers(send: Send, *, is_data: bool) -> Send:
+    """Return `send` for an answer with the headers that every answer has."""
     policy = "sandbox; " + PAGE_POLICY if is_data else PAGE_POLICY
-    always = [*HEADERS, (b"content-security-policy", policy.encode())]
+    defaults = {b"cache-control": b"no-store", b"content-security-policy": policy.encode()}
 
-    async def sealed(message: Message) -> None:
+    async def send_part(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = list(message.get("headers", []))
-            if not any(name == b"cache-control" for name, _ in headers):
-                headers.append((b"cache-control", b"no-store"))
-            message = {**message, "headers": [*headers, *always]}
+            headers = {**defaults, **dict(message.get("headers", [])), **dict(HEADERS)}
+            message = {**message, "headers": list(headers.items())}
         await send(message)
 
-    return sealed
+    return send_part
 
 
 async def _refuse(refusal: Refused, send: Send) -> None:
-    from backstory.log.events import to_json
-
     body = to_json({"error": refusal.message}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})

@@ -1,7 +1,7 @@
-"""The images that an event carries, whichever provider's shape they came in. Pure.
+"""Finds the images in an event's data, in the form of any provider. Pure.
 
-An image is known by its first bytes and never by what the log calls it: only what a browser draws without
-running anything comes out of here.
+An image is recognized by its first bytes and never by what the log calls it: only what a browser
+draws without running anything comes out of here.
 """
 
 import base64
@@ -20,34 +20,34 @@ TYPES = {
 
 
 class Image(NamedTuple):
-    """An image's bytes and what they are."""
+    """The media type and the bytes of an image."""
 
     type: str
     content: bytes
 
 
-def images_of(data: Any) -> list[Image]:
-    """The images anywhere in an event's data, in order."""
+def find_images(data: Any) -> list[Image]:
+    """Return the images anywhere in an event's data, in order."""
     found: list[Image] = []
-    for text in _texts(data):
-        image = _image(text)
+    for text in _find_texts(data):
+        image = _decode_image(text)
         if image and len(found) < MOST:
             found.append(image)
     return found
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _find_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for inner in value.values():
-            yield from _texts(inner)
+            yield from _find_texts(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts(inner)
+            yield from _find_texts(inner)
 
 
-def _image(text: str) -> Image | None:
+def _decode_image(text: str) -> Image | None:
     head, _, rest = text.partition(";base64,") if text.startswith("data:") else ("", "", text)
     type_ = next((type_ for start, type_ in TYPES.items() if rest.startswith(start)), None)
     if type_ is None or len(rest) < 32 or (head and not head.startswith("data:image/")):

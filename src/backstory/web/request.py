@@ -1,77 +1,101 @@
-"""The request at a position: its body in each format, a page of messages at a time, each with its events."""
+"""The request at a position: its body in each format, a page of messages at a time."""
 
 import json
+import time
+from collections.abc import Hashable
+from threading import Lock
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.web.api_call import ApiCall
-from backstory.wire import FORMATS, Repair
+from backstory.web.query import Query
+from backstory.wire import FORMATS, FormatName, Repair
 
+PAGE = 50  # messages
 MOST_MESSAGES = 200
+KEPT = 60.0  # seconds for which a request is kept, so that its next page need not build it again
 
 
-class _Dumped(NamedTuple):
-    """A whole request."""
+class PagedRequest(NamedTuple):
+    """A request in one format."""
 
-    key: str  # of the body: under which the messages are
+    key: str  # of the body: the one with the messages
     messages: list[Any]
     origins: list[list[int]]  # of each message, the positions of its events
     rest: dict[str, Any]
     repairs: list[Repair]
-    size: int
+    size: int  # bytes
+
+    def build_page(self, after: int = 0, limit: int | None = None) -> dict[str, Any]:
+        """Return a page of the messages, and all else."""
+        until = None if limit is None else after + limit
+        return {
+            "messages": self.messages[after:until],
+            "origins": self.origins[after:until],
+            "key": self.key,
+            "rest": self.rest,
+            "repairs": [repair._asdict() for repair in self.repairs],
+            "bytes": self.size,
+            "total": len(self.messages),
+        }
 
 
-def request(asked: ApiCall) -> Any:
-    """The request's body at a position, a page of its messages at a time."""
-    agent, at = asked.agent, asked.number("at")
-    format = asked.word("format", FORMATS, FORMATS[0])
-    found = _dumped(
-        agent, agent.head if at is None else at, format, asked.query.get("model") or None
-    )
-    after, limit = (
-        asked.number("after", 0) or 0,
-        min(asked.number("limit", 50) or 50, MOST_MESSAGES),
-    )
-    return _page(found, after, after + limit)
+class NewestRequest:
+    """Keeps the request that was built last, for a minute and until something is erased."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._name: Hashable = None
+        self._end = 0.0
+        self._request: PagedRequest | None = None
+
+    def build(self, query: Query, at: int, format: FormatName) -> PagedRequest:
+        """Return the request at a position."""
+        agent = query.find_agent()
+        removals = len(query.store.removals())
+        model = query.arguments.get("model") or None
+        name = (query.store.url, agent.id, at, format, model, removals)
+        with self._lock:
+            now = time.monotonic()
+            if self._request is None or name != self._name or now > self._end:
+                self._request = build_request(agent, at, format, model)
+                self._name = name
+                self._end = now + KEPT
+            return self._request
 
 
-def request_at(agent: Agent, at: int, format: str) -> dict[str, Any]:
-    """The same with all messages."""
-    return _page(_dumped(agent, at, format, None), 0, None)
+NEWEST = NewestRequest()
 
 
-def _page(found: _Dumped, low: int, high: int | None) -> dict[str, Any]:
-    return {
-        "messages": found.messages[low:high],
-        "origins": found.origins[low:high],
-        "key": found.key,
-        "rest": found.rest,
-        "repairs": [repair._asdict() for repair in found.repairs],
-        "bytes": found.size,
-        "total": len(found.messages),
-    }
+def read_request(query: Query) -> Any:
+    """Return the request's body at a position, a page of its messages at a time."""
+    format = query.read_choice("format", FORMATS, FORMATS[0])
+    at = query.read_position("at")
+    request = NEWEST.build(query, query.find_agent().head if at is None else at, format)
+    limit = min(query.read_int("limit", PAGE), MOST_MESSAGES)
+    return request.build_page(query.read_int("after"), limit)
 
 
-def _dumped(agent: Agent, at: int, format: str, model: str | None) -> _Dumped:
-    """A request. It is made anew for each page: one that was kept would still say what was erased since."""
+def read_request_bytes(query: Query) -> bytes:
+    """Return the body as it would be sent."""
+    format = query.read_choice("format", FORMATS, FORMATS[0])
+    conversation = query.find_agent().conversation(query.read_position("at"))
+    return conversation.to_bytes(format, model=query.arguments.get("model") or None)
+
+
+def build_request(
+    agent: Agent, at: int, format: FormatName, model: str | None = None
+) -> PagedRequest:
+    """Build the request at a position."""
     conversation = agent.conversation(at)
     body, repairs = conversation.dump_request(format, model=model)
     key = next(key for key in ("messages", "input", "contents") if key in body)
     # What is sent, not what an SDK is given: Bedrock's takes bytes, which are base64 on the wire.
-    sent = conversation.to_bytes(format, model=model)
-    said = json.loads(sent)[key]
-    messages = [said] if isinstance(said, str) else said  # Responses takes a bare text, too
+    content = conversation.to_bytes(format, model=model)
+    messages = json.loads(content)[key]
+    if isinstance(messages, str):  # Responses takes a bare text, too
+        messages = [messages]
     origins = conversation.origins(format, model=model)
+    if len(origins) != len(messages):  # a provider's own form may lack messages in the end
+        origins = []
     rest = {name: value for name, value in body.items() if name != key}
-    # A provider's own form may be thinned out in the end: then nobody can say which message came from where.
-    return _Dumped(
-        key, messages, origins if len(origins) == len(messages) else [], rest, repairs, len(sent)
-    )
-
-
-def request_bytes(asked: ApiCall) -> bytes:
-    """The body as it would be sent."""
-    format = asked.word("format", FORMATS, FORMATS[0])
-    return asked.agent.conversation(asked.number("at")).to_bytes(
-        format, model=asked.query.get("model") or None
-    )
+    return PagedRequest(key, messages, origins, rest, repairs, len(content))

@@ -1,47 +1,63 @@
-"""Search for the page: what the index has, at once and in pages, and how far behind the log it is."""
+"""Search for the page: what the index has at once, in pages, grouped by session."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from backstory.errors import Invalid
 from backstory.log.kinds import KINDS
-from backstory.present.names import short_ref
+from backstory.maintenance.search import Hit
+from backstory.present.agent_lists import short_ref
 from backstory.present.shapes import hit_json
 from backstory.store import Store
-from backstory.web.api_call import ApiCall, agent_of
+from backstory.web.query import Query, find_agent
+from backstory.web.sessions import build_rows_of
 
 PAGE = 50  # hits
 FARTHEST = 2_000  # hits that can be paged through: beyond, more words are of more help
 
 
-def search(asked: ApiCall) -> Any:
-    """A page of the events in all sessions that hold all words, best first; `next` is where the following
-    page begins. While the index catches up, `behind` says how many events it lacks."""
-    words = asked.text("q")
-    agent = agent_of(asked.store, asked.query["agent"]) if asked.query.get("agent") else None
-    kinds = tuple(kind for kind in asked.query.get("kind", "").split(",") if kind)
+def search(query: Query) -> Any:
+    """Return a page of the events that contain all words, by session, best first. `next` is where
+    the following page begins; `behind` is how many events the index lacks."""
+    words = query.read_text("q")
+    agent = None
+    if query.arguments.get("agent"):
+        agent = find_agent(query.store, query.arguments["agent"])
+    kinds = query.read_list("kind", len(KINDS))
     if not set(kinds) <= set(KINDS):
         raise Invalid("kind is not a kind of event")
-    after = min(asked.number("after", 0) or 0, FARTHEST)
-    live = asked.query.get("live") == "1"
-    found = asked.store.search(
-        words, agent=agent, kinds=kinds, live=live, limit=after + PAGE + 1, wait=False
+    after = min(query.read_int("after"), FARTHEST)
+    found = query.store.search(
+        words,
+        agent=agent,
+        kinds=kinds,
+        live=query.arguments.get("live") == "1",
+        limit=after + PAGE + 1,
+        wait=False,
     )
-    page = found[after : after + PAGE]
-    everyone = asked.store.agents() if page else []
-    progress = _progress(asked.store, found.missing) if found.missing else {}
+    query.check_still_wanted()
+    has_more = len(found) > after + PAGE and after + PAGE <= FARTHEST
     return {
-        "hits": [
-            hit_json(hit, f"{short_ref(hit.agent, everyone)}@{hit.event.seq}")
-            | {"session": hit.agent.session, "name": hit.agent.name, "content": None, "data": None}
-            for hit in page
-        ],
-        "next": after + PAGE if len(found) > after + PAGE and after + PAGE <= FARTHEST else None,
+        "groups": group_hits(query.store, found[after : after + PAGE]),
+        "next": after + PAGE if has_more else None,
         "behind": found.missing,
-        **progress,
+        "total": count_events(query.store) if found.missing else None,
     }
 
 
-def _progress(store: Store, behind: int) -> dict[str, int]:
-    """How far the index is."""
-    total = sum(agent.listed_head - agent.fork_seq for agent in store.agents())
-    return {"done": max(0, total - behind), "total": total}
+def group_hits(store: Store, hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    """Return the hits of each session, with what the page shows of it. The session with the best
+    hit comes first."""
+    everyone = store.agents() if hits else []
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for hit in hits:
+        shown = hit_json(hit, f"{short_ref(hit.agent, everyone)}@{hit.event.seq}")
+        shown |= {"name": hit.agent.name, "content": None, "data": None}
+        groups.setdefault(hit.agent.session, []).append(shown)
+    rows = {row["id"]: row for row in build_rows_of(store, list(groups))}
+    return [{"session": rows[id], "hits": groups[id]} for id in groups if id in rows]
+
+
+def count_events(store: Store) -> int:
+    """Return how many events an index of the whole store has."""
+    return sum(agent.listed_head - agent.fork_seq for agent in store.agents())

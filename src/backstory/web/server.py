@@ -1,90 +1,167 @@
 """Serves the page on this machine until Ctrl-C: a port, a key, and an end that waits for nobody."""
 
+import asyncio
 import errno
 import secrets
 import socket
 import threading
-from typing import NamedTuple
+import webbrowser
+from collections.abc import Callable
 
 import uvicorn
+from h11 import DONE, MUST_CLOSE
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from backstory.errors import CannotOpen
-from backstory.present import prices
+from backstory.present.usage import preload
 from backstory.store import Store
-from backstory.web.app import Launch, Pages, app
+from backstory.web.access import AccessCodes
+from backstory.web.app import app
 from backstory.web.guard import Proxy
 
 PORT = 7357
 LAST_PORT = 65_535
 TRIES = 20  # ports after the one that was asked for
 PATIENCE = 1  # seconds that open requests get when the server ends
+REQUEST_TIME = 10.0  # seconds in which a request must be complete
+LAUNCH_TIME = 60.0  # seconds in which the browser that we start must use its code
+KEY_BYTES = 24
 
 
-class Site(NamedTuple):
-    """Where the page is served, and who may see it."""
+class TimedProtocol(H11Protocol):
+    """Closes a connection on which no request is complete in time. uvicorn has no such limit."""
 
-    sockets: list[socket.socket]
-    port: int
-    pages: Pages
-    address: str  # for the person, with the key behind the #
-    launch_address: str  # for the browser that is started, with a code that works once
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_timer()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state in (DONE, MUST_CLOSE):
+            self._stop_timer()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _start_timer(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(REQUEST_TIME, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, but the streams are told to end: it would wait for them."""
+class PageServer(uvicorn.Server):
+    """uvicorn for the page. It ends the streams first, because it would wait for them."""
 
-    def __init__(self, config: uvicorn.Config, pages: Pages) -> None:
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
         super().__init__(config)
-        self._pages = pages
+        self._end_streams = end_streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._pages.watch.close()
+        self._end_streams()
         await super().shutdown(sockets)
 
 
-def prepared(
-    store: Store,
-    *,
-    path: str = "/",
-    port: int = PORT,
-    write: bool = False,
-    key: str | None = None,
-    public_url: str | None = None,
-    proxy: Proxy | None = None,
-) -> Site:
-    """A site on the first free port from `port` on. It is not served yet, but the port is taken.
-    The key is a random one unless it is given."""
-    sockets = _bound(port)
-    port = sockets[0].getsockname()[1]
-    key = None if proxy else key or secrets.token_urlsafe(24)
-    code = secrets.token_urlsafe(24)
-    launch = Launch(key, code) if key else None
-    pages = app(store, write=write, key=key, public_url=public_url, proxy=proxy, launch=launch)
-    base = (public_url or f"http://127.0.0.1:{port}").rstrip("/") + path
-    return Site(sockets, port, pages, f"{base}#key={key}" if key else base, f"{base}#code={code}")
+class Site:
+    """The page of one store, on a port of this machine."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        path: str = "/",
+        port: int = PORT,
+        host: str | None = None,
+        write: bool = False,
+        key: str | None = None,
+        public_url: str | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
+        """Take the first free port from `port` on. The key is a random one unless it is given.
+        `host` is the address to listen on, instead of this machine's own: requests are answered
+        only under the names that the guard knows."""
+        self.sockets = bind_sockets(port, host)
+        self.port: int = self.sockets[0].getsockname()[1]
+        self.base = (public_url or f"http://127.0.0.1:{self.port}").rstrip("/")
+        self.key = None if proxy else key or secrets.token_urlsafe(KEY_BYTES)
+        self.codes = AccessCodes(self.key) if self.key else None
+        self.path = path
+        self.app = app(
+            store,
+            write=write,
+            key=self.key,
+            public_url=public_url,
+            proxy=proxy,
+            codes=self.codes,
+        )
+
+    def build_address(self, *, seconds: float | None = None) -> str:
+        """Return the address for a person or, with `seconds`, for the browser that we start. It
+        contains a code that works once."""
+        code = "" if self.codes is None else f"#code={self.codes.issue(seconds)}"
+        return f"{self.base}{self.path}{code}"
+
+    def build_server(self) -> uvicorn.Server:
+        """Return the server. It logs no requests: addresses contain what people searched for."""
+        config = uvicorn.Config(
+            self.app,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=PATIENCE,
+            http=TimedProtocol,
+            ws="none",
+            lifespan="off",
+        )
+        return PageServer(config, self.app.feed.close)
+
+    def serve(self, print_address: Callable[[str], None], *, browser: bool = False) -> None:
+        """Serve until Ctrl-C. Print an address, and the next one after it was used."""
+        if self.codes is not None:
+            self.codes.on_redeem = lambda: print_address(self.build_address())
+        print_address(self.build_address())
+        preload()
+        if browser:
+            address = self.build_address(seconds=LAUNCH_TIME)
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        self.build_server().run(self.sockets)
 
 
-def _bound(port: int) -> list[socket.socket]:
-    """A socket on 127.0.0.1, and one on ::1 where there is such an address."""
+def bind_sockets(port: int, host: str | None = None) -> list[socket.socket]:
+    """Return a socket on `host`, or without one on 127.0.0.1 and, where it exists, on ::1."""
     end = min(port + TRIES, LAST_PORT + 1)
     for number in range(port, end) if port else [0]:
         try:
-            first = _socket(socket.AF_INET, "127.0.0.1", number)
+            first = bind_socket(host or "127.0.0.1", number)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 why = error.strerror or error
-                raise CannotOpen(
-                    f"port {number} cannot be used: {why}", remedy="use --port N"
-                ) from error
+                remedy = "use another --host or --port" if host else "use --port N"
+                raise CannotOpen(f"port {number} cannot be used: {why}", remedy=remedy) from error
             continue
+        if host:
+            return [first]
         try:
-            return [first, _socket(socket.AF_INET6, "::1", first.getsockname()[1])]
+            return [first, bind_socket("::1", first.getsockname()[1])]
         except OSError:
             return [first]
     raise CannotOpen(f"all ports from {port} to {end - 1} are taken", remedy="use --port N")
 
 
-def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+def bind_socket(address: str, port: int) -> socket.socket:
+    """Return a socket on an address and a port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,32 +170,3 @@ def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.soc
         made.close()
         raise
     return made
-
-
-def server_of(site: Site) -> uvicorn.Server:
-    """What serves a site. Nothing of a request is logged: addresses hold what people searched for."""
-    config = uvicorn.Config(
-        site.pages,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=PATIENCE,
-        http="h11",
-        ws="none",
-        lifespan="off",
-    )
-    return _Server(config, site.pages)
-
-
-def serve(site: Site, *, browser: bool = False) -> None:
-    """Serve until Ctrl-C, and start a browser if that is wanted."""
-    prices.preload()
-    if browser:
-        threading.Thread(target=_open, args=(site.launch_address,), daemon=True).start()
-    server_of(site).run(site.sockets)
-
-
-def _open(address: str) -> None:
-    import webbrowser
-
-    webbrowser.open(address)

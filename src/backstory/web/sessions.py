@@ -1,125 +1,168 @@
-"""The list of sessions: what each is called, where it came from, and how large its context is."""
+"""The list of sessions: their titles, where they came from, and which a person looks for."""
 
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
 from backstory.listings import Session
-from backstory.present.safe_text import one_line
+from backstory.present.agent_lists import first_prompt
 from backstory.present.shapes import session_json
-from backstory.present.titles import first_prompt
-from backstory.reading import measure_context
+from backstory.present.text import one_line
+from backstory.present.usage import find_model
 from backstory.store import Store
-from backstory.web.outline import outline_tokens
-from backstory.web.usage import model_of
-from backstory.wire.tokens import estimate_request, estimate_tokens
+from backstory.web.query import LONGEST_TEXT, Query
 
-MOST = 50  # of a page
+PAGE = 50  # sessions
+MOST_IDS = 100
 LONGEST_LINE = 240
-STEPS = 32  # of a curve
+FAR_AWAY = 1 << 40  # seconds since 1970
 LOOKED_BACK = 40  # messages in which the last model is looked for
 
 
-def session_page(store: Store, after: str | None) -> dict[str, Any]:
-    """A page of sessions, the latest written first."""
-    found = store.sessions(order="updated", limit=MOST, after=after)
-    shown = []
-    for one in found:
+class SessionLine(NamedTuple):
+    """What the filter compares of a session, in lower case, as it was at a moment."""
+
+    updated_at: Any
+    text: str
+    tool: str
+
+    def matches(self, words: Sequence[str], tool: str) -> bool:
+        """Return True if the line contains all words and comes from the tool, if one is given."""
+        return tool in ("", self.tool) and all(word in self.text for word in words)
+
+
+class SessionFilter:
+    """Chooses sessions by title, prompt, folder, tool, model, tag and date.
+
+    Keeps one line of text for each session, and makes it again when the session was written to. The
+    lines only choose: what the page shows is read anew, so an erased prompt is never shown.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[str, SessionLine] = {}
+
+    def choose(self, query: Query) -> dict[str, Any]:
+        """Return a page of the sessions that match, the latest first, and how many there are. A
+        line is only read if there are words or a tool to compare."""
+        sessions = query.store.sessions(order="updated")
+        words = query.arguments.get("q", "")[:LONGEST_TEXT].lower().split()
+        tool = query.arguments.get("tool", "")
+        since = query.read_int("since")  # seconds since 1970
+        until = query.read_int("until", FAR_AWAY)
+        found = [one for one in sessions if since <= one.updated_at.timestamp() <= until]
+        if words or tool:
+            lines = {one.id: self._read_line(one, query) for one in found}
+            found = [one for one in found if lines[one.id].matches(words, tool)]
+        after = query.read_int("after")
+        return {
+            "sessions": build_rows(query.store, found[after : after + PAGE]),
+            "matching": len(found),
+            "total": len(sessions),
+        }
+
+    def count_tools(self, query: Query) -> dict[str, int]:
+        """Return how many sessions come from each tool, the most frequent first."""
+        lines = [self._read_line(one, query) for one in query.store.sessions(order="updated")]
+        return dict(Counter(line.tool for line in lines if line.tool).most_common())
+
+    def _read_line(self, session: Session, query: Query) -> SessionLine:
+        line = self._lines.get(session.id)
+        if line is None or line.updated_at != session.updated_at:
+            query.check_still_wanted()
+            line = self._build_line(query.store, session)
+            self._lines[session.id] = line
+        return line
+
+    def _build_line(self, store: Store, session: Session) -> SessionLine:
+        try:
+            row = build_row(store, session)
+        except AgentNotFound:  # it was deleted in between
+            return SessionLine(session.updated_at, "", "")
+        words = [row["title"], row["prompt"], session.name, *session.tags, *row["about"].values()]
+        return SessionLine(
+            session.updated_at, " ".join(words).lower(), row["about"].get("tool", "")
+        )
+
+
+def build_rows(store: Store, sessions: Sequence[Session]) -> list[dict[str, Any]]:
+    """Return what the page shows of some sessions."""
+    rows = []
+    for session in sessions:
         with suppress(AgentNotFound):  # it was deleted in between
-            shown.append(_session(store, one))
-    return {"sessions": shown, "more": len(found) == MOST}
+            rows.append(build_row(store, session))
+    return rows
 
 
-def session_for_page(store: Store, id: str) -> dict[str, Any]:
-    """One session of that page."""
-    return _session(store, next(one for one in store.sessions() if one.id == id))
+def build_rows_of(store: Store, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what the page shows of the sessions with these ids."""
+    wanted = set(ids)
+    return build_rows(store, [one for one in store.sessions() if one.id in wanted])
 
 
-def _session(store: Store, session: Session) -> dict[str, Any]:
-    agents = agents_of(store, session.id)
-    root = agents[0]
-    shown = _speaker(agents)
-    prompt = one_line(first_prompt(shown))[:LONGEST_LINE]
+def build_row(store: Store, session: Session) -> dict[str, Any]:
+    """Return what the page shows of a session."""
+    agents = list_agents(store, session.id)
+    agent = find_speaker(agents)
+    prompt = one_line(first_prompt(agent))[:LONGEST_LINE]
     latest = max(agents, key=lambda agent: (agent.updated_at, agent.id))
-    size = measure_context(shown)
+    fallback = prompt if is_given_name(session.name, agents[0]) else ""
     return {
         **session_json(session),
         "prompt": prompt,
-        "title": session.title
-        or (prompt if _says_nothing(session.name, root) else "")
-        or session.name,
-        "tokens": count_context(shown, shown.head),
-        "live": size.events,
+        "title": session.title or fallback or session.name,
         "latest": latest.id,
-        "about": _about(shown),
+        "about": describe_source(agent),
     }
 
 
-def title_of(store: Store, session: str) -> str:
-    """What a session is called where its agents are shown: its title, or else its first prompt."""
-    agents = agents_of(store, session)
+def find_title(store: Store, session: str) -> str:
+    """Return the title of a session where its agents are shown: its own, or its first prompt."""
+    agents = list_agents(store, session)
     title = agents[0].about.get("title")
-    return (
-        title if isinstance(title, str) else one_line(first_prompt(_speaker(agents)))[:LONGEST_LINE]
-    )
+    if isinstance(title, str):
+        return title
+    return one_line(first_prompt(find_speaker(agents)))[:LONGEST_LINE]
 
 
-def agents_of(store: Store, session: str) -> list[Agent]:
-    """The agents of a session, its root first, unless that was deleted. Raises AgentNotFound if there are
-    none any more."""
-    found = store.agents(session=session) or [store.agent(session)]
-    return sorted(found, key=lambda agent: agent.id != session)
+def list_agents(store: Store, session: str) -> list[Agent]:
+    """Return the agents of a session, its root first, unless that was deleted. Raises AgentNotFound
+    if no agent is left."""
+    agents = store.agents(session=session) or [store.agent(session)]
+    return sorted(agents, key=lambda agent: agent.id != session)
 
 
-def _speaker(agents: list[Agent]) -> Agent:
-    """The first agent that says something: where a sub-agent's parent was not imported, the root is empty."""
+def find_speaker(agents: Sequence[Agent]) -> Agent:
+    """Return the first agent with events: where the parent of a sub-agent was not imported, the
+    root is empty."""
     return next((agent for agent in agents if agent.listed_head), agents[0])
 
 
-def _says_nothing(name: str, root: Agent) -> bool:
-    """Whether a name is one that agents get by themselves: an import calls them by their tool."""
+def is_given_name(name: str, root: Agent) -> bool:
+    """Return True if nobody chose the name: an import names agents after their tool."""
     source = root.about.get("source")
     tool = source.get("tool") if isinstance(source, dict) else None
     return name in ("main", tool, root.session) or not root.listed_head
 
 
-@lru_cache(maxsize=200)
-def count_context(agent: Agent, head: int) -> int:
-    """Return the tokens of the context at the head, as the page estimates them."""
-    conversation = agent.conversation(head)
-    model, tools = conversation.settings.model, conversation.settings.tools
-    messages = sum(estimate_tokens(message, model) for message in conversation)
-    return estimate_request(model, tools) + messages if len(conversation) else 0
-
-
-@lru_cache(maxsize=200)
-def curve_of(agent: Agent, head: int) -> list[int]:
-    """The size of the context from the first event to the head, in a few steps: the largest of each."""
-    sizes = [0]
-    for row, tokens in outline_tokens(agent, head):
-        base = row.seq - 1 if row.base is None else row.base
-        sizes.append(sizes[base] + tokens)
-    steps = min(STEPS, len(sizes))
-    return [
-        max(sizes[len(sizes) * n // steps : len(sizes) * (n + 1) // steps]) for n in range(steps)
-    ]
-
-
-def _about(agent: Agent) -> dict[str, str]:
-    """What is known of a session: which tool wrote it, in which folder, with which model."""
+def describe_source(agent: Agent) -> dict[str, str]:
+    """Return the tool, folder and model of a session, as far as they are known."""
     about = agent.about
     source = about.get("source")
-    said = {**about, "tool": source.get("tool") if isinstance(source, dict) else source}
-    if not isinstance(said.get("model"), str):
-        said["model"] = _last_model(agent)
-    return {
-        name: said[name] for name in ("tool", "cwd", "model") if isinstance(said.get(name), str)
-    }
+    tool = source.get("tool") if isinstance(source, dict) else source
+    model = about.get("model")
+    if not isinstance(model, str):
+        model = find_last_model(agent)
+    facts = {"tool": tool, "cwd": about.get("cwd"), "model": model}
+    return {name: value for name, value in facts.items() if isinstance(value, str)}
 
 
-def _last_model(agent: Agent) -> str | None:
-    """Which model answered last, if that was a short while ago."""
-    answered = (model_of(event.data or {}) for event in reversed(agent.messages(limit=LOOKED_BACK)))
-    return next(filter(None, answered), None)
+def find_last_model(agent: Agent) -> str | None:
+    """Return the model of the last answer, if that is among the newest messages."""
+    for event in reversed(agent.messages(limit=LOOKED_BACK)):
+        model = find_model(event.data or {})
+        if model is not None:
+            return model
+    return None

@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 from backstory.errors import Invalid
 from backstory.log.data_keys import NATIVE, REQUEST, RESPONSE
 from backstory.log.events import to_json
-from backstory.wire.formats import FORMATS, get_format
+from backstory.wire.formats import FORMATS_BY_NAME, get_format
 from backstory.wire.formats.base import Format
 from backstory.wire.json_values import as_plain, clean_value
 from backstory.wire.loading import Loaded, load_response
 from backstory.wire.media import encode_base64
 from backstory.wire.turns import AFTER_NOTHING, Accepted
-
-USAGE_KEYS = ("usage", "usageMetadata", "usage_metadata")
 
 
 class BuiltAnswer(NamedTuple):
@@ -46,10 +44,12 @@ def build_answer(
     kind, text, data = events[0]
     data = dict(data or {})
     asked: dict[str, Any] = {"format": source.name, "at": at}
+    asked_model = model
     if request is not None:
         asked["sha256"] = _check_digest(request)
-    asked |= _describe_cost(answer, model or data.get("model"))
-    data[REQUEST] = asked
+        # The answer may name a version of the model that the request names by an alias.
+        asked_model = model or request.get(source.model_key)
+    data[REQUEST] = asked | _describe_cost(whole, source, asked_model or data.get("model"))
     facts = read_facts(whole, source)
     if facts:
         data[RESPONSE] = facts
@@ -59,14 +59,16 @@ def build_answer(
     return BuiltAnswer(events, kept)
 
 
-def _describe_cost(answer: Any, model: str | None) -> dict[str, Any]:
-    """Return the model that was asked and the usage, if they are known."""
+def _describe_cost(
+    response: Mapping[str, Any], source: Format, model: str | None
+) -> dict[str, Any]:
+    """Return the model that was asked, and the usage exactly as the provider reported it."""
     cost: dict[str, Any] = {}
     if model:
         cost["model"] = model
-    usage = _find_usage(answer)
-    if usage:
-        cost["usage"] = usage
+    usage = source.find_value(response, source.usage_path)
+    if isinstance(usage, Mapping) and usage:
+        cost["usage"] = dict(usage)
     return cost
 
 
@@ -114,26 +116,13 @@ def find_format_name(answer: Any) -> str:
     """Return the format of an answer, or of the events of a stream, by its shape."""
     first = answer[0] if isinstance(answer, list) and answer else answer
     if isinstance(first, Mapping):
-        for format in FORMATS.values():
+        for format in FORMATS_BY_NAME.values():
             if format.recognizes(first):
                 return format.name
     raise Invalid(
         "cannot tell which provider's answer this is",
-        remedy=f"pass format=, one of {', '.join(FORMATS)}",
+        remedy=f"pass format=, one of {', '.join(FORMATS_BY_NAME)}",
     )
-
-
-def _find_usage(answer: Any) -> dict[str, Any]:
-    """Return the usage exactly as the provider reported it. Streams report it in several events."""
-    usage: dict[str, Any] = {}
-    for part in answer if isinstance(answer, list) else [answer]:
-        if not isinstance(part, Mapping):
-            continue
-        for place in (part, part.get("message"), part.get("response"), part.get("metadata")):
-            if isinstance(place, Mapping):
-                for key in USAGE_KEYS:
-                    usage |= place[key] if isinstance(place.get(key), Mapping) else {}
-    return usage
 
 
 def _check_digest(request: Any) -> str:

@@ -46,6 +46,8 @@ def decode_start(data: str, most: int) -> bytes:
     """Return the first bytes of base64 in either alphabet, or none if it is not base64."""
     characters = most * 4 // 3 // 4 * 4
     text = data[:characters].translate(_TO_STANDARD)
+    if len(text) % 4 == 1:  # line breaks were cut out of the middle
+        text = text[:-1]
     padding = "=" * (-len(text) % 4)
     try:
         return base64.b64decode(text + padding)

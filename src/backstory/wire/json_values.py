@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from operator import is_
 from typing import Any, NamedTuple, NoReturn
 
 try:
@@ -25,7 +24,6 @@ __all__ = [
     "encode_body",
     "is_exact",
     "is_json",
-    "is_unicode",
     "orjson",
     "parse",
     "read_arguments",
@@ -130,38 +128,26 @@ def _clean_text(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def is_unicode(text: str) -> bool:
-    """Return True if UTF-8 can encode `text`. Half of a surrogate pair cannot be encoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def is_exact(value: Any, levels: int = DEEPEST) -> bool:
     """Return False if `value` is nested too deeply, or has a float that may have been an integer.
 
     orjson reads integers beyond 64 bits as floats: 10**20 wei would reach the model as 1e20.
     """
-    if type(value) is dict:
-        value = value.values()
-    elif type(value) is not list:
-        return type(value) is not float or abs(value) < 2**63
     if levels == 0:
         return False
-    for item in value:  # noqa: SIM110 - all() with a generator takes twice as long
-        if type(item) is not str and not is_exact(item, levels - 1):
+    for item in value.values() if type(value) is dict else value:
+        kind = type(item)
+        if kind is dict or kind is list:
+            if not is_exact(item, levels - 1):
+                return False
+        elif kind is float and abs(item) >= 2**63:
             return False
     return True
 
 
 def replace_lone_surrogates(value: Any, mark: str) -> Any:
-    """Return `value` with `mark` for each half of a surrogate pair, or the same object if it has
-    none.
-
-    A value that is nested too deeply stays as it is: the store reports it.
-    """
+    """Return a copy of a JSON value with `mark` for each half of a surrogate pair. A value that is
+    nested too deeply is not copied: the store reports it."""
     try:
         return _replace_lone_surrogates(value, mark)
     except RecursionError:
@@ -170,25 +156,15 @@ def replace_lone_surrogates(value: Any, mark: str) -> Any:
 
 def _replace_lone_surrogates(value: Any, mark: str) -> Any:
     if isinstance(value, str):
-        if value.isascii() or is_unicode(value):
-            return value
-        return _LONE_SURROGATE.sub(mark, value)
+        return value if value.isascii() else _LONE_SURROGATE.sub(mark, value)
     if isinstance(value, list):
-        return _replace_in_list(value, mark)
+        return [_replace_lone_surrogates(item, mark) for item in value]
     if not isinstance(value, dict):
         return value
-    keys = _replace_in_list(list(value), mark)
-    before = list(value.values())
-    items = _replace_in_list(before, mark)
-    is_same = items is before and all(map(is_, keys, value))
-    return value if is_same else dict(zip(keys, items, strict=True))
-
-
-def _replace_in_list(values: list[Any], mark: str) -> list[Any]:
-    """Return `values` without lone surrogates, or the same list if there are none."""
-    replaced = [_replace_lone_surrogates(value, mark) for value in values]
-    is_same = all(map(is_, replaced, values))
-    return values if is_same else replaced
+    copied: dict[Any, Any] = {}
+    for key, item in value.items():
+        copied[_replace_lone_surrogates(key, mark)] = _replace_lone_surrogates(item, mark)
+    return copied
 
 
 def refuse_constant(name: str) -> NoReturn:

@@ -3,7 +3,7 @@
 Pure: nothing is fetched. Media given by a URL stay a URL. Our own form of a message with
 attachments, from which every format is translated, is a list of blocks:
 
-    [{"type": "text", "text": "…"}, {"type": "image", "media_type": "image/png", "data": "…base64…"},
+    [{"type": "text", "text": "…"}, {"type": "image", "media_type": "image/png", "data": "…"},
      {"type": "document", "media_type": "text/markdown", "text": "…", "name": "notes.md"},
      {"type": "image", "url": "https://…"}]
 """
@@ -15,12 +15,13 @@ from collections.abc import Iterable
 from operator import is_
 from typing import Any
 
-from backstory.errors import Invalid
+from backstory.wire.fields import field, one_in, read_each, text_or_none
 from backstory.wire.turns import Media, Other, Part, Result, Text
 
 OWN = "backstory"  # the provider of our own form
-OWN_FIELDS = ("data", "url", "text", "name")
+OWN_FIELDS = ("media_type", "data", "url", "text", "name")
 KINDS = ("image", "document", "audio", "video")
+_OWN_KEYS = frozenset({"type", *OWN_FIELDS})
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF = "application/pdf"
 
@@ -74,32 +75,34 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 # --- our own form ---
 
 
-def read_own_form(form: Any, path: str) -> list[Part]:
+def read_own_form(form: Any) -> list[Part]:
     """Return the parts of our own form. Raises Invalid if `form` is not one."""
-    if not isinstance(form, list):
-        raise Invalid(f"{path}: expected an array of blocks")
-    parts: list[Part] = []
-    for index, block in enumerate(form):
-        part = _read_own_block(block, f"{path}[{index}]")
-        parts.append(part)
-    return parts
+    return read_each(form, _read_own_block)
 
 
-def _read_own_block(block: Any, path: str) -> Part:
-    if not isinstance(block, dict):
-        raise Invalid(f"{path}: expected an object")
-    for name in ("media_type", *OWN_FIELDS):
-        if not isinstance(block.get(name), str | None):
-            raise Invalid(f"{path}.{name}: expected a string")
-    kind = block.get("type")
+def _read_own_block(block: dict[str, Any]) -> list[Part]:
+    kind = one_in(block, "type", ("text", *KINDS))
+    type_, data, url, text, name = [text_or_none(block, key) for key in OWN_FIELDS]
+    part: Part = Media(kind, type_, data, url, text, name)
     if kind == "text":
-        if block.get("text") is None:
-            raise Invalid(f"{path}.text: missing, expected a string")
-        return Text(block["text"])
-    if kind not in KINDS:
-        raise Invalid(f"{path}.type: expected text, {', '.join(KINDS)}, found {kind!r}")
-    fields = {name: block.get(name) for name in OWN_FIELDS}
-    return Media(str(kind), block.get("media_type"), **fields)
+        part = Text(field(block, "text", str))
+    others = [Other(key) for key, value in block.items() if value and key not in _OWN_KEYS]
+    return [part, *others]
+
+
+def write_own_block(part: Text | Media) -> dict[str, Any]:
+    """Return text or media as a block of our own form."""
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    block = {
+        "type": part.kind,
+        "media_type": part.type,
+        "data": part.data,
+        "url": part.url,
+        "text": part.text,
+        "name": part.name,
+    }
+    return {name: value for name, value in block.items() if value is not None}
 
 
 # --- media types and addresses ---

@@ -1,25 +1,28 @@
 """Reads the messages of a context and groups them into turns.
 
-Old logs contain texts that are not strings and data that JSON cannot carry. Whatever a message has, it can be
-written to a request afterwards, and nothing raises. Four of the ten rules in docs/wire.md hold when a turn is
-read: text goes before the calls of its answer (3), one answer is one turn (4), arguments are an object (7),
-blank text is left out (8).
+Old logs contain texts that are not strings and data that JSON cannot carry. Whatever a message has,
+it can be written to a request afterwards, and nothing raises. Four rules hold when
+a turn is read: text goes before the calls of its answer, one answer is one turn, arguments are an
+object, and blank text is left out.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backstory.errors import Invalid
 from backstory.log import messages as log_messages
+from backstory.log.data_keys import REPLACE
 from backstory.log.events import Event
+from backstory.log.items import fill_native_item
 from backstory.log.kinds import CONTROL_KINDS, MESSAGE_KINDS, TEXT_KINDS
 from backstory.log.messages import Message
-from backstory.wire.formats import FORMATS
-from backstory.wire.holes import HOLE, with_filled
-from backstory.wire.json_values import clean_value, is_exact, is_unicode, parse, read_arguments
-from backstory.wire.media import OWN, read_own_form
-from backstory.wire.native import TEXT_FIRST, choose_message_form
+from backstory.wire.context import RequestContext
+from backstory.wire.formats import read_native_form
+from backstory.wire.holes import HOLE, fill_data
+from backstory.wire.json_values import clean_value, is_exact, parse, read_arguments
+from backstory.wire.native import choose_message_form
+from backstory.wire.translation import TEXT_FIRST
 from backstory.wire.turns import (
     BETWEEN,
     Accepted,
@@ -34,16 +37,13 @@ from backstory.wire.turns import (
     is_blank,
 )
 
-if TYPE_CHECKING:
-    from backstory.wire.request import RequestBuilder
-
 Report = Callable[[str, int | None, str], None]  # takes the fields of a Repair
 Readable = Event | Message | tuple[Any, ...]
 Row = tuple[int | None, str, str, dict[str, Any]]  # position, kind, text, data
 LONG = 10_000  # the standard library reads long strings faster than orjson does, and exactly
 NO_DATA: dict[str, Any] = {}
 
-# What is reported about an event from a loaded request, in every format: the rule and the reason.
+# Repairs of an event from a loaded request, in every format: the rule and the reason.
 REPORTED = {
     Accepted.UNPADDED: (
         "native",
@@ -51,7 +51,7 @@ REPORTED = {
     ),
     Accepted.FIELDS: (
         "native",
-        "what stood beside the role and the content of its message is left out",
+        "further fields of its message, beside role and content, are left out",
     ),
     Accepted.REPLACED: (
         "data",
@@ -63,103 +63,117 @@ REPORTED = {
 class TurnReader:
     """Reads messages and groups them into turns. A result stays apart until `bind_results`."""
 
-    def __init__(self, request: "RequestBuilder") -> None:
+    def __init__(self, request: RequestContext) -> None:
         self.turns: list[Turn | Result] = []
-        self.has_native = False
         self._request = request
-        self._answer: AnswerTurn | None = None  # the answer that goes on
+        self._answer: AnswerTurn | None = None  # the answer that continues
         self._named: AnswerTurn | None = None  # the newest answer with a name
         self._name: str | None = None
 
-    def read(self, messages: Iterable[Readable]) -> None:
-        """Read messages, oldest first."""
-        for position, kind, text, data in read_rows(messages, self._request.report):
-            native = None
-            if "native" in data:
-                native = read_native(position, data["native"], self._request.report)
-            if native is not None:
-                self.has_native = True
+    def read(self, messages: Iterable[Readable]) -> list[Turn | Result]:
+        """Read messages, oldest first. Return all turns so far."""
+        report = self._request.report
+        for position, kind, text, data in read_rows(messages, report):
+            native = name = None
+            if data:
+                name = data.get("answer")
+                if "native" in data:
+                    native = read_native(position, data["native"], self._request)
             if kind == "tool_call":
-                self._add_call(position, data, native)
+                self._add_call(position, data, name, native)
             elif kind == "tool_result":
                 self.turns.append(read_result(position, text, data, native))
                 self._answer = None
             elif native is None and is_blank(text):
-                why = f"blank text of the {kind}: the services refuse it"
-                self._request.report("blank", position, why)
+                report("blank", position, f"blank text of the {kind}: the services refuse it")
             elif kind == "assistant":
-                self._add_text(position, text, data, native)
+                self._add_text(position, text, name, native)
             else:
-                self._add_message(MessageTurn(position, kind, text, native))  # type: ignore[arg-type]
+                self._add_message(MessageTurn(position, kind, text, native), data)
+        return self.turns
 
-    def _add_message(self, message: MessageTurn) -> None:
+    def end_answer(self) -> None:
+        """Let the next text or call begin another answer."""
+        self._answer = self._named = None
+
+    def _add_message(self, message: MessageTurn, data: dict[str, Any]) -> None:
         if message.native is not None:
             message = choose_message_form(message, message.native, self._request)
             if message.form is None and message.content is None and is_blank(message.text):
                 why = f"blank text of the {message.role}: the services refuse it"
                 self._request.report("blank", message.position, why)
                 return
-        self.turns.append(message)
+        if message.role == "system" and data.get(REPLACE) is True:
+            # It takes the place of all system messages before it.
+            self.turns = [message, *(turn for turn in self.turns if not is_system(turn))]
+        else:
+            self.turns.append(message)
         self._answer = self._named = None
 
-    def _add_call(self, position: int | None, data: dict[str, Any], native: Native | None) -> None:
+    def _add_call(
+        self, position: int | None, data: dict[str, Any], name: Any, native: Native | None
+    ) -> None:
         if data is NO_DATA:
             self._request.report("data", position, "this call has no data that could be read")
         call = read_call(position, data)
-        answer = self._find_answer(position, data, native, is_text=False)
-        answer.calls.append(call)
-        answer.results.append(None)
-        answer.pieces.append(call)
-
-    def _add_text(
-        self, position: int | None, text: str, data: dict[str, Any], native: Native | None
-    ) -> None:
-        answer = self._find_answer(position, data, native, is_text=True)
-        if answer.calls and not is_blank(text):
-            self._request.report("order", position, TEXT_FIRST)
-        answer.texts.append(text)
-        answer.pieces.append(text)
-
-    def _find_answer(
-        self, position: int | None, data: dict[str, Any], native: Native | None, *, is_text: bool
-    ) -> AnswerTurn:
-        """Return the answer that a text or a call belongs to.
-
-        A result, a user message or a system message ends an answer, and so does text after text without a
-        call. Events that name the same answer (`data["answer"]`) are one answer, even with results between
-        them, and events that name different answers are not.
-        """
-        answer = self._answer
-        name = data.get("answer")
-        if type(name) is str:
-            answer = self._named if name == self._name else None
-        else:
-            name = None
-            if answer is not None and is_text and is_complete(answer, native):
-                answer = None
+        answer = self._find_answer(name)
         if answer is None:
-            answer = AnswerTurn(position, [], [], [], [], [])
-            self.turns.append(answer)
-            self._named = answer if name is not None else None
-            self._name = name
-        self._answer = answer
+            answer = self._begin_answer(position, name)
         if native is not None:
-            answer.pieces.append(native)
+            answer.add_native(native, is_call=True)
+        answer.add_call(call)
+
+    def _add_text(self, position: int | None, text: str, name: Any, native: Native | None) -> None:
+        answer = self._find_answer(name)
+        if answer is None or (type(name) is not str and is_complete(answer, native)):
+            answer = self._begin_answer(position, name)
+        elif answer.calls and not is_blank(text):
+            self._request.report("order", position, TEXT_FIRST)
+        if native is not None:
+            answer.add_native(native, is_call=False)
+        answer.texts.append(text)
+
+    def _find_answer(self, name: Any) -> AnswerTurn | None:
+        """Return the answer that a text or a call belongs to, unless it begins one.
+
+        A result, a user message or a system message ends an answer, and so does text after text
+        without a call. Events that name the same answer (`data["answer"]`) are one answer, even
+        with results between them, and events that name different answers are not.
+        """
+        if type(name) is not str:
+            return self._answer
+        if name != self._name:
+            return None
+        self._answer = self._named
+        return self._named
+
+    def _begin_answer(self, position: int | None, name: Any) -> AnswerTurn:
+        """Begin an answer of the model. Old logs may have anything as its name."""
+        answer = AnswerTurn(position)
+        self.turns.append(answer)
+        self._answer = answer
+        self._named = answer if type(name) is str else None
+        self._name = name
         return answer
+
+
+def is_system(turn: Turn | Result) -> bool:
+    """Return True if a turn is a system message."""
+    return isinstance(turn, MessageTurn) and turn.role == "system"
 
 
 def is_complete(answer: AnswerTurn, native: Native | None) -> bool:
     """Return True if more text begins another answer.
 
-    Reasoning without text belongs to the text after it, but two messages that were separate stay separate if
-    messages cannot be joined.
+    Reasoning without text belongs to the text after it, but two messages that were separate stay
+    separate if messages cannot be joined.
     """
     if answer.calls:
         return False
     for text in answer.texts:
         if not is_blank(text):
             return True
-    natives = [piece for piece in answer.pieces if isinstance(piece, Native)]
+    natives = answer.list_natives()
     if native is None or not natives:
         return False
     before = natives[-1]
@@ -184,32 +198,51 @@ def read_rows(messages: Iterable[Readable], report: Report) -> Iterator[Row]:
         else:
             position, kind, text, raw = read_fields(index, message)
         if kind not in MESSAGE_KINDS:
-            if kind not in CONTROL_KINDS:
-                why = f"{kind!r} is not a known kind of message, so it is left out"
-                report("kind", position, why)
+            report_unknown_kind(position, kind, report)
             continue
-        if type(text) is not str or not (text.isascii() or is_unicode(text)):
+        if type(text) is not str or not text.isascii():
             text = clean_text(text)
         data = NO_DATA
         if raw is not None:
-            if isinstance(message, Event):
-                data = read_data(position, kind, raw, report)
-            else:
-                data = repair_data(position, kind, raw, report)
-            # A message has no JSON text in which to look for holes.
-            if "native" in data and (type(raw) is not str or HOLE in raw):
-                data = with_filled(data, text)
+            data = read_data(position, kind, raw, report)
+            if "native" in data:
+                data = complete_native(data, raw, text)
         yield position, kind, text, data
 
 
+def complete_native(data: dict[str, Any], raw: Any, text: str) -> dict[str, Any]:
+    """Return data with the whole form of its native content. `raw` is their JSON text, in which to
+    look for holes; a message has none."""
+    if type(raw) is not str or HOLE in raw:
+        data = fill_data(data, text)
+    if "item" in data:
+        data = fill_native_item(data, text)
+    return data
+
+
+def report_unknown_kind(position: int | None, kind: str, report: Report) -> None:
+    """Report a kind that is left out, unless it is known to be no message."""
+    if kind not in CONTROL_KINDS:
+        report("kind", position, f"{kind!r} is not a known kind of message, so it is left out")
+
+
 def read_fields(index: int, message: Any) -> tuple[int | None, Any, Any, Any]:
-    """Return position, kind, text and data of a Message, or of a (kind, content, data) tuple."""
+    """Return position, kind, text and data of a Message, or of a (kind, content, data) tuple.
+    Raises Invalid for anything else, such as a message in a provider's format."""
     if isinstance(message, Message):
         position = index if message.seq is None else message.seq
-        return position, message.kind, message.content, message.data
-    values = message if isinstance(message, tuple) else ()
-    kind, content, data = (*values, None, None, None)[:3]
-    return index, kind if isinstance(kind, str) else repr(kind), content, data
+        kind, content, data = message.kind, message.content, message.data
+    elif isinstance(message, tuple):
+        position = index
+        kind, content, data = (*message, None, None, None)[:3]
+    else:
+        raise Invalid(
+            f"{message!r:.60} is not an event, a Message or a tuple (kind, content, data)",
+            remedy="convert messages of a provider's format with backstory.wire.load",
+        )
+    if not isinstance(kind, str):
+        kind = repr(kind)
+    return position, kind, content, data if isinstance(data, dict) else None
 
 
 def clean_text(value: Any) -> str:
@@ -220,20 +253,23 @@ def clean_text(value: Any) -> str:
     return text.encode(errors="replace").decode()
 
 
-def read_data(position: int | None, kind: str, text: str, report: Report) -> dict[str, Any]:
-    """Return the data of an event as a dict that JSON can carry."""
-    if type(text) is str and len(text) < LONG:
+def read_data(position: int | None, kind: str, raw: Any, report: Report) -> dict[str, Any]:
+    """Return the data of an event, which is JSON text, or of a message as a dict that JSON can
+    carry."""
+    if type(raw) is str and len(raw) < LONG:
         try:
-            data = parse(text)
+            data = parse(raw)
         except ValueError:  # NaN, half of a surrogate pair: the standard library reads them
             data = None
         if type(data) is dict and is_exact(data):
             return data
+    if isinstance(raw, dict):
+        return repair_data(position, kind, raw, report)
     try:
-        data = json.loads(text)
+        data = json.loads(raw)
     except (ValueError, TypeError, RecursionError):  # TypeError: SQLite keeps what it was given
         data = None
-    if data is None and '"native"' in str(text):
+    if data is None and '"native"' in str(raw):
         why = "its data cannot be read: the native content in it is left out"
         report("data", position, why)
     return repair_data(position, kind, data, report)
@@ -244,7 +280,7 @@ def repair_data(position: int | None, kind: str, data: Any, report: Report) -> d
     if not isinstance(data, dict):
         return NO_DATA
     if kind in TEXT_KINDS:
-        data = {name: data[name] for name in ("native", "answer") if name in data}
+        data = {name: data[name] for name in ("native", "answer", REPLACE) if name in data}
     cleaned: dict[str, Any] = clean_value(data)
     if cleaned != data:
         why = f"JSON cannot carry all of the data of this {kind}: what it cannot is replaced"
@@ -252,23 +288,33 @@ def repair_data(position: int | None, kind: str, data: Any, report: Report) -> d
     return cleaned
 
 
-def read_native(position: int | None, native: Any, report: Report) -> Native | None:
+def read_native(position: int | None, native: Any, request: RequestContext) -> Native | None:
     """Return the native content in `data["native"]`; None if there is no form (only usage, say)."""
+    request.has_native = True
     if not isinstance(native, dict):
         return None
-    words = native.get("took")
     accepted: tuple[str, ...] = ()
-    if isinstance(words, list):
-        accepted = tuple([word for word in words if isinstance(word, str)])
-        for word in accepted:
-            if word in REPORTED:
-                rule, why = REPORTED[Accepted(word)]
-                report(rule, position, why)
+    if "took" in native:
+        accepted = read_accepted(position, native["took"], request)
     form = native.get("wire")
     if form is None:
         return None
-    provider = str(native.get("provider"))
-    return Native(provider, native.get("model"), form, native.get("after"), accepted)
+    provider, after = str(native.get("provider")), native.get("after")
+    if isinstance(after, dict):
+        request.has_stored = True
+    return Native(provider, native.get("model"), form, after, accepted)
+
+
+def read_accepted(position: int | None, words: Any, request: RequestContext) -> tuple[str, ...]:
+    """Return what a service accepted, and report what counts in every format."""
+    if not isinstance(words, list):
+        return ()
+    accepted = tuple([word for word in words if isinstance(word, str)])
+    for word in accepted:
+        if word in REPORTED:
+            rule, why = REPORTED[Accepted(word)]
+            request.report(rule, position, why)
+    return accepted
 
 
 def read_call(position: int | None, data: dict[str, Any]) -> Call:
@@ -304,35 +350,29 @@ def to_id(id: Any) -> str | None:
 # --- native content, for counts and for people ---
 
 # The roles in which formats read the native content of an event.
-ROLES = {"assistant": "step", "tool_call": "step", "tool_result": "result"}
+ROLES = {"assistant": "answer", "tool_call": "answer", "tool_result": "result"}
 
 
 def read_native_parts(kind: str, data: Mapping[str, Any]) -> list[Part] | None:
-    """Return the parts of an event's native content, and those inside a result. None if there is no native
-    content; [] if it cannot be read."""
+    """Return the parts of an event's native content, and those inside a result. None if there is no
+    native content; [] if it cannot be read."""
     native = data.get("native")
     form = native.get("wire") if isinstance(native, dict) else None
     if not isinstance(native, dict) or form is None:
         return None
-    provider = native.get("provider")
-    format = FORMATS.get(str(provider))
     try:
-        if format is not None:
-            parts = format.read_form(ROLES.get(kind, kind), form, "native.wire")
-        elif provider == OWN:
-            parts = read_own_form(form, "native.wire")
-        else:
-            return []
+        parts = read_native_form(str(native.get("provider")), ROLES.get(kind, kind), form)
     except Invalid:
         return []
     found: list[Part] = []
-    for part in parts:
+    for part in parts or ():
         found.extend(part.content or () if isinstance(part, Result) else [part])
     return found
 
 
 def find_thinking(message: Readable) -> str:
-    """Return the text of the thinking before an answer; empty if there is none, or if it is sealed."""
+    """Return the text of the thinking before an answer; empty if there is none, or if it is
+    sealed."""
     texts: list[str] = []
     for _, kind, _, data in read_rows([message], ignore_repair):
         for part in read_native_parts(kind, data) or ():

@@ -1,23 +1,19 @@
 """The rules that turn any history into turns that the services accept.
 
-Each rule takes turns and returns turns. Rules are pure, linear and deterministic: the same log gives the same
-bytes, so prompt caches keep working. The log is not changed, and every change to a request is reported. The
-numbers are those of the table in docs/wire.md. Rules apply to what was logged, translated or cut; what a
-provider sent itself goes back unchanged (`native`).
+Each rule takes turns and returns turns. Rules are linear and deterministic: the same log gives the
+same bytes, so prompt caches keep working. The log is not changed, and every change to a request is
+reported under a name that docs/wire.md explains. Rules apply to what was logged, translated or cut;
+what a provider sent itself goes back unchanged (`native`).
 """
 
 import hashlib
-import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from operator import is_
+from typing import Any
 
-from backstory.wire.native import (
-    choose_native_form,
-    choose_result_form,
-    list_natives,
-    send_back,
-    translate_answer,
-)
+from backstory.wire.context import RequestContext
+from backstory.wire.native import choose_native_form, choose_result_form, send_back
+from backstory.wire.translation import translate_answer
 from backstory.wire.turns import (
     AFTER_ANSWER,
     AFTER_MESSAGE,
@@ -25,43 +21,113 @@ from backstory.wire.turns import (
     Accepted,
     AnswerTurn,
     Call,
+    Media,
     MessageTurn,
+    Native,
+    Part,
     Result,
+    Text,
     Turn,
-    count_leading_system,
     ends_with_model,
     is_blank,
+    split_leading_system,
 )
-
-if TYPE_CHECKING:
-    from backstory.wire.request import RequestBuilder
 
 INTERRUPTED = "interrupted: no result was recorded"
 NO_OUTPUT = "(no output)"
 CONTINUE = "Continue."
 RESUMED = "(conversation resumed)"
-NO_NAME = "unknown_tool"
-UNSOUND = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
-NO_LAST_WORD = f"the user has to have the last word, so the user says {CONTINUE!r}"
+UNSOUND = "the arguments are not a JSON object, or not all of it is JSON: they were repaired"
+MEDIA_LAST = "an image or a file in this result moves after its text"
+USER_BEGINS = f"the first message must be the user's: {RESUMED!r} was added"
+USER_BETWEEN = f"a user message must come between two answers: {CONTINUE!r} was added"
+USER_ENDS = f"the last message must be the user's: {CONTINUE!r} was added"
 
 
-# --- rules 1, 2 and 4: each result goes to its call ---
+# --- conversations in the service's store (before the rules) ---
 
 
-def bind_results(turns: list[Turn | Result], request: "RequestBuilder") -> list[Turn]:
-    """Give each result to the oldest open call with its id, directly after the answer, however late it came.
+def find_stored_conversation(
+    turns: list[Turn | Result], request: RequestContext
+) -> dict[str, Any] | None:
+    """Return what the first turn continues in the service's store; None if there is nothing, or if
+    the service does not have it.
 
-    If no call with its id is open, the result replaces that of the newest one: a framework first says that a
-    call waits for approval, and later what the tool returned (ADK). A result without a call is dropped: no
-    service accepts it, and nobody knows where it belongs. If a later answer uses an id again, the older call
-    gets no more results.
+    A request can continue one conversation, and only from its beginning. All others are reported.
+    """
+    found: dict[str, Any] | None = None
+    for turn in turns:
+        after = find_stored_before(turn)
+        if after is not None and request.continues(after):
+            found = after
+        if after is not None or not is_ahead(turn):
+            break
+    report_left_out(turns, found, request)
+    return found
+
+
+def report_left_out(
+    turns: list[Turn | Result], continued: dict[str, Any] | None, request: RequestContext
+) -> None:
+    """Report each stored conversation that the request does not continue. The result of a logged
+    call needs none."""
+    known = [continued]
+    called: set[str | None] = set()
+    for turn in turns:
+        if isinstance(turn, AnswerTurn):
+            called.update([call.id for call in turn.calls])
+        elif isinstance(turn, Result) and turn.id in called:
+            continue
+        after = find_stored_before(turn)
+        if after is None or after in known:
+            continue
+        known.append(after)
+        fields = name_stored_conversation(after)
+        what = ", ".join([f"{key} {value!r}" for key, value in fields.items()])
+        why = f"what came before is left out: it is in a store ({what})"
+        request.report("native", turn.position, why)
+
+
+def find_stored_before(turn: Turn | Result) -> dict[str, Any] | None:
+    """Return the stored conversation that came before a turn, if there was one."""
+    natives = turn.list_natives() if isinstance(turn, AnswerTurn) else [turn.native]
+    for native in natives:
+        if native is not None and isinstance(native.after, dict):
+            return native.after
+    return None
+
+
+def is_ahead(turn: Turn | Result) -> bool:
+    """Return True if a conversation can begin after a turn: system text moves to the top, and a
+    result without a call is dropped."""
+    if isinstance(turn, MessageTurn):
+        return turn.role == "system"
+    return isinstance(turn, Result)
+
+
+def name_stored_conversation(after: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that name a stored conversation."""
+    return {key: value for key, value in after.items() if key != "store"}
+
+
+# --- bind, drop, group: each result goes to its call ---
+
+
+def bind_results(turns: list[Turn | Result], request: RequestContext) -> list[Turn]:
+    """Give each result to the oldest open call with its id, directly after the answer, however late
+    it came.
+
+    If no call with its id is open, the result replaces that of the newest one: a framework first
+    says that a call waits for approval, and later what the tool returned (ADK). A result without a
+    call is dropped: no service accepts it, and nobody knows where it belongs. If a later answer
+    uses an id again, the older call gets no more results.
     """
     bound: list[Turn] = []
     calls = OpenCalls(request)
     for turn in turns:
         if not isinstance(turn, Result):
             bound.append(turn)
-            if isinstance(turn, AnswerTurn):
+            if isinstance(turn, AnswerTurn) and turn.calls:
                 calls.add(turn)
             continue
         place = calls.take(turn.id)
@@ -77,19 +143,21 @@ def bind_results(turns: list[Turn | Result], request: "RequestBuilder") -> list[
             continue
         answer.arrivals.append(index)
         if answer is not bound[-1]:
-            why = "this result came late: it moves up, directly behind its call"
+            why = "this result came late: it moves up, directly after its call"
             request.report("group", turn.position, why)
     return bound
 
 
 def keep_without_call(
-    result: Result, turns: list[Turn], calls: "OpenCalls", request: "RequestBuilder"
+    result: Result, turns: list[Turn], calls: "OpenCalls", request: RequestContext
 ) -> None:
-    """Keep a result whose call is in a service's store: in its own form for that service, as marked user text
-    for any other. Drop a result without a call."""
-    if calls.is_in_store(result):
+    """Keep a result whose call is in a service's store: in its own form for that service, as marked
+    user text for any other. Drop a result without a call."""
+    if calls.is_in_store(result, turns):
         form = result.native.form if result.native else None
-        turns.append(MessageTurn(result.position, "user", result.text, result.native, form))
+        message = MessageTurn(result.position, "user", result.text, result.native)
+        message.form = form
+        turns.append(message)
     elif calls.was_in_store(result) and not is_blank(result.text):
         why = "the call of this result is only in the service's store: it is marked user text"
         request.report("native", result.position, why)
@@ -102,16 +170,14 @@ def keep_without_call(
 class OpenCalls:
     """Finds the open call that a result belongs to."""
 
-    def __init__(self, request: "RequestBuilder") -> None:
+    def __init__(self, request: RequestContext) -> None:
         self._request = request
         self._open: dict[str | None, list[tuple[AnswerTurn, int]]] = {}
         self._known: set[str | None] = set()
         self._newest: dict[str, tuple[AnswerTurn, int]] = {}
-        self._last: AnswerTurn | None = None
 
     def add(self, answer: AnswerTurn) -> None:
         """Add the calls of an answer. An id that is used again closes the older call."""
-        self._last = answer
         for index, call in enumerate(answer.calls):
             waiting = self._open.setdefault(call.id, [])
             if waiting and waiting[0][0] is not answer:
@@ -125,30 +191,33 @@ class OpenCalls:
                 self._newest[call.id] = answer, index
 
     def take(self, id: str | None) -> tuple[AnswerTurn, int] | None:
-        """Return the oldest open call with this id, and close it; if none is open, return the newest one."""
+        """Return the oldest open call with this id, and close it; if none is open, return the
+        newest one."""
         waiting = self._open.get(id)
         if waiting:
             return waiting.pop(0)
         return None if id is None else self._newest.get(id)
 
-    def is_in_store(self, result: Result) -> bool:
-        """Return True if the call of a result is in the service's store: in the response that the request
-        continues, or where the answer before it has references."""
+    def is_in_store(self, result: Result, turns: list[Turn]) -> bool:
+        """Return True if the call of a result is in the service's store: in the response that the
+        request continues, or where the answer before it, the last one of `turns`, has
+        references."""
         native, request = result.native, self._request
         if result.id in self._known or native is None or native.provider != request.format.name:
             return False
         if Accepted.REFERRED in native.accepted:
-            if self._last is None or not request.stored or not request.is_home_of(native):
+            if not request.stored or not request.is_home_of(native):
                 return False
-            is_found = Accepted.REFERRED in collect_accepted(self._last, request)
+            is_found = has_references(turns, request)
         else:
-            is_found = isinstance(native.after, dict) and request.continues(native.after)
+            is_found = native.after is not None and native.after == request.continued
         if is_found:
             self._known.add(result.id)
         return is_found
 
     def was_in_store(self, result: Result) -> bool:
-        """Return True if a service had the call of a result in its store when the result was recorded."""
+        """Return True if a service had the call of a result in its store when the result was
+        recorded."""
         if result.native is None or result.id in self._known:
             return False
         is_referred = Accepted.REFERRED in result.native.accepted
@@ -161,23 +230,37 @@ class OpenCalls:
         return f"a result for a missing call, {id!r}"
 
 
-def collect_accepted(answer: AnswerTurn, request: "RequestBuilder") -> tuple[str, ...]:
-    """Return what the service accepted of an answer that came from it."""
+def has_references(turns: list[Turn], request: RequestContext) -> bool:
+    """Return True if the last answer of `turns` has references to the service's store."""
+    for turn in reversed(turns):
+        if isinstance(turn, AnswerTurn):
+            _, accepted = find_accepted(turn.list_natives(), request)
+            return Accepted.REFERRED in accepted
+    return False
+
+
+def find_accepted(natives: list[Native], request: RequestContext) -> tuple[Any, tuple[str, ...]]:
+    """Return what came before an answer when the service accepted it, if that counts, and what else
+    the service accepted of it."""
+    after: Any = None
     accepted: tuple[str, ...] = ()
-    for native in list_natives(answer):
-        if native.accepted and request.is_home_of(native):
+    for native in natives:
+        is_special = native.after is not None or native.accepted
+        if is_special and request.is_home_of(native):
             accepted += native.accepted
-    return accepted
+            if after is None:
+                after = native.after
+    return after, accepted
 
 
-# --- rule 5: every call has a result ---
+# --- close: every call has a result ---
 
 
-def close_open_calls(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+def close_open_calls(turns: list[Turn], request: RequestContext) -> list[Turn]:
     """Give each call without a result one that is true and always the same.
 
-    Providers refuse a session with an open call. Only the calls of the last answer may stay open, if they are
-    about to run.
+    Providers refuse a session with an open call. Only the calls of the last answer may stay open,
+    if they are about to run.
     """
     closed: list[Turn] = []
     for turn in turns:
@@ -189,7 +272,7 @@ def close_open_calls(turns: list[Turn], request: "RequestBuilder") -> list[Turn]
     return closed
 
 
-def close_calls(answer: AnswerTurn, request: "RequestBuilder") -> AnswerTurn:
+def close_calls(answer: AnswerTurn, request: RequestContext) -> AnswerTurn:
     """Return an answer whose open calls say that they were interrupted."""
     results: list[Result | None] = []
     for call, result in zip(answer.calls, answer.results, strict=True):
@@ -198,14 +281,15 @@ def close_calls(answer: AnswerTurn, request: "RequestBuilder") -> AnswerTurn:
             why = f"the call {call.id!r} has no result, so it says: {INTERRUPTED}"
             request.report("close", call.position, why)
         results.append(result)
-    return answer._replace(results=results)
+    return answer.replace(results=results)
 
 
-# --- native content of answers; rules 6, 7 and 8 for the answers that we write ---
+# --- native content of answers; id, name, arguments, blank for the answers that we write ---
 
 
-def choose_native_forms(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
-    """Send an answer back in its provider's own form, or give its calls ids and names that are legal.
+def choose_native_forms(turns: list[Turn], request: RequestContext) -> list[Turn]:
+    """Send an answer back in its provider's own form, or give its calls ids and names that are
+    legal.
 
     Ids are given in the order of the request, because an id must not come twice.
     """
@@ -213,7 +297,7 @@ def choose_native_forms(turns: list[Turn], request: "RequestBuilder") -> list[Tu
     names = LegalNames(request)
     for turn in turns:
         if isinstance(turn, AnswerTurn):
-            if len(turn.pieces) > len(turn.texts) + len(turn.calls):  # there is native content
+            if turn.natives:
                 turn = choose_answer_form(turn, names.taken, request)
                 if not (turn.form or turn.texts or turn.calls):
                     request.report("blank", turn.position, "nothing is left of this answer")
@@ -224,14 +308,12 @@ def choose_native_forms(turns: list[Turn], request: "RequestBuilder") -> list[Tu
     return chosen
 
 
-def choose_answer_form(
-    answer: AnswerTurn, taken: set[str], request: "RequestBuilder"
-) -> AnswerTurn:
+def choose_answer_form(answer: AnswerTurn, taken: set[str], request: RequestContext) -> AnswerTurn:
     """Return an answer as its provider takes it back, or with its text and calls only."""
-    natives = list_natives(answer)
-    if any(native.after is not None or native.accepted for native in natives):
-        after = find_accepted_place(answer, request)
-        answer = answer._replace(after=after, accepted=collect_accepted(answer, request))
+    natives = answer.list_natives()
+    after, accepted = find_accepted(natives, request)
+    if after is not None or accepted:
+        answer = answer.replace(after=after, accepted=accepted)
     decision = choose_native_form(answer, natives, taken, request)
     if decision.form is not None:
         answer = send_back(answer, decision, request)
@@ -239,26 +321,18 @@ def choose_answer_form(
         answer = translate_answer(answer, decision.reason, request)
     if answer.form is None:
         texts = [text for text in answer.texts if not is_blank(text)]
-        answer = answer._replace(texts=texts)
+        answer = answer.replace(texts=texts)
     return answer
-
-
-def find_accepted_place(answer: AnswerTurn, request: "RequestBuilder") -> Any:
-    """Return what came before an answer when the service accepted it, if that counts."""
-    for native in list_natives(answer):
-        if native.after is not None and request.is_home_of(native):
-            return native.after
-    return None
 
 
 class LegalNames:
     """Gives calls ids and names that the service accepts.
 
-    Legal and unique ids stay. Others become a hash of the id and its ordinal, because replacing single
-    characters could make two ids equal. The same goes for names of tools.
+    Legal and unique ids stay. Others become a hash of the id and its ordinal, because replacing
+    single characters could make two ids equal. The same goes for names of tools.
     """
 
-    def __init__(self, request: "RequestBuilder") -> None:
+    def __init__(self, request: RequestContext) -> None:
         self.taken: set[str] = set()
         self._request = request
         self._names: dict[str, str] = {}
@@ -275,18 +349,18 @@ class LegalNames:
             legal = self._rename(call)
             is_same = is_same and legal is call
             calls.append(legal)
-        return answer if is_same else answer._replace(calls=calls)
+        return answer if is_same else answer.replace(calls=calls)
 
     def _rename(self, call: Call) -> Call:
         """Return a call with a legal id and name: the same object if both are legal."""
         request = self._request
         name = self._names.get(call.name)
         if name is None:
-            name = self._names[call.name] = make_legal_name(call.name, request.format.tool_names)
+            name = self._names[call.name] = request.format.make_legal_name(call.name)
         if not call.is_sound:
             request.report("arguments", call.position, UNSOUND)
         if name != call.name:
-            why = f"{request.format.name} refuses the tool name {call.name!r}: it is {name!r}"
+            why = request.format.explain_name(call.name, name)
             request.report("name", call.position, why)
         id = self._find_id(call)
         self.taken.add(id)
@@ -321,22 +395,10 @@ def hash_id(id: str | None, ordinal: int) -> str:
     return "call_" + hashlib.sha256(f"{ordinal}:{id or ''}".encode()).hexdigest()[:24]
 
 
-def make_legal_name(name: str, pattern: re.Pattern[str]) -> str:
-    """Return the name of a tool as the service accepts it: still readable, and unique."""
-    if pattern.fullmatch(name):
-        return name
-    if is_blank(name):
-        return NO_NAME
-    readable = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:40].strip("_") or "tool"
-    if not readable[0].isalpha():
-        readable = f"tool_{readable}"
-    return f"{readable}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+# --- native content of results; group, error and blank for results ---
 
 
-# --- native content of results; rules 4 and 8 for results ---
-
-
-def choose_result_forms(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
+def choose_result_forms(turns: list[Turn], request: RequestContext) -> list[Turn]:
     """Send results back in their provider's own form, or as text that is not blank."""
     chosen: list[Turn] = []
     for turn in turns:
@@ -345,20 +407,21 @@ def choose_result_forms(turns: list[Turn], request: "RequestBuilder") -> list[Tu
                 choose_result(call, result, request)
                 for call, result in zip(turn.calls, turn.results, strict=True)
             ]
-            turn = order_results(turn._replace(results=results), request)
+            if not all(map(is_, results, turn.results)):
+                turn = turn.replace(results=results)
+            turn = order_results(turn, request)
         chosen.append(turn)
     return chosen
 
 
-def choose_result(call: Call, result: Result | None, request: "RequestBuilder") -> Result | None:
-    """Return a result that is complete. Some services refuse an empty one, and it leaves the model guessing."""
+def choose_result(call: Call, result: Result | None, request: RequestContext) -> Result | None:
+    """Return a result that is complete. Some services refuse an empty one, and it leaves the model
+    guessing."""
     if result is None:
         return None
-    if result.is_error and not request.format.has_error_flag and result.text != INTERRUPTED:
-        why = f"{request.format.name} cannot say that a result is an error"
-        request.report("error", result.position, why)
     if result.native is not None:
         result = choose_result_form(call, result, result.native, request)
+    report_result(result, request)
     has_content = result.content is not None and not request.format.media_after_results
     if result.form is None and not has_content and is_blank(result.text):
         why = f"the result is blank, so it says {NO_OUTPUT}"
@@ -367,10 +430,31 @@ def choose_result(call: Call, result: Result | None, request: "RequestBuilder") 
     return result
 
 
-def order_results(answer: AnswerTurn, request: "RequestBuilder") -> AnswerTurn:
-    """Return an answer whose results go in the order of its calls. Results in their provider's own form keep
-    the order that it accepted."""
-    if answer.arrivals == list(range(len(answer.arrivals))):
+def report_result(result: Result, request: RequestContext) -> None:
+    """Report what the format cannot say of a result: that it is an error, or where its media
+    are."""
+    if result.is_error and not request.format.has_error_flag and result.text != INTERRUPTED:
+        why = f"{request.format.name} cannot say that a result is an error"
+        request.report("error", result.position, why)
+    if request.format.media_after_results and has_text_after_media(result.content or ()):
+        request.report("group", result.position, MEDIA_LAST)
+
+
+def has_text_after_media(parts: tuple[Part, ...]) -> bool:
+    """Return True if there is text after an image or a file."""
+    has_media = False
+    for part in parts:
+        if isinstance(part, Media):
+            has_media = True
+        elif has_media and isinstance(part, Text):
+            return True
+    return False
+
+
+def order_results(answer: AnswerTurn, request: RequestContext) -> AnswerTurn:
+    """Return an answer whose results go in the order of its calls. Results in their provider's own
+    form keep the order that it accepted."""
+    if answer.arrivals == sorted(answer.arrivals):
         return answer
     has_all_forms = len(answer.arrivals) == len(answer.calls)
     for result in answer.results:
@@ -379,162 +463,128 @@ def order_results(answer: AnswerTurn, request: "RequestBuilder") -> AnswerTurn:
         return answer
     why = "the results of one answer go in the order of its calls"
     request.report("group", answer.position, why)
-    return answer._replace(arrivals=[])
+    return answer.replace(arrivals=[])
 
 
-# --- conversations in the service's store ---
+# --- system: where system text goes ---
 
 
-def continue_stored_conversation(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
-    """Keep what the request continues in the service's store. Other services cannot reach it."""
-    for turn in turns:
-        if isinstance(turn, MessageTurn) and turn.role == "system":
-            continue
-        after = find_after(turn)
-        if isinstance(after, dict):
-            request.continued = find_continued(turn.position, after, request)
-        break
-    return turns
-
-
-def find_after(turn: Turn) -> Any:
-    """Return what came before a turn when its provider accepted it."""
-    if isinstance(turn, AnswerTurn):
-        return turn.after
-    return turn.native.after if turn.native else None
-
-
-def find_continued(
-    position: int | None, after: dict[str, Any], request: "RequestBuilder"
-) -> dict[str, Any]:
-    """Return the fields that name the stored conversation; none if the service does not have it."""
-    named = {key: value for key, value in after.items() if key != "store"}
-    if request.continues(after):
-        return named if request.stored else after
-    what = ", ".join([f"{key} {value!r}" for key, value in named.items()])
-    why = f"what came before is left out: it is in a store ({what})"
-    request.report("native", position, why)
-    return {}
-
-
-# --- rule 10: where system text goes ---
-
-
-def place_system_text(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
-    """Leave leading system text on top, and later system text in place if that is legal. Otherwise it becomes
-    marked user text."""
+def place_system_text(turns: list[Turn], request: RequestContext) -> list[Turn]:
+    """Leave leading system text on top, and later system text in place if that is legal. Otherwise
+    it becomes marked user text."""
     format = request.format
     if format.system_in_place:
         return turns
+    leading, rest = split_leading_system(turns)
     placed: list[Turn] = []
-    count = count_leading_system(turns)
-    for turn in turns[:count]:
-        top = place_on_top(turn, request)
-        if top is not None:
-            placed.append(top)
-    rest = turns[count:]
-    if not has_system_text(rest):
+    for system in leading:
+        placed += place_on_top(system, request)
+    found = find_system_text(rest)
+    if not found:
         return placed + rest
-    wanted = find_system_inside(rest, request)
+    wanted = {index for index, system in found.items() if was_inside(system, request)}
     legal = format.find_system_places(rest, wanted)
     for index, turn in enumerate(rest):
-        if isinstance(turn, AnswerTurn) or turn.role != "system" or index in legal:
+        if index not in found or index in legal:
             placed.append(turn)
-        elif is_blank(turn.text):
-            why = f"{format.name} does not take this here: it is left out"
-            request.report("system", turn.position, why)
         else:
-            why = f"{format.name} takes no system text here: it is marked user text"
-            request.report("system", turn.position, why)
-            text = f"<system>\n{turn.text}\n</system>"
-            placed.append(turn._replace(role="user", text=text, form=None))
+            placed += mark_system_text(found[index], request)
     return placed
 
 
-def has_system_text(turns: list[Turn]) -> bool:
-    """Return True if there is a system message among `turns`."""
-    for turn in turns:  # noqa: SIM110 - all() with a generator takes twice as long
-        if isinstance(turn, MessageTurn) and turn.role == "system":
-            return True
-    return False
-
-
-def place_on_top(turn: Turn, request: "RequestBuilder") -> Turn | None:
-    """Return a system turn as it may go to the top; None if nothing is left of it. What stood before a
-    message between others may be compacted or erased."""
-    if isinstance(turn, AnswerTurn) or find_after(turn) != AFTER_MESSAGE:
-        return turn
-    if turn.form is None or request.format.takes_on_top(turn.form):
-        return turn
-    why = f"{request.format.name} takes only text on top: the rest of it is left out"
-    request.report("system", turn.position, why)
-    return None if is_blank(turn.text) else turn._replace(form=None)
-
-
-def find_system_inside(turns: list[Turn], request: "RequestBuilder") -> set[int]:
-    """Return the indexes of the system turns that should stay between others: all if the caller says so,
-    otherwise those that stood there when this provider and model accepted them."""
-    found: set[int] = set()
+def find_system_text(turns: list[Turn]) -> dict[int, MessageTurn]:
+    """Return the system turns by their indexes."""
+    found: dict[int, MessageTurn] = {}
     for index, turn in enumerate(turns):
-        if isinstance(turn, AnswerTurn) or turn.role != "system":
-            continue
-        if request.system_inside or was_inside(turn, request):
-            found.add(index)
+        if isinstance(turn, MessageTurn) and turn.role == "system":
+            found[index] = turn
     return found
 
 
-def was_inside(turn: MessageTurn, request: "RequestBuilder") -> bool:
-    """Return True if a system message stood between others when this provider and model accepted it."""
+def mark_system_text(turn: MessageTurn, request: RequestContext) -> list[Turn]:
+    """Return a system turn as marked user text; nothing if it has no text."""
+    name = request.format.name
+    if is_blank(turn.text):
+        why = f"{name} does not take this here: it is left out"
+        request.report("system", turn.position, why)
+        return []
+    why = f"{name} takes no system text here: it is marked user text"
+    request.report("system", turn.position, why)
+    text = f"<system>\n{turn.text}\n</system>"
+    return [turn.replace(role="user", text=text, form=None)]
+
+
+def place_on_top(turn: MessageTurn, request: RequestContext) -> list[Turn]:
+    """Return a system turn as it may go to the top, if anything is left of it. What came before a
+    message between others may be compacted or erased."""
+    if turn.native is None or turn.native.after != AFTER_MESSAGE:
+        return [turn]
+    if turn.form is None or request.format.takes_on_top(turn.form):
+        return [turn]
+    why = f"{request.format.name} takes only text on top: the rest of it is left out"
+    request.report("system", turn.position, why)
+    return [] if is_blank(turn.text) else [turn.replace(form=None)]
+
+
+def was_inside(turn: MessageTurn, request: RequestContext) -> bool:
+    """Return True if a system message should stay between others: if the caller says so, or if it
+    was there when this provider and model accepted it."""
+    if request.system_inside:
+        return True
     if turn.form is None or turn.native is None:
         return False
     return turn.native.after == AFTER_MESSAGE and request.is_home_of(turn.native)
 
 
-# --- rule 9: whose turn it is ---
+# --- alternate: whose turn it is ---
 
 
-def alternate_roles(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
-    """Let the user have the first and the last message, and one between two answers, which must not be joined.
+def alternate_roles(turns: list[Turn], request: RequestContext) -> list[Turn]:
+    """Let the user have the first and the last message, and one between two answers, which must not
+    be joined.
 
-    The formats merge neighbours of one role. If a loaded request did without a user message, so does this one,
-    and so it does with `pause`.
+    The formats merge neighbours of one role. If a loaded request did without a user message, so
+    does this one, and so it does with `pause`.
     """
-    count = count_leading_system(turns)
-    if count == len(turns):
+    leading, rest = split_leading_system(turns)
+    if not rest:
         return turns + begin_conversation(turns, request)
     if not request.format.alternates_roles:
         return turns
-    spaced = turns[:count]
-    first = turns[count]
+    spaced: list[Turn] = [*leading]
+    first, last = rest[0], rest[-1]
     if isinstance(first, AnswerTurn) and first.after != AFTER_NOTHING:
-        why = f"the user has to begin, so the user says {RESUMED!r}"
-        request.report("alternate", first.position, why)
-        spaced.append(MessageTurn(None, "user", RESUMED))
-    before: Turn | None = None
-    for turn in turns[count:]:
-        if isinstance(turn, AnswerTurn) and before is not None and is_joined(before, turn):
-            why = f"two answers in a row: the user says {CONTINUE!r} between them"
-            request.report("alternate", turn.position, why)
-            spaced.append(MessageTurn(None, "user", CONTINUE))
+        spaced.append(write_user_word(first, RESUMED, USER_BEGINS, request))
+    spaced.append(first)
+    before = first
+    for turn in rest[1:]:
+        if isinstance(turn, AnswerTurn) and is_joined(before, turn):
+            spaced.append(write_user_word(turn, CONTINUE, USER_BETWEEN, request))
         spaced.append(turn)
         before = turn
-    last = spaced[-1]
-    if isinstance(last, AnswerTurn) and not last.calls and not may_be_last(last, request):
-        # "This model does not support assistant message prefill" (CLIProxyAPI#5319).
-        request.report("alternate", last.position, NO_LAST_WORD)
-        spaced.append(MessageTurn(None, "user", CONTINUE))
+    if isinstance(last, AnswerTurn) and not may_be_last(last, request):
+        spaced.append(write_user_word(last, CONTINUE, USER_ENDS, request))
     return spaced
 
 
-def begin_conversation(turns: list[Turn], request: "RequestBuilder") -> list[Turn]:
-    """Return the first message of a conversation without messages. The services refuse an empty one."""
+def write_user_word(
+    answer: AnswerTurn, words: str, why: str, request: RequestContext
+) -> MessageTurn:
+    """Return a message of the user that nobody wrote, and report it at an answer."""
+    request.report("alternate", answer.position, why)
+    return MessageTurn(None, "user", words)
+
+
+def begin_conversation(turns: list[Turn], request: RequestContext) -> list[Turn]:
+    """Return the first message of a conversation without messages. The services refuse an empty
+    one."""
     format = request.format
     if format.alternates_roles:
-        why = f"the user has to begin, so the user says {RESUMED!r}"
+        why = USER_BEGINS
     elif turns and not format.system_on_top:
         return []
     else:
-        why = f"nothing was said: the services refuse that, so the user says {RESUMED!r}"
+        why = f"the services refuse a request without messages: {RESUMED!r} was added"
     request.report("alternate", None, why)
     return [MessageTurn(None, "user", RESUMED)]
 
@@ -547,22 +597,25 @@ def is_joined(before: Turn, answer: AnswerTurn) -> bool:
     return Accepted.LAST_WORD not in before.accepted and answer.after != AFTER_ANSWER
 
 
-def may_be_last(answer: AnswerTurn, request: "RequestBuilder") -> bool:
-    """Return True if the model continues an answer at the end of a request."""
-    return request.pause or Accepted.LAST_WORD in answer.accepted
+def may_be_last(answer: AnswerTurn, request: RequestContext) -> bool:
+    """Return True if an answer may end a request: its calls run next, or the model continues it.
+    Other models refuse that: "This model does not support assistant message prefill"
+    (CLIProxyAPI#5319)."""
+    return bool(answer.calls) or request.pause or Accepted.LAST_WORD in answer.accepted
 
 
-Rule = Callable[[list[Any], "RequestBuilder"], list[Any]]
+Rule = Callable[[list[Any], RequestContext], list[Any]]
 
-# The order counts: a result is bound before its call can be closed, an answer is complete before its form is
-# compared with the log, ids are given in the order of the request, roles are looked at last. Rules 3, 4, 7 and
-# 8 hold when a turn is read (`reading`).
+# The order counts: a result is bound before its call can be closed, an answer is complete before
+# its form is compared with the log, ids are given in the order of the request, roles are looked at
+# last. Some rules hold already when a turn is read (`reading`).
 RULES: tuple[Rule, ...] = (
     bind_results,  # bind, drop, group: each result goes to its call, directly after the answer
     close_open_calls,  # close
     choose_native_forms,  # native, order; id, name, arguments for the calls that we write
     choose_result_forms,  # native, blank, error, group (the order of results)
-    continue_stored_conversation,  # native
     place_system_text,  # system
     alternate_roles,  # alternate
 )
+# Those that bind and complete turns. The others are about the messages of a request.
+TURN_RULES = RULES[:4]

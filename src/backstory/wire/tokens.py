@@ -21,7 +21,7 @@ from backstory.wire.file_sizes import (
     measure_seconds,
     read_text_file,
 )
-from backstory.wire.formats import FORMATS
+from backstory.wire.formats import FORMATS_BY_NAME
 from backstory.wire.formats.base import NEWEST_VOCABULARY, TokenRules, price_flat
 from backstory.wire.json_values import clean_value, read_arguments, write_json
 from backstory.wire.reading import (
@@ -85,6 +85,9 @@ class Tokens(int):
         tokens.how = how
         tokens.parts = parts
         return tokens
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokens, (self.parts, self.how)
 
     def __repr__(self) -> str:
         return f"{int(self)} tokens ({self.how})"
@@ -187,7 +190,7 @@ class TokenCounter:
         frame, ratio = self.rules.tools
         size = 0
         for tool in tools:
-            # The native form is the same once more.
+            # The native form repeats the definition.
             shown = {key: value for key, value in tool.items() if key != "native"}
             size += self.count(write_json(clean_value(shown)))
         return frame + round(ratio * size)
@@ -283,8 +286,8 @@ class TokenCounter:
         if part.media:
             media = Media(part.media, None)
             return f"{part.media} by address", self._price_media(media)
-        if part.told:
-            return "server tool", self._count_text(part.told)
+        if part.words:
+            return "server tool", self._count_text(part.words)
         return None
 
     def _price_media(self, media: Media) -> float:
@@ -353,7 +356,7 @@ OTHER_MODELS: tuple[tuple[str, TokenRules], ...] = (
 def find_rules(model: str) -> TokenRules:
     """Return the token rules of a model, by its name wherever it is served."""
     name = model.lower()
-    known = [rule for format in FORMATS.values() for rule in format.token_rules]
+    known = [rule for format in FORMATS_BY_NAME.values() for rule in format.token_rules]
     for pattern, rules in (*known, *OTHER_MODELS):
         if re.search(pattern, name):
             return rules

@@ -1,28 +1,29 @@
-"""export: whole sessions without loss, or one context to read."""
+"""Commands that write to files: whole sessions without loss, one context to read, or the store."""
 
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import click
 
-from backstory.cli import output as screen
-from backstory.cli.options import agent_of, command
-from backstory.cli.stores import opened
+from backstory.cli import output
+from backstory.cli.options import command, get_agent
+from backstory.cli.stores import find_reference
 from backstory.errors import Invalid
-from backstory.log.json_text import escape_unseen
-from backstory.present.measures import counted
+from backstory.present.text import list_counts
 from backstory.references import Reference
 from backstory.store import Store
-from backstory.transcripts.exporting import TARGETS, Export, exported
-from backstory.wire import FORMATS
+from backstory.transcripts import ExportedFile, export_transcript
+from backstory.transcripts.exporting import list_targets
+from backstory.wire import FORMATS, FormatName
 
-# Where the tools keep their sessions: a variable that may say so, else a folder below the home folder.
-HOMES = {
+# Where tools keep their sessions: in the folder of a variable, else in one below the home folder.
+TOOL_FOLDERS = {
     "claude-code": ("CLAUDE_CONFIG_DIR", ".claude"),
     "codex": ("CODEX_HOME", ".codex"),
     "pi": ("PI_CODING_AGENT_DIR", ".pi/agent"),
@@ -31,7 +32,8 @@ HOMES = {
 
 @command(
     "export",
-    example="backstory export > everything.jsonl\nbackstory export main --format markdown -o main.md",
+    example="backstory export > everything.jsonl\n"
+    "backstory export main --format markdown -o main.md",
 )
 @click.argument("refs", nargs=-1, metavar="[REF]...")
 @click.option(
@@ -43,129 +45,148 @@ HOMES = {
 @click.option(
     "--to",
     "target",
-    type=click.Choice(list(TARGETS)),
+    type=click.Choice(list_targets()),
     help="Write the context of one agent as a file of another tool, or as a page.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write to a file, completely or not at all.")
+@click.option(
+    "-o", "--output", "path", metavar="FILE", help="Write to a file, completely or not at all."
+)
 @click.option(
     "--install", is_flag=True, help="With --to: put the file where the tool looks for it."
 )
 def export_command(
-    url: str | None,
+    store: Store,
     refs: tuple[str, ...],
-    format: str,
+    format: Literal["jsonl", "markdown"] | FormatName,
     target: str | None,
-    output: str | None,
+    path: str | None,
     install: bool,
     as_json: bool,
 ) -> None:
-    """Writes the sessions of the given agents, by default all sessions, as JSON lines that `backstory import`
-    reads. The export is a snapshot, even while others write. With another --format, it is the context of one
-    agent instead, as Markdown or as a request body. --to writes it as a session that Claude Code, Codex or pi
-    can resume, as a trajectory (atif), or as a page (html, md). Importing such a file adds nothing.
-    --json reports what was written to FILE."""
+    """Writes the sessions of the given agents, by default all sessions, as JSON lines that
+    `backstory import` reads. The export is a snapshot, even while others write. With another
+    --format, it is the context of one agent instead, as Markdown or as a request body. --to writes
+    it as a session that Claude Code, Codex or pi can resume, as a trajectory (atif), or as a page
+    (html, md). Importing such a file adds nothing. --json reports what was written to FILE."""
+    if install and (path is not None or target not in TOOL_FOLDERS):
+        raise click.UsageError("--install needs --to claude-code, codex or pi, and no -o.")
+    if path == "-":
+        path = None
     if target is not None:
-        _write_for(url, refs, target, output, install=install, as_json=as_json)
+        _export_for_tool(store, refs, target, path, install=install, as_json=as_json)
         return
-    if install:
-        raise click.UsageError("--install needs --to claude-code, codex or pi.")
-    path = None if output == "-" else output
     if as_json and path is None:
         raise click.UsageError("--json reports what was written to a file: name one with -o.")
-    with opened(url) as store, _output(path) as file:
-        if format == "jsonl":
-            written = store.export_to(file, sessions=_sessions(store, refs))
-        else:
-            written = None
-            file.writelines(_context(store, refs, format))
+    if format == "jsonl":
+        _export_sessions(store, refs, path, as_json=as_json)
+        return
+    _export_context(store, _find_single(store, refs, f"--format {format}"), format, path)
     if as_json:
-        screen.answer_json({"path": path} | (written._asdict() if written else {}))
-    elif written:
-        screen.say(f"exported {counted(written._asdict())}")
+        output.print_json({"path": path})
 
 
-def _write_for(
-    url: str | None,
+def _export_sessions(
+    store: Store, refs: tuple[str, ...], path: str | None, *, as_json: bool
+) -> None:
+    """Write the sessions of these agents, or all, as JSON lines."""
+    why = "export writes whole sessions, not up to a position"
+    sessions = [get_agent(find_reference(store, ref), why).session for ref in refs]
+    with _open_output(path) as file:
+        written = store.export_to(file, sessions=sessions or None)
+    if as_json:
+        output.print_json({"path": path, **written._asdict()})
+    else:
+        output.report(f"exported {list_counts(written._asdict())}")
+
+
+def _export_context(
+    store: Store, found: Reference, format: Literal["markdown"] | FormatName, path: str | None
+) -> None:
+    """Write a context as Markdown, or as the body of a request."""
+    with _open_output(path) as file:
+        if format == "markdown":
+            file.write(export_transcript(store, found, "md").text)
+        else:
+            output.write_request(file, found, format)
+
+
+def _find_single(store: Store, refs: tuple[str, ...], option: str) -> Reference:
+    if len(refs) > 1:
+        raise Invalid(f"{option} writes the context of one agent", remedy="give one REF")
+    return find_reference(store, refs[0] if refs else "@")
+
+
+def _export_for_tool(
+    store: Store,
     refs: tuple[str, ...],
     target: str,
-    output: str | None,
+    path: str | None,
     *,
     install: bool,
     as_json: bool,
 ) -> None:
-    """Write one context as a file of another tool."""
-    if len(refs) > 1:
-        raise Invalid(f"--to {target} writes the context of one agent", remedy="give one REF")
-    if install and (output is not None or target not in HOMES):
-        raise click.UsageError("--install goes with --to claude-code, codex or pi, and without -o.")
-    with opened(url) as store:
-        found = store.resolve(refs[0] if refs else "@")
-        export = _page(store, found) if target == "html" else exported(store, found, target)
-    path = None if output == "-" else output
-    if install and export.place is not None:
-        path = str(_home(target) / export.place)
-        if os.path.exists(path):
-            raise Invalid(
-                f"{path!r} already exists", remedy="it was installed before; remove it first"
-            )
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-    with _output(path) as file:
-        file.write(export.text)
-    if install and export.named_in is not None:
-        index, line = export.named_in
-        with (_home(target) / index).open("a", encoding="utf-8") as names:
-            names.write(line)
+    """Write one context as a file of another tool, or as a page."""
+    found = _find_single(store, refs, f"--to {target}")
+    export = (
+        _build_page(store, found) if target == "html" else export_transcript(store, found, target)
+    )
+    if install:
+        path = _install(export, target)
+    else:
+        with _open_output(path) as file:
+            file.write(export.text)
     if as_json:
-        screen.answer_json({"path": path})
+        output.print_json({"path": path})
     elif path is not None:
-        screen.say(f"wrote {path}")
+        output.report(f"wrote {path}")
 
 
-def _page(store: Store, found: Reference) -> Export:
-    """The page as one file: it can be read without a script, too."""
-    from backstory.web.standalone import standalone
+def _build_page(store: Store, found: Reference) -> ExportedFile:
+    """Return the page as one file, which can be read without a script, too."""
+    from backstory.web.saved import build_file
 
-    return Export(standalone(store, found), None)
-
-
-def _home(target: str) -> Path:
-    """The folder of a tool."""
-    variable, below = HOMES[target]
-    return Path(os.environ.get(variable) or Path.home() / below)
+    return ExportedFile(build_file(store, found), None)
 
 
-def _sessions(store: Store, refs: tuple[str, ...]) -> list[str] | None:
-    why = "export writes whole sessions, not up to a position"
-    return [agent_of(store.resolve(ref), why).session for ref in refs] or None
-
-
-def _context(store: Store, refs: tuple[str, ...], format: str) -> Iterable[str]:
-    if len(refs) > 1:
-        raise Invalid(f"--format {format} writes the context of one agent", remedy="give one REF")
-    found = store.resolve(refs[0] if refs else "@")
-    return [exported(store, found, "md").text if format == "markdown" else _request(found, format)]
+def _install(export: ExportedFile, target: str) -> str | None:
+    """Write a file to where its tool looks for sessions, and return the path."""
+    variable, below = TOOL_FOLDERS[target]
+    folder = Path(os.environ.get(variable) or Path.home() / below)
+    assert export.place is not None
+    path = str(folder / export.place)
+    if os.path.exists(path):
+        raise Invalid(f"{path!r} already exists", remedy="it was installed before; remove it first")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with _open_output(path) as file:
+        file.write(export.text)
+    if export.listing is not None:
+        index, line = export.listing
+        with (folder / index).open("a", encoding="utf-8") as names:
+            names.write(line)
+    return path
 
 
 @contextmanager
-def _output(path: str | None) -> Iterator[IO[str]]:
+def _open_output(path: str | None) -> Iterator[IO[str]]:
+    """Open the file to write to: standard output, a device, or a file that is written completely
+    or not at all."""
     if path is None:
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
-    elif os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        with open(
-            path, "w", encoding="utf-8", newline="\n"
-        ) as device:  # a pipe must not be replaced
+    elif os.path.isdir(path):
+        raise Invalid(f"{path!r} is a directory", remedy="give the path of a file")
+    elif os.path.exists(path) and not os.path.isfile(path):  # a pipe must not be replaced
+        with open(path, "w", encoding="utf-8", newline="\n") as device:
             yield device
     else:
-        with _whole_file(path) as file:
+        with _replace_file(path) as file:
             yield file
 
 
 @contextmanager
-def _whole_file(path: str) -> Iterator[IO[str]]:
+def _replace_file(path: str) -> Iterator[IO[str]]:
     folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
-        raise Invalid(f"{path!r} is a directory", remedy="give the path of a file")
     if not os.path.isdir(folder):
         raise Invalid(f"the directory {folder!r} does not exist", remedy="create it first")
     with tempfile.NamedTemporaryFile(
@@ -183,5 +204,13 @@ def _whole_file(path: str) -> Iterator[IO[str]]:
             raise
 
 
-def _request(found: Reference, format: str) -> str:
-    return escape_unseen(found.agent.conversation(found.at).to_bytes(format).decode()) + "\n"
+@command("backup", example="backstory backup copy.db\nbackstory agents --store copy.db")
+@click.argument("file", type=click.Path())
+def backup_command(store: Store, file: str, as_json: bool) -> None:
+    """FILE must not exist. It becomes a complete SQLite store: a snapshot, even while others
+    write."""
+    store.backup(file)
+    if as_json:
+        output.print_json({"path": file, "size": os.path.getsize(file)})
+    else:
+        output.report(f"copied to {file}")

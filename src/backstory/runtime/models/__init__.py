@@ -2,10 +2,10 @@
 
     for piece in model.answer(conversation, tools): ...
 
-A model yields its text (`TextDelta`) and its visible thinking (`ThinkingDelta`) as they arrive, a `Retrying`
-if it has to start over, and one `Response` at the end. If something goes wrong, it raises a `ModelError`
-whose message is one line that says what to do. A model neither writes to a log nor runs a tool; the loop does
-that.
+A model yields its text (`TextDelta`) and its visible thinking (`ThinkingDelta`) as they arrive, a
+`Retrying` if it has to start over, and one `Response` at the end. If something goes wrong, it
+raises a `ModelError` whose message is one line that says what to do. A model neither writes to a
+log nor runs a tool; the loop does that.
 """
 
 from collections.abc import Iterator, Sequence
@@ -79,8 +79,11 @@ StreamItem = TextDelta | ThinkingDelta | Retrying | Response
 
 
 def stream_of(items: Iterator[StreamItem]) -> AbstractContextManager[Iterator[StreamItem]]:
-    """A context manager that closes an answer, if it can be closed: a model may return any iterator."""
-    return closing(items) if hasattr(items, "close") else nullcontext(items)  # type: ignore[type-var]
+    """A context manager that closes an answer, if it can be closed: a model may return any
+    iterator."""
+    if hasattr(items, "close"):
+        return closing(items)  # type: ignore[type-var]
+    return nullcontext(items)
 
 
 def names_of(model: "Model") -> list[str]:
@@ -105,3 +108,24 @@ class Model(Protocol):
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, part by part; the last part is the `Response`."""
+
+
+def storable(text: str) -> str:
+    """Return text that every store can hold: without NUL and lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return (
+        text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\u2400")
+    )
+
+
+def storable_value(value: Any) -> Any:
+    """Return a JSON value in which every text is storable."""
+    match value:
+        case str():
+            return storable(value)
+        case list():
+            return [storable_value(inner) for inner in value]
+        case dict():
+            return {storable(key): storable_value(inner) for key, inner in value.items()}
+    return value

@@ -1,21 +1,22 @@
-"""Choosing a model: from what the user asks for, the environment and the config file, in this order.
+"""Choosing a model: from what the user asks for, the environment and the config file, in this
+order.
 
-    openai:NAME      an OpenAI-compatible endpoint        NAME             the same
-    responses:NAME   OpenAI's Responses                   gpt-…, o3, …     the same, at OpenAI's own address
-    anthropic:NAME   Anthropic                            claude-…         the same
-    gemini:NAME      Google                               gemini-…         the same
-    embedded         the tiny one on this machine         (nothing)        the same
+    openai:NAME      an OpenAI-compatible endpoint        NAME             the same responses:NAME
+    OpenAI's Responses                   gpt-…, o3, …     the same, at OpenAI's own address
+    anthropic:NAME   Anthropic                            claude-…         the same gemini:NAME
+    Google                               gemini-…         the same embedded         the tiny one on
+    this machine         (nothing)        the same
 
 A service that costs money is never used just because a key is set: the user has to name a model.
 """
 
 import os
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from backstory.runtime.models import Model, ModelError
-from backstory.runtime.models.download import Progress
 
 EMBEDDED = "embedded"
 PREFIXES = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
@@ -23,11 +24,8 @@ FAMILIES = {
     "claude-": "anthropic",
     "gemini-": "gemini",
 }  # providers by the beginning of a model's name
-OTHER_TABLES = (
-    "consent",
-    "params",
-    "mcp",
-)  # tables of the config file that are not about the model
+OTHER_TABLES = ("params",)  # tables of the config file that are not about the model
+CONFIG_FIELDS = ("model", "base_url", "window")  # keys are in the environment only
 VARIABLES = {
     "model": "BACKSTORY_MODEL",
     "base_url": "BACKSTORY_BASE_URL",
@@ -67,17 +65,14 @@ class ModelSpec(NamedTuple):
 
 
 def resolve(said: ModelSpec, *, config: bool = True) -> ModelSpec:
-    """What was asked for, completed from the environment, then from the config file if `config` is true."""
+    """What was asked for, completed from the environment, then from the config file if `config` is
+    true."""
     said_there: dict[str, Any] = {
         field: os.environ.get(name) or None for field, name in VARIABLES.items()
     }
     environment = ModelSpec()._replace(**said_there)
     wanted = said.over(environment)
     configured = from_config(config_path()) if config else ModelSpec()
-    if wanted.base_url and wanted.base_url != configured.base_url:
-        # A key that is written beside an address is not sent to another one. A key in the environment goes to
-        # whatever address the user names, as with every tool of this kind: see `endpoints.key_for`.
-        configured = configured._replace(key=None)
     if wanted.model:
         return wanted.over(instead(configured, wanted.model))
     return wanted.over(configured)
@@ -100,7 +95,7 @@ def config_path() -> Path:
 
 
 def from_config(path: Path) -> ModelSpec:
-    """What the config file says. If it contains a key, only its owner may be able to read it."""
+    """Return what the config file says."""
     try:
         values: dict[str, Any] = tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
@@ -111,16 +106,16 @@ def from_config(path: Path) -> ModelSpec:
         raise BadConfig(f"the config file {path} is not TOML: {error}") from error
     values = {name: value for name, value in values.items() if name not in OTHER_TABLES}
     _check(values, path)
-    if values.get("key") and os.name == "posix" and path.stat().st_mode & 0o077:
-        raise ModelError(f"others can read the key in {path}: run chmod 600 {path}")
     return ModelSpec(**values)
 
 
 def _check(values: dict[str, Any], path: Path) -> None:
-    unknown = sorted(values.keys() - set(ModelSpec._fields))
+    unknown = sorted(values.keys() - set(CONFIG_FIELDS))
     if unknown:
+        takes = ", ".join((*CONFIG_FIELDS, *OTHER_TABLES))
+        advice = "; keys belong into the environment" if "key" in unknown else ""
         raise BadConfig(
-            f"the config file {path} has {', '.join(unknown)}: it takes {', '.join(ModelSpec._fields)}"
+            f"the config file {path} has {', '.join(unknown)}: it takes {takes}{advice}"
         )
     for name, value in values.items():
         wanted, example = (int, "200000") if name == "window" else (str, '"…"')
@@ -135,10 +130,10 @@ def provider_of(wanted: ModelSpec) -> str:
     return _provider(wanted)[0]
 
 
-def choose(wanted: ModelSpec, *, progress: Progress | None = None) -> Model:
+def choose(wanted: ModelSpec, *, progress: Callable[[int, int], None] | None = None) -> Model:
     """The model that was asked for; `progress` is called if its file has to be downloaded."""
     provider, name = _provider(wanted)
-    window = wanted.window or known_window(name)
+    window = wanted.window or find_window(name)
     if provider == EMBEDDED:
         from backstory.runtime.models.embedded import EmbeddedModel
 
@@ -152,7 +147,7 @@ def choose(wanted: ModelSpec, *, progress: Progress | None = None) -> Model:
 
         return AnthropicModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
     if _speaks_responses(wanted):
-        from backstory.runtime.models.responses import ResponsesModel
+        from backstory.runtime.models.openai import ResponsesModel
 
         return ResponsesModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
     from backstory.runtime.models.openai import OpenAIModel
@@ -175,14 +170,15 @@ def _provider(wanted: ModelSpec) -> tuple[str, str]:
 
 
 def _speaks_responses(wanted: ModelSpec) -> bool:
-    """Whether to use Responses for a model with an OpenAI-compatible API. At another address than OpenAI's,
-    it is Chat Completions, which all servers support, unless the user says `responses:`."""
+    """Whether to use Responses for a model with an OpenAI-compatible API. At another address than
+    OpenAI's, it is Chat Completions, which all servers support, unless the user says
+    `responses:`."""
     model = wanted.model or ""
     is_elsewhere = wanted.base_url or os.environ.get("OPENAI_BASE_URL")
     return model.startswith("responses:") or (not is_elsewhere and not model.startswith("openai:"))
 
 
-def known_window(name: str) -> int | None:
+def find_window(name: str) -> int | None:
     """How many tokens a model can read; None if that is not known."""
     bare = name.rpartition("/")[2]
     known = [prefix for prefix in WINDOWS if bare.startswith(prefix)]

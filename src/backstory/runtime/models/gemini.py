@@ -1,43 +1,38 @@
-"""Google's Gemini, through the `google-genai` SDK.
+"""Google's Gemini.
 
-The SDK is imported when a model is created. Thoughts are shown as they arrive; their signatures have to be
-sent back unchanged, so they are stored as native content.
+Thoughts are shown as they arrive; their signatures have to be sent back unchanged, so they are
+stored as native content.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
-from backstory.runtime.models import StreamItem
-from backstory.runtime.models.answers import load_response, show_stream
-from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
-from backstory.runtime.models.endpoints import Endpoint, address, key_for
-from backstory.runtime.models.extras import require
-from backstory.runtime.models.retry import retried
-from backstory.runtime.requests import recorded, with_settings
-from backstory.runtime.tools import Tool
-from backstory.wire.conversation import Conversation
-from backstory.wire.formats.gemini import GEMINI
+from backstory.runtime.models.hosted import (
+    BACKGROUND,
+    READ_SECONDS,
+    Events,
+    HostedModel,
+    find_address,
+    find_host,
+    find_key,
+    require_package,
+)
+from backstory.runtime.models.retry import Endpoint
 from backstory.wire.json_values import as_plain
 from backstory.wire.media import decode_base64
 
 __all__ = ["GeminiModel"]
 
-FORMAT = "gemini"
-WHERE = "generativelanguage.googleapis.com"
-CUT = "MAX_TOKENS"
-REFUSED = frozenset(
-    {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"}
-)
+HOST = "generativelanguage.googleapis.com"
 BLOBS = frozenset({"thoughtSignature", "data"})  # base64 in a request's body, bytes for the SDK
-PATIENCE = 300_000  # milliseconds
 
 
-class GeminiModel:
+class GeminiModel(HostedModel):
     """A model of Google."""
 
-    format = FORMAT
-    params: Mapping[str, Any] = {}
+    format = "gemini"
 
     def __init__(
         self,
@@ -48,50 +43,58 @@ class GeminiModel:
         window: int | None = None,
     ) -> None:
         """The key is taken from GEMINI_API_KEY if none is given."""
-        require("google.genai", extra="gemini", what="Gemini")
-        url = address(base_url, "GOOGLE_GEMINI_BASE_URL")
+        require_package("google.genai", extra="gemini", what="Gemini")
+        self._url = find_address(base_url, "GOOGLE_GEMINI_BASE_URL")
         variable = "GOOGLE_API_KEY" if os.environ.get("GOOGLE_API_KEY") else "GEMINI_API_KEY"
-        sent, source = key_for(key, variable, url, service="Gemini")
-        from google import genai
-
-        options = genai.types.HttpOptions(base_url=url, timeout=PATIENCE)
-        self._client = genai.Client(api_key=sent, vertexai=False, http_options=options)
-        self._create: Any = (
-            self._client.models.generate_content_stream
-        )  # its types do not allow a plain dict
-        self.name = name
-        self.window = window
-        self.where = url.split("://")[1].split("/")[0] if url else WHERE
-        self._endpoint = Endpoint(name, self.where, source)
+        self._key, source = find_key(key, variable, self._url, service="Gemini")
+        where = find_host(self._url) if self._url else HOST
+        super().__init__(name, Endpoint(name, where, source), window)
+        self._create: Any = None  # the SDK's function that sends a request
         self._shows_thinking = True
 
-    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
-        """The answer, part by part."""
-        body = with_settings(conversation, self.name, tools, self.params).request(FORMAT)
+    def open_client(self) -> Any:
+        """Import the SDK. Return its client."""
+        from google import genai
 
-        def attempt() -> Iterator[StreamItem]:
-            return recorded(assembled(self._chunks(body), self.name), FORMAT, body, self.name)
+        options = genai.types.HttpOptions(base_url=self._url, timeout=READ_SECONDS * 1000)
+        client = genai.Client(api_key=self._key, vertexai=False, http_options=options)
+        self._create = client.aio.models.generate_content_stream
+        return client
 
-        return retried(attempt, self._endpoint)
-
-    def _chunks(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The chunks of one answer. Models that do not think refuse a request for their thoughts."""
+    async def open_stream(self, body: dict[str, Any]) -> Events:
+        """Send a request. Return the chunks of the answer."""
+        arguments = build_arguments(body, self.name, thoughts=self._shows_thinking)
         try:
-            for chunk in self._create(**_arguments(body, self.name, thoughts=self._shows_thinking)):
-                yield as_plain(chunk)
+            return read_chunks(await self._create(**arguments))
         except Exception as error:
+            # Models that do not think refuse a request for their thoughts.
             if not self._shows_thinking or "think" not in str(error).lower():
                 raise
             self._shows_thinking = False
-            yield from self._chunks(body)
+            return await self.open_stream(body)
+
+    def names(self) -> list[str]:
+        """Return no names: the service lists models that cannot chat, too."""
+        return []
 
     def close(self) -> None:
         """Close the connections."""
+        if self._client is None:
+            return
+        if BACKGROUND.is_started:
+            BACKGROUND.run(self._client.aio.aclose())
         self._client.close()
 
 
-def _arguments(body: Mapping[str, Any], model: str, *, thoughts: bool) -> dict[str, Any]:
-    """The body of a request as arguments for the SDK: everything except the contents is its config."""
+async def read_chunks(stream: Any) -> Events:
+    """Yield the chunks of a stream as plain values."""
+    async with aclosing(stream) as chunks:
+        async for chunk in chunks:
+            yield as_plain(chunk)
+
+
+def build_arguments(body: Mapping[str, Any], model: str, *, thoughts: bool) -> dict[str, Any]:
+    """Return the body of a request as arguments for the SDK: all but the contents is its config."""
     config = dict(body.get("generationConfig") or {})
     for key, value in body.items():
         if key not in ("model", "contents", "generationConfig"):
@@ -102,35 +105,19 @@ def _arguments(body: Mapping[str, Any], model: str, *, thoughts: bool) -> dict[s
     config["automaticFunctionCalling"] = {"disable": True}
     return {
         "model": model,
-        "contents": _with_bytes(body["contents"]),
-        "config": _with_bytes(config),
+        "contents": decode_blobs(body["contents"]),
+        "config": decode_blobs(config),
     }
 
 
-def _with_bytes(value: Any) -> Any:
-    match value:
-        case list():
-            return [_with_bytes(item) for item in value]
-        case dict():
-            return {
-                key: decode_base64(item)
-                if key in BLOBS and isinstance(item, str)
-                else _with_bytes(item)
-                for key, item in value.items()
-            }
-    return value
-
-
-def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """Yield the answer in the chunks of a stream, part by part."""
-    stream = GEMINI.open_stream()
-    yield from show_stream(chunks, stream)
-    response = stream.finish()
-    reason = response["candidates"][0].get("finishReason")
-    if (response.get("promptFeedback") or {}).get("blockReason"):
-        reason = "PROHIBITED_CONTENT"
-    if not reason:
-        raise ConnectionEnded("the stream ended before the answer did")
-    answer = load_response(response, FORMAT, model, response.get("usageMetadata"))
-    ended = how_it_ended(cut=reason == CUT, refused=reason in REFUSED)
-    yield answer._replace(data={**(answer.data or {}), **ended})
+def decode_blobs(value: Any) -> Any:
+    """Return `value` with the base64 in it as bytes."""
+    if isinstance(value, list):
+        return [decode_blobs(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    decoded = {}
+    for key, item in value.items():
+        is_blob = key in BLOBS and isinstance(item, str)
+        decoded[key] = decode_base64(item) if is_blob else decode_blobs(item)
+    return decoded

@@ -1,14 +1,15 @@
-"""llama.cpp in a separate process: reads requests from standard input, and writes the chunks of answers.
+"""llama.cpp in a separate process: reads requests from standard input, and writes the chunks of
+answers.
 
     python -P -m backstory.runtime.models.llama_process MODEL_FILE
 
-It loads the model, writes `{"ready": true}`, and answers one request after another. Each line in and out is a
-JSON object; a request and its chunks have the same number. `{"stop": number}` ends an answer at the next
-word.
+It loads the model, writes `{"ready": true}`, and answers one request after another. Each line in
+and out is a JSON object; a request and its chunks have the same number. `{"stop": number}` ends an
+answer at the next word.
 
-It is a process because llama.cpp blocks all Python threads while it loads, so nothing could be drawn, and
-because it takes over the signals. It ends when its standard input is closed, so it does not outlive its
-caller.
+It is a process because llama.cpp blocks all Python threads while it loads, so nothing could be
+drawn, and because it takes over the signals. It ends when its standard input is closed, so it does
+not outlive its caller.
 """
 
 import json
@@ -81,12 +82,13 @@ def load(path: str) -> Any:
     params.use_jinja = True
     params.warmup = False
     params.verbosity = 0
-    # llama.cpp's threads spin while they wait for each other. On a busy machine, an answer took a minute with
-    # one thread per CPU, and two seconds with half of them.
+    # llama.cpp's threads spin while they wait for each other. On a busy machine, an answer took a
+    # minute with one thread per CPU, and two seconds with half of them.
     threads = max(1, min(4, (os.cpu_count() or 1) // 2))
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
-    # llama.cpp always opens a port on the loopback interface. A random key keeps others from using it.
+    # llama.cpp always opens a port on the loopback interface. A random key keeps others from using
+    # it.
     params.api_keys = [secrets.token_hex(16)]
     return xllamacpp.Server(params)
 

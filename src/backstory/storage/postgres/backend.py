@@ -27,6 +27,7 @@ from backstory.errors import (
     StorageError,
 )
 from backstory.log.events import Event
+from backstory.log.terms import FoundEvent
 from backstory.storage.address import without_password
 from backstory.storage.ids import find_agent_by_id
 from backstory.storage.locks import DEFAULT_TIMEOUT
@@ -34,20 +35,18 @@ from backstory.storage.pool import ConnectionPool, Loan, PoolTimeout, build_clos
 from backstory.storage.postgres import citus, migrations, schema, server
 from backstory.storage.postgres.index import ANALYZE, WORTH_ANALYZING, PostgresIndex
 from backstory.storage.postgres.rows import PostgresReader, run_statement
-from backstory.storage.postgres.server import Params, PostgresConnection
+from backstory.storage.postgres.server import PostgresConnection
 from backstory.storage.postgres.transaction import PostgresTransaction
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
-from backstory.storage.postgres.writer import PostgresWriter
 from backstory.storage.protocol import (
     EVERY_AGENT,
     WHOLE_STORE,
     AgentQuery,
     AgentRecord,
     Drafts,
-    FoundEvent,
     NewAgent,
+    SearchQuery,
     SearchScope,
-    WordQuery,
 )
 from backstory.storage.sql import RowShape
 
@@ -65,6 +64,8 @@ STORE_SIZE = """
 class PostgresBackend(PostgresReader):
     """A store in the schema `backstory` of a PostgreSQL database. The primary key of an agent is
     its number within its place, the part of the tables where its session is (see `schema`)."""
+
+    can_index_alone = False
 
     def __init__(
         self, url: str, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT
@@ -91,7 +92,7 @@ class PostgresBackend(PostgresReader):
         self._rows_since_analyze = 0
         self._watches: WeakSet[PostgresWatch] = WeakSet()
         with make_translator(otherwise=CannotOpen):
-            first = self._connect_once(self._compute_deadline())
+            first = self._connect_once(self.compute_deadline())
             try:
                 self._prepare_store(first)
             except BaseException:
@@ -116,8 +117,7 @@ class PostgresBackend(PostgresReader):
             db.prepare_threshold = None
         self.read_only = self.read_only or server.cannot_write(db)
 
-    def _compute_deadline(self) -> float:
-        """Return the monotonic time at which a call that begins now ends at the latest."""
+    def compute_deadline(self) -> float:
         return time.monotonic() + self._timeout
 
     def _connect_once(self, deadline: float) -> PostgresConnection:
@@ -137,28 +137,26 @@ class PostgresBackend(PostgresReader):
 
     # --- connections ---
 
-    def _borrow(self) -> Loan[PostgresConnection]:
-        """Return a loan for a call that begins now."""
-        return self._pool.borrow(self._compute_deadline())
+    def _borrow(self, deadline: float | None = None) -> Loan[PostgresConnection]:
+        """Return a loan for a call that ends at `deadline`, or that begins now."""
+        return self._pool.borrow(self.compute_deadline() if deadline is None else deadline)
 
-    def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
+    def _run(self, sql: str, bindings: Any = None, shape: RowShape = tuple) -> list[Any]:
         """Run a read, and repeat it if the connection is lost, so that reads survive a restart of
         the server. While a server shuts down, more than one connection may be lost."""
-        deadline = self._compute_deadline()
+        deadline = self.compute_deadline()
         for pause in READ_PAUSES:
             try:
-                return self._run_once(sql, params, shape, deadline)
+                return self._run_once(sql, bindings, shape, deadline)
             except ConnectionLost:
                 if time.monotonic() + pause > deadline:
                     raise
             time.sleep(pause)
-        return self._run_once(sql, params, shape, deadline)
+        return self._run_once(sql, bindings, shape, deadline)
 
-    def _run_once(
-        self, sql: str, params: Params | None, shape: RowShape, deadline: float
-    ) -> list[Any]:
-        with self._translator, self._pool.borrow(deadline) as db:
-            return run_statement(db.cursor(binary=True), sql, params, shape)
+    def _run_once(self, sql: str, bindings: Any, shape: RowShape, deadline: float) -> list[Any]:
+        with self._translator, self._borrow(deadline) as db:
+            return run_statement(db.open_cursor(shape), sql, bindings)
 
     # --- reads that a distributed store answers differently ---
 
@@ -202,26 +200,41 @@ class PostgresBackend(PostgresReader):
 
     @contextmanager
     def begin(
-        self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
+        self,
+        *,
+        sessions: Sequence[str] = (),
+        agents: Sequence[AgentRecord] = (),
+        deadline: float | None = None,
     ) -> Iterator[PostgresTransaction]:
         self._check_writable()
-        with self._translator, self._borrow() as db, db.transaction():
-            transaction = PostgresTransaction(db, self._cluster)
+        with self._translator, self._borrow(deadline) as db, db.transaction():
+            transaction = self._cluster.make_transaction(db)
             transaction.lock(sessions, agents)
             yield transaction
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        deadline: float | None = None,
     ) -> list[Event]:
         self._check_writable()
-        with self._translator, self._borrow() as db:
-            return PostgresWriter(db, self._cluster).append(agent, drafts, expected)
+        with self._translator, self._borrow(deadline) as db:
+            try:
+                return self._cluster.make_writer(db).append(agent, drafts, expected)
+            except citus.REFUSALS:
+                # Another process may have distributed the store.
+                if not self._cluster.notices_change(db):
+                    raise
+            return self._cluster.make_writer(db).append(agent, drafts, expected)
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         self._check_writable()
+        deadline = self.compute_deadline()
         for _ in range(CREATE_ATTEMPTS):
-            with self._translator, self._borrow() as db:
-                writer = PostgresWriter(db, self._cluster)
+            with self._translator, self._borrow(deadline) as db:
+                writer = self._cluster.make_writer(db)
                 with suppress(psycopg.errors.UniqueViolation):
                     return writer.insert_agent(new, drafts, now_us)
             self._check_taken(new)
@@ -263,8 +276,9 @@ class PostgresBackend(PostgresReader):
         self._check_writable()
         if not PostgresIndex(self._run).exists():
             self._create_index()
+        self._check_cluster()
         with self.begin() as transaction:
-            count = transaction.index.add_events(limit, scope)
+            count = transaction.index.index_next(limit, scope)
         self._rows_since_analyze += count
         if self._rows_since_analyze >= WORTH_ANALYZING:
             self._rows_since_analyze = 0
@@ -272,8 +286,8 @@ class PostgresBackend(PostgresReader):
                 db.execute(ANALYZE)
         return count
 
-    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
-        return PostgresIndex(self._run).find_words(query, limit)
+    def find_matches(self, query: SearchQuery, limit: int) -> list[FoundEvent]:
+        return PostgresIndex(self._run).find_matches(query, limit)
 
     # --- the store ---
 

@@ -4,17 +4,9 @@ The agents, the events and the directory of ids are distributed by place. So all
 one server, and the functions that write to it run there. For what happens when a node fails, see
 docs/scale.md.
 
-A store can be distributed while others have it open. `Cluster` notices that. The hooks that other
-modules call:
-
-| module | hooks |
-| --- | --- |
-| `backend` | `Cluster`, `distribute_store`, `count_servers`, `distribute_index` |
-| | `list_reachable_agents`, `STORE_SIZE` |
-| `migrations` | `distribute_new_store`, `is_distributed` |
-| `writer` | `Cluster`, `prepare_transaction` |
-| `index` | `Cluster`, `read_texts` |
-| `watch` | `DISTRIBUTED` |
+The ordinary path knows nothing of this. `Cluster` remembers whether a store is distributed, which
+can happen while it is open, and then makes the writers below. They replace the steps of
+`PostgresWriter` and `PostgresTransaction` that a distributed store refuses.
 """
 
 import json
@@ -24,6 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -31,11 +24,17 @@ import psycopg
 from psycopg import sql
 
 from backstory.errors import Invalid, PartMissing
+from backstory.log.events import Event
+from backstory.storage.ids import parse_place
 from backstory.storage.postgres import server
+from backstory.storage.postgres.index import PostgresBacklog, PostgresIndexWriter
 from backstory.storage.postgres.listing import build_listing
 from backstory.storage.postgres.schema import HAS_SEARCH_INDEX
-from backstory.storage.postgres.server import Connection
-from backstory.storage.protocol import AgentQuery, AgentRecord
+from backstory.storage.postgres.server import Connection, PostgresConnection
+from backstory.storage.postgres.transaction import PostgresTransaction
+from backstory.storage.postgres.watch import DISTRIBUTED
+from backstory.storage.postgres.writer import DraftBatch, PostgresWriter
+from backstory.storage.protocol import AgentQuery, AgentRecord, Drafts
 
 HAS_CITUS = "SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'citus'"
 IS_DISTRIBUTED = """
@@ -70,14 +69,79 @@ def count_servers(db: Connection) -> int:
     return int(number)
 
 
+# --- writing ---
+
 # The errors of a plain append to a distributed store. Nothing was written: Citus allows no function
 # that locks in an UPDATE, and workers do not have `followers`.
 REFUSALS = (psycopg.errors.UndefinedTable, psycopg.errors.FeatureNotSupported)
+# It changes no row. But until the transaction ends, Citus moves this part of the store to no other
+# server. Otherwise the part could be moved between two statements, and the second, if it is a
+# function that was sent to the old server, would fail. Citus locks the agents of a part before its
+# other tables, and so do we: nobody waits in a circle.
+HOLD_PART = "UPDATE backstory.agents SET head = head WHERE place = %s::bigint AND no = 0"
+# A statement that joins a list with the events would ask all servers. This one asks one.
+READ_TEXTS_OF_AGENT = """
+    SELECT seq, kind, content, data FROM backstory.events
+    WHERE place = %s::bigint AND agent = %s AND seq > %s AND seq <= %s ORDER BY seq"""
+
+
+class CitusWriter(PostgresWriter):
+    """Appends by the function alone, which runs on the server that has the session."""
+
+    def _prepare(self, ids: Iterable[str]) -> None:
+        """Limit the time of waiting for locks on the workers, which do not know the settings of our
+        connection, and keep the parts of the store where they are."""
+        self._db.execute("SET LOCAL citus.propagate_set_commands TO 'local'")
+        self._db.execute(f"SET LOCAL lock_timeout TO {server.limit_locks(self._db.timeout)}")
+        for place in sorted(set(map(parse_place, ids))):
+            self._db.execute(HOLD_PART, (place,))
+
+    def append(
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
+    ) -> list[Event]:
+        return self._append_batches(agent, drafts, expected, now_us)
+
+    def _append_batch(
+        self, agent: AgentRecord, batch: DraftBatch, expected: int | None, now_us: int | None
+    ) -> list[Event]:
+        if batch.is_too_large_for_array:
+            raise Invalid(
+                f"an event of {batch.bytes:,} bytes is too large for a distributed store, which "
+                f"takes at most {server.LARGEST_BATCH:,}",
+                remedy="put the content in a file, and its path in the event",
+            )
+        return self._append_by_function(agent, batch.drafts, expected, now_us)
+
+
+class CitusTransaction(CitusWriter, PostgresTransaction):
+    """A transaction in a distributed store."""
+
+    # No plain append could overtake, so there is no queue.
+    LOCK_IN_QUEUE = PostgresTransaction.LOCK_AGENT
+
+    @cached_property
+    def index(self) -> "CitusIndexWriter":
+        """The search index, within this transaction."""
+        return CitusIndexWriter(self._run, self._db)
+
+
+class CitusIndexWriter(PostgresIndexWriter):
+    """The search index of a distributed store, within a transaction."""
+
+    def read_texts(self, backlogs: Sequence[PostgresBacklog]) -> list[tuple[Any, ...]]:
+        events = []
+        for nth, backlog in enumerate(backlogs):
+            for row in self._db.execute(READ_TEXTS_OF_AGENT, backlog[:4]).fetchall():
+                events.append((nth, *row))
+        return events
 
 
 class Cluster:
-    """Remembers whether a store is distributed. That can happen while the store is open, and is
-    never undone."""
+    """Remembers whether a store is distributed, which is never undone, and opens its writers."""
 
     def __init__(self) -> None:
         self.is_distributed = False  # as far as we know
@@ -88,30 +152,17 @@ class Cluster:
             self.is_distributed = is_distributed(db)
         return self.is_distributed
 
-    def is_cause(self, error: psycopg.Error, db: Connection) -> bool:
-        """Return True if a plain append failed with `error` because the store was distributed after
-        it was opened."""
-        return isinstance(error, REFUSALS) and self.check(db)
+    def notices_change(self, db: Connection) -> bool:
+        """Return True if the store was distributed without our knowledge."""
+        return not self.is_distributed and self.check(db)
 
+    def make_writer(self, db: PostgresConnection) -> PostgresWriter:
+        """Return what appends and creates agents over a connection."""
+        return CitusWriter(db) if self.is_distributed else PostgresWriter(db)
 
-# --- transactions ---
-
-
-# It changes no row. But until the transaction ends, Citus moves this part of the store to no other
-# server. Otherwise the part could be moved between two statements, and the second, if it is a
-# function that was sent to the old server, would fail. Citus locks the agents of a part before its
-# other tables, and so do we: nobody waits in a circle.
-HOLD_PART = "UPDATE backstory.agents SET head = head WHERE place = %s::bigint AND no = 0"
-
-
-def prepare_transaction(db: server.PostgresConnection, places: Iterable[int]) -> None:
-    """Within a transaction: limit the time of waiting for locks on the workers, which do not know
-    the settings of our connection, and keep the parts of the store with these places where they
-    are."""
-    db.execute("SET LOCAL citus.propagate_set_commands TO 'local'")
-    db.execute(f"SET LOCAL lock_timeout TO {server.limit_locks(db.timeout)}")
-    for place in sorted(set(places)):
-        db.execute(HOLD_PART, (place,))
+    def make_transaction(self, db: PostgresConnection) -> PostgresTransaction:
+        """Return what writes in a transaction that was begun on a connection."""
+        return CitusTransaction(db) if self.is_distributed else PostgresTransaction(db)
 
 
 # --- distributing a store ---
@@ -196,8 +247,6 @@ LIMIT_FUNCTIONS = """
 SHORT_WAIT = "SET LOCAL lock_timeout = '400ms'"
 USUAL_WAIT = "SET LOCAL lock_timeout TO DEFAULT"
 LOCK_ATTEMPTS = 120  # a minute
-# Makes processes that have the store open poll: there will be no more notifications.
-DISTRIBUTED = "distributed"
 LAST_NOTICE = f"SELECT pg_catalog.pg_notify('backstory', '{DISTRIBUTED}')"
 # The rows that were copied to the shards are still in the local tables, hidden.
 CLEAR_LOCAL = "SELECT truncate_local_data_after_distributing_table(%s::regclass)"
@@ -286,26 +335,6 @@ def distribute_index(db: Connection) -> None:
     """Within a transaction: distribute the tables of the search index."""
     for table, statement in INDEX_TABLES.items():
         db.execute(statement, (f"backstory.{table}",))
-
-
-# --- the search index ---
-
-# A statement that joins a list with the events would ask all servers. This one asks one.
-READ_TEXTS_OF_AGENT = """
-    SELECT seq, kind, content, data FROM backstory.events
-    WHERE place = %s::bigint AND agent = %s AND seq > %s AND seq <= %s ORDER BY seq"""
-
-
-def read_texts(
-    db: Connection, backlogs: Sequence[tuple[int, int, int, int]]
-) -> list[tuple[Any, ...]]:
-    """Return the events of `backlogs` (place, owner, after, upto), each with the index of its
-    backlog."""
-    events = []
-    for nth, backlog in enumerate(backlogs):
-        for row in db.execute(READ_TEXTS_OF_AGENT, backlog).fetchall():
-            events.append((nth, *row))
-    return events
 
 
 # --- listing agents when a server is down ---

@@ -8,17 +8,16 @@ unchanged: PostgreSQL's own parser and dictionaries differ from server to server
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from backstory.log.terms import Phrase, extract_text, split_words
-from backstory.storage.ids import find_place
-from backstory.storage.postgres import citus, schema
+from backstory.log.terms import FoundEvent, Phrase, extract_text, split_words
+from backstory.storage.ids import parse_place
+from backstory.storage.postgres import schema
 from backstory.storage.postgres.rows import PIECES, identify, write_pieces
 from backstory.storage.postgres.server import Connection, Params
 from backstory.storage.protocol import (
     CANDIDATES,
     AgentRecord,
-    FoundEvent,
+    SearchQuery,
     SearchScope,
-    WordQuery,
 )
 
 # PostgreSQL's limits for a tsvector.
@@ -118,7 +117,7 @@ class PostgresIndex:
         """Return True if the store has been searched before."""
         return bool(self._run(schema.HAS_SEARCH_INDEX) == [(True,)])
 
-    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
+    def find_matches(self, query: SearchQuery, limit: int) -> list[FoundEvent]:
         """Return the best matches, and perhaps some false ones."""
         sql, params = build_search(query, limit)
         return self._run(sql, params, FoundEvent)
@@ -141,27 +140,21 @@ class PostgresIndex:
 class PostgresIndexWriter(PostgresIndex):
     """The search index within a transaction."""
 
-    def __init__(
-        self, run: Callable[..., list[Any]], db: Connection, cluster: citus.Cluster
-    ) -> None:
+    def __init__(self, run: Callable[..., list[Any]], db: Connection) -> None:
         super().__init__(run)
         self._db = db
-        self._cluster = cluster
         self._is_there: bool | None = None  # None: the index is not locked yet
 
     # --- adding events ---
 
-    def add_events(self, limit: int, scope: SearchScope) -> int:
+    def index_next(self, limit: int, scope: SearchScope) -> int:
         """Index up to `limit` of the events that `count_unindexed` counts. Return how many were
         indexed."""
         self._run(schema.LOCK_INDEX)
         backlogs = self._read_backlogs(limit, scope)
         if not backlogs:
             return 0
-        if self._cluster.check(self._db):
-            events = citus.read_texts(self._db, [backlog[:4] for backlog in backlogs])
-        else:
-            events = read_texts(self._db, backlogs)
+        events = self.read_texts(backlogs)
         with self._db.cursor().copy(INSERT) as copy:
             for nth, seq, kind, content, data_json in events:
                 backlog = backlogs[nth]
@@ -185,6 +178,12 @@ class PostgresIndexWriter(PostgresIndex):
                 break
         return backlogs
 
+    def read_texts(self, backlogs: Sequence[PostgresBacklog]) -> list[tuple[Any, ...]]:
+        """Return the events of `backlogs`, each with the index of its backlog."""
+        places, owners, afters, uptos, _ = (list(column) for column in zip(*backlogs, strict=True))
+        params = {"places": places, "nos": owners, "afters": afters, "uptos": uptos}
+        return self._db.execute(READ_TEXTS, params, binary=True).fetchall()
+
     # --- removing events, before they are removed themselves ---
 
     def forget_event(self, agent: AgentRecord, seq: int) -> None:
@@ -207,28 +206,21 @@ class PostgresIndexWriter(PostgresIndex):
         return self._is_there
 
 
-def read_texts(db: Connection, backlogs: Sequence[PostgresBacklog]) -> list[tuple[Any, ...]]:
-    """Return the events of `backlogs`, each with the index of its backlog."""
-    places, owners, afters, uptos, _ = (list(column) for column in zip(*backlogs, strict=True))
-    params = {"places": places, "nos": owners, "afters": afters, "uptos": uptos}
-    return db.execute(READ_TEXTS, params, binary=True).fetchall()
-
-
 def limit_to_scope(sql: str, condition: str, scope: SearchScope) -> tuple[str, Params]:
     """Return a statement with `condition`, and its parameters, if `scope` is not the whole
     store."""
     if scope.session is None:
         return sql, {}
-    place = find_place(scope.session)  # of all agents of the session
+    place = parse_place(scope.session)  # of all agents of the session
     return sql + condition, {"place": place, **write_pieces(scope.pieces)}
 
 
-def build_search(query: WordQuery, limit: int) -> tuple[str, Params]:
+def build_search(query: SearchQuery, limit: int) -> tuple[str, Params]:
     """Return the statement that finds the best matches, and perhaps some false ones."""
     filters = ""
     params: Params = {
-        "exact": " & ".join(build_phrase(phrase, " <-> ") for phrase in query.words),
-        "loose": " & ".join(build_phrase(phrase, " & ") for phrase in query.words),
+        "exact": " & ".join(build_phrase(phrase, " <-> ") for phrase in query.phrases),
+        "loose": " & ".join(build_phrase(phrase, " & ") for phrase in query.phrases),
         "limit": limit,
         "candidates": max(limit, CANDIDATES),
     }

@@ -7,8 +7,8 @@ events.
 from typing import NamedTuple
 
 from backstory.log.times import MINUTE_US
-from backstory.storage.ids import find_place
-from backstory.storage.postgres.schema import INDEXED_CHARACTERS, write_beginning
+from backstory.storage.ids import parse_place
+from backstory.storage.postgres.schema import INDEXED_CHARACTERS, build_beginning_sql
 from backstory.storage.postgres.server import Params
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sql import SqlConditions
@@ -26,12 +26,12 @@ LATEST_FIRST = "a.touched DESC, a.updated_at DESC, a.id DESC"
 OLDEST_FIRST = "a.created_at, a.id"
 
 HAS_KEY = f"""a.key = %(key)s::text
-        AND {write_beginning("a.key")} = {write_beginning("%(key)s::text")}"""
+        AND {build_beginning_sql("a.key")} = {build_beginning_sql("%(key)s::text")}"""
 # In the order of their bytes. No key has a thousand characters after a prefix.
-HAS_KEY_PREFIX = f"""{write_beginning("a.key")} COLLATE pg_catalog."C"
-            >= {write_beginning("%(key_prefix)s::text")}
-        AND {write_beginning("a.key")} COLLATE pg_catalog."C"
-            < {write_beginning("%(key_prefix)s::text")}
+HAS_KEY_PREFIX = f"""{build_beginning_sql("a.key")} COLLATE pg_catalog."C"
+            >= {build_beginning_sql("%(key_prefix)s::text")}
+        AND {build_beginning_sql("a.key")} COLLATE pg_catalog."C"
+            < {build_beginning_sql("%(key_prefix)s::text")}
             || pg_catalog.repeat(U&'\\+10FFFF', 1000)
         AND (pg_catalog.length(%(key_prefix)s::text) <= {INDEXED_CHARACTERS}
             OR pg_catalog.starts_with(a.key, %(key_prefix)s::text))"""
@@ -93,7 +93,7 @@ def can_match(query: AgentQuery) -> bool:
 def build_agent_conditions(query: AgentQuery, place: int | None = None) -> SqlConditions:
     """Return the conditions on places, ids, sessions, prefixes of keys, and deletion."""
     if query.session is not None:
-        place = find_place(query.session)
+        place = parse_place(query.session)
     conditions = SqlConditions()
     conditions.add_optional("a.place = %(place)s::bigint", place=place)
     ids = find_id_range(query.id_prefix or "")
@@ -103,7 +103,7 @@ def build_agent_conditions(query: AgentQuery, place: int | None = None) -> SqlCo
     if query.sessions is not None:
         conditions.add(
             "a.place = ANY(%(places)s::bigint[]) AND a.session = ANY(%(sessions)s::uuid[])",
-            places=[find_place(session) for session in query.sessions],
+            places=[parse_place(session) for session in query.sessions],
             sessions=list(query.sessions),
         )
     conditions.add_optional(HAS_KEY_PREFIX, key_prefix=query.key_prefix)

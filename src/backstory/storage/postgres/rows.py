@@ -1,6 +1,7 @@
-"""Every read of a PostgreSQL store, with its statement above it.
+"""Every statement that reads from a PostgreSQL store. `storage.sql.SqlReader` runs the statements
+that have no method here.
 
-The *place* of a session is the number in the last group of its id (`ids.find_place`). All agents
+The *place* of a session is the number in the last group of its id (`ids.parse_place`). All agents
 and events of a session have its place, and the keys of their tables begin with it. Every statement
 that a conversation needs names one place, so these tables can be distributed by it.
 
@@ -11,17 +12,13 @@ OFFSET 0 makes the planner look up one agent or one range at a time by its key: 
 few of a session's rows are selected, and would read them all.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from types import MappingProxyType
 from typing import Any
 
-from backstory.log.events import Event, OutlineRow, StoredRow
+from backstory.log.events import Event, StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN
-from backstory.storage.agent_errors import build_deletion_error, check_exists
-from backstory.storage.ids import find_place
-from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
+from backstory.storage.ids import parse_place
 from backstory.storage.postgres.listing import (
     OLDEST_FIRST,
     build_agent_conditions,
@@ -29,26 +26,20 @@ from backstory.storage.postgres.listing import (
     can_match,
     is_complete_id,
 )
-from backstory.storage.postgres.schema import INDEXED_CHARACTERS, write_beginning
+from backstory.storage.postgres.schema import INDEXED_CHARACTERS, build_beginning_sql
 from backstory.storage.postgres.server import Cursor, Params
 from backstory.storage.protocol import (
     EVERY_AGENT,
     EVERY_EVENT,
     AgentQuery,
     AgentRecord,
-    EventCount,
     EventFilter,
-    KeyPosition,
-    Piece,
     Pieces,
-    RemovalRecord,
     SourceRecord,
-    Walk,
 )
-from backstory.storage.sql import RowShape, SqlConditions, make_records
+from backstory.storage.sql import Bindings, EventConditions, SqlConditions, SqlReader
 
 IS_AGENT = "place = %(place)s::bigint AND no = %(no)s AND deleted IS NULL"
-READ_HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
 # The fields of an Event, in the same order.
 EVENT_COLUMNS = "seq, kind, content, data, created_at, key"
 EVENT_SIZE = """coalesce(pg_catalog.octet_length(content), 0)
@@ -65,24 +56,17 @@ OWNER_ID = """(SELECT a.id::text FROM backstory.agents a
             WHERE a.place = %(place)s::bigint AND a.no = p.no)"""
 
 
-def run_statement(
-    cursor: Cursor, sql: str, params: Params | None, shape: RowShape = tuple
-) -> list[Any]:
-    """Run a statement and return its rows as instances of `shape`, if it returns any."""
-    cursor.execute(sql, params)
+def run_statement(cursor: Cursor, sql: str, bindings: Bindings | None) -> list[Any]:
+    """Run a statement and return its rows, if it returns any."""
+    cursor.execute(sql, bindings)
     if cursor.rownumber is None:
         return []
-    return make_records(shape, cursor.fetchall())
+    return cursor.fetchall()
 
 
 def identify(agent: AgentRecord) -> Params:
     """Return the parameters that identify an agent in a statement."""
-    return {"place": find_place(agent.session), "no": agent.pk}
-
-
-def select_pieces(agent: AgentRecord, pieces: Pieces) -> Params:
-    """Return the parameters that identify an agent and pieces of its lineage in a statement."""
-    return {**identify(agent), **write_pieces(pieces)}
+    return {"place": parse_place(agent.session), "no": agent.pk}
 
 
 def write_pieces(pieces: Pieces) -> Params:
@@ -100,12 +84,18 @@ def to_array(numbers: Iterable[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-class PostgresReader(ABC):
+class PostgresReader(SqlReader):
     """Every read of a PostgreSQL store. A subclass decides how a statement is run."""
 
-    @abstractmethod
-    def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
-        """Run a statement and return its rows as instances of `shape`."""
+    def _bind_agent(self, agent: AgentRecord) -> Bindings:
+        return identify(agent)
+
+    def _bind_pieces(self, pieces: Pieces) -> Bindings:
+        return write_pieces(pieces)
+
+    def _bind_keys(self, keys: Sequence[str]) -> Bindings:
+        beginnings = [key[:INDEXED_CHARACTERS] for key in keys]
+        return {"keys": list(set(keys)), "beginnings": beginnings}
 
     # --- agents ---
 
@@ -117,7 +107,7 @@ class PostgresReader(ABC):
         id = query.id_prefix
         if id is None or query.session is not None or not is_complete_id(id):
             return self._list_in_place(query)
-        place = find_place(id)
+        place = parse_place(id)
         agents = self._list_in_place(query, place)
         if agents:
             return agents
@@ -126,7 +116,7 @@ class PostgresReader(ABC):
         if not entries:
             return []
         [(session,)] = entries
-        return self._list_in_place(query, find_place(session))
+        return self._list_in_place(query, parse_place(session))
 
     def _list_in_place(self, query: AgentQuery, place: int | None = None) -> list[AgentRecord]:
         listing = build_listing(query, place)
@@ -140,11 +130,7 @@ class PostgresReader(ABC):
         [(now_us,)] = self._run(self.READ_CLOCK)
         return int(now_us)
 
-    def read_head(self, agent: AgentRecord) -> int:
-        rows = self._run(READ_HEAD, identify(agent))
-        if not rows:
-            raise build_deletion_error(agent)
-        return int(rows[0][0])
+    READ_HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
 
     # --- lineages ---
 
@@ -171,9 +157,9 @@ class PostgresReader(ABC):
         walk (no, low, high, base, next, next_no) AS (
             SELECT NULL::int, 1, 0, NULL::int, coalesce(%(at)s::int, head), %(no)s::int FROM here
             UNION
-            SELECT a.no, coalesce(j.seq, a.fork_seq + 1), walk.next, j.base,
-                CASE WHEN j.seq IS NULL THEN least(walk.next, a.fork_seq) ELSE j.base END,
-                CASE WHEN j.seq IS NULL THEN a.parent ELSE a.no END
+            SELECT a.no, coalesce(move.seq, a.fork_seq + 1), walk.next, move.base,
+                CASE WHEN move.seq IS NULL THEN least(walk.next, a.fork_seq) ELSE move.base END,
+                CASE WHEN move.seq IS NULL THEN a.parent ELSE a.no END
             FROM walk
             CROSS JOIN LATERAL (
                 SELECT no, parent, fork_seq FROM backstory.agents
@@ -182,12 +168,9 @@ class PostgresReader(ABC):
                 ({NEARBY_MOVE})
                 UNION ALL
                 ({EARLIER_MOVE})
-                LIMIT 1) j ON true
+                LIMIT 1) move ON true
             WHERE walk.next > 0)
         SELECT walk.no, low, high, base, next, here.head FROM here, walk"""
-
-    def walk(self, agent: AgentRecord, at: int | None = None) -> Walk:
-        return build_walk(agent, self._run(self.WALK, {**identify(agent), "at": at}, WalkStep))
 
     LINEAGE = f"""
         WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
@@ -201,9 +184,6 @@ class PostgresReader(ABC):
                 WHERE place = %(place)s::bigint AND no = line.parent OFFSET 0) a
             WHERE line.fork_seq > 0)
         SELECT no, low, high, fork_seq FROM line"""
-
-    def read_lineage(self, agent: AgentRecord) -> list[Piece]:
-        return build_lineage(agent, self._run(self.LINEAGE, identify(agent), LineageStep))
 
     # Find the agent that wrote at that time, then bisect. Read an agent whose times have dropped
     # backwards, and continue in its parent if none of its events is old enough.
@@ -244,14 +224,6 @@ class PostgresReader(ABC):
                 ORDER BY e.seq DESC LIMIT 1)
             FROM line WHERE times_dropped) p (position)"""
 
-    def find_position_at_time(self, agent: AgentRecord, moment_us: int) -> int:
-        params = {**identify(agent), "moment": moment_us}
-        [(position,)] = self._run(self.FIND_POSITION, params)
-        if position is None:
-            check_exists(self, agent)
-            return 0
-        return int(position)
-
     # --- events of one lineage ---
 
     READ_EVENTS = f"""
@@ -270,7 +242,7 @@ class PostgresReader(ABC):
     def read_events(
         self, agent: AgentRecord, pieces: Pieces, where: EventFilter = EVERY_EVENT
     ) -> list[Event]:
-        conditions = build_event_conditions(where)
+        conditions = PostgresEventConditions(where)
         sql = self.READ_NEWEST_EVENTS if where.newest_only else self.READ_EVENTS
         sql = sql.format(where=conditions.join())
         events = self._run_in_pieces(Event, sql, agent, pieces, conditions.bindings)
@@ -283,28 +255,6 @@ class PostgresReader(ABC):
             SELECT seq, kind, {EVENT_SIZE}, created_at, base FROM backstory.events
             WHERE {IN_PIECE} OFFSET 0) e
         WHERE {IS_ALIVE}"""
-
-    def read_outline(self, agent: AgentRecord, pieces: Pieces) -> list[OutlineRow]:
-        rows = self._run_in_pieces(OutlineRow, self.OUTLINE, agent, pieces)
-        rows.sort(key=itemgetter(0))
-        return rows
-
-    def _run_in_pieces(
-        self,
-        shape: RowShape,
-        sql: str,
-        agent: AgentRecord,
-        pieces: Pieces,
-        params: Mapping[str, Any] = MappingProxyType({}),
-    ) -> list[Any]:
-        """Run a statement on pieces of an agent's lineage. Raises AgentNotFound if the agent was
-        deleted; the statement then returns nothing."""
-        if not pieces:
-            return []
-        rows = self._run(sql, {**select_pieces(agent, pieces), **params}, shape)
-        if not rows:
-            check_exists(self, agent)
-        return rows
 
     COUNT_IN_PIECES = f"""
         SELECT {OWNER_ID}, p.kind, p.events, p.with_base, p.bytes FROM (
@@ -324,13 +274,6 @@ class PostgresReader(ABC):
             ) c (place, agent, kind, events, with_base, bytes)
         JOIN backstory.agents a ON a.place = c.place AND a.no = c.agent"""
 
-    def count_events(
-        self, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> list[EventCount]:
-        if agent is None:
-            return self._run(self.COUNT_EVERYWHERE, None, EventCount)
-        return self._run_in_pieces(EventCount, self.COUNT_IN_PIECES, agent, pieces)
-
     # All columns of the unique index are compared, so that the planner knows that it finds one
     # event at most. `agent + 0` is one of them, and the primary key does not serve it: with `agent`
     # or a range of positions, the planner would rather read all events of an agent.
@@ -340,7 +283,7 @@ class PostgresReader(ABC):
         CROSS JOIN LATERAL (
             SELECT seq FROM backstory.events
             WHERE place = %(place)s::bigint AND agent + 0 = p.no AND key = k.key
-                AND {write_beginning("key")} = {write_beginning("k.key")}
+                AND {build_beginning_sql("key")} = {build_beginning_sql("k.key")}
                 AND pg_catalog.hashtextextended(key, 0) = pg_catalog.hashtextextended(k.key, 0)
             OFFSET 0) e
         WHERE e.seq BETWEEN p.low AND p.high AND {IS_ALIVE}"""
@@ -348,16 +291,7 @@ class PostgresReader(ABC):
         SELECT e.key, a.id::text, e.seq FROM backstory.events e
         JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
         WHERE e.key = ANY(%(keys)s::text[])
-            AND {write_beginning("e.key")} = ANY(%(beginnings)s::text[])"""
-
-    def find_keys(
-        self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> list[KeyPosition]:
-        params: Params = {"keys": list(set(keys))}
-        if agent is None:
-            params["beginnings"] = [key[:INDEXED_CHARACTERS] for key in keys]
-            return self._run(self.FIND_KEYS_EVERYWHERE, params, KeyPosition)
-        return self._run_in_pieces(KeyPosition, self.FIND_KEYS_IN_PIECES, agent, pieces, params)
+            AND {build_beginning_sql("e.key")} = ANY(%(beginnings)s::text[])"""
 
     # --- rows of any agents ---
 
@@ -387,13 +321,10 @@ class PostgresReader(ABC):
         if not can_match(agents):
             return []
         of_agents = build_agent_conditions(agents)
-        of_events = build_event_conditions(where)
+        of_events = PostgresEventConditions(where)
         sql = self.READ_NEWEST_OWNED if where.newest_only else self.READ_OWNED
         sql = sql.format(agents=of_agents.join(), where=of_events.join())
-        owned = []
-        for id, *columns in self._run(sql, {**of_agents.bindings, **of_events.bindings}):
-            owned.append((id, StoredRow._make(columns)))
-        return owned
+        return self._run_owned(sql, {**of_agents.bindings, **of_events.bindings})
 
     # --- sources ---
 
@@ -418,55 +349,34 @@ class PostgresReader(ABC):
             reason
         FROM backstory.removals r ORDER BY r.removed_at, r.id"""
 
-    def list_removals(self) -> list[RemovalRecord]:
-        return self._run(self.LIST_REMOVALS, None, RemovalRecord)
-
 
 # --- conditions on events ---
 
-ONLY_MARKS = frozenset({"mark"})
-ONLY_NOTES = frozenset({"note"})
 # Looks up a note by the index on the beginnings of names.
-IS_NAMED = f"""content = %(note_name)s::text AND {write_beginning("content")}
-                = {write_beginning("%(note_name)s::text")}"""
+IS_NAMED = f"""content = %(note_name)s::text AND {build_beginning_sql("content")}
+                = {build_beginning_sql("%(note_name)s::text")}"""
 
 
-def build_event_conditions(where: EventFilter) -> SqlConditions:
-    """Return the conditions that select the events of `where`."""
-    conditions = SqlConditions()
-    if where.kinds is not None:
-        add_kinds(conditions, where.kinds)
-    if where.note_names is not None:
-        add_note_names(conditions, where)
-    if where.data_contains is not None:
-        conditions.add(
-            "pg_catalog.strpos(data, %(data_contains)s::text) > 0",
-            data_contains=where.data_contains,
-        )
-    if where.moves_only:
-        conditions.add(
+class PostgresEventConditions(EventConditions):
+    """The conditions of PostgreSQL, for `backstory.events`."""
+
+    def add_kinds(self, kinds: list[str]) -> None:
+        self.add("kind = ANY(%(kinds)s::text[])", kinds=kinds)
+
+    def add_note_names(self, names: list[str]) -> None:
+        if len(names) == 1:
+            self.add(IS_NAMED, note_name=names[0])
+        else:
+            self.add("content = ANY(%(note_names)s::text[])", note_names=names)
+
+    def add_names_of_notes(self, names: list[str]) -> None:
+        self.add("(kind <> 'note' OR content = ANY(%(note_names)s::text[]))", note_names=names)
+
+    def add_text(self, text: str) -> None:
+        self.add("pg_catalog.strpos(data, %(data_contains)s::text) > 0", data_contains=text)
+
+    def add_irregular(self) -> None:
+        self.add(
             "(base IS NOT NULL OR kind <> ALL(%(always_shown)s::text[]))",
             always_shown=sorted(ALWAYS_SHOWN),
-        )
-    return conditions
-
-
-def add_kinds(conditions: SqlConditions, kinds: frozenset[str]) -> None:
-    """Add the condition that an event is of one of `kinds`. Marks and notes have indexes of their
-    own, which the server uses only if the statement names the kind."""
-    if kinds in (ONLY_MARKS, ONLY_NOTES):
-        [kind] = kinds
-        conditions.add(f"kind = '{kind}'")
-    else:
-        conditions.add("kind = ANY(%(kinds)s::text[])", kinds=sorted(kinds))
-
-
-def add_note_names(conditions: SqlConditions, where: EventFilter) -> None:
-    """Add the condition that a note has one of the names. Other kinds are not restricted."""
-    names = list(where.note_names or ())
-    if where.kinds == ONLY_NOTES and len(names) == 1:
-        conditions.add(IS_NAMED, note_name=names[0])
-    else:
-        conditions.add(
-            "(kind <> 'note' OR content = ANY(%(note_names)s::text[]))", note_names=names
         )

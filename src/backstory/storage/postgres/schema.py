@@ -14,7 +14,7 @@ by it. Two sessions may share a place, because agents are numbered within their 
 from collections.abc import Callable
 from typing import Any
 
-from backstory.log.digests import START, WIDTH
+from backstory.log.chain import START, WIDTH
 from backstory.log.times import LONGEST_LEAD_US, MINUTE_US
 from backstory.storage.ids import PLACE_DIGITS
 from backstory.storage.postgres.server import Connection
@@ -26,7 +26,7 @@ VERSION = 4
 INDEXED_CHARACTERS = 500
 
 
-def write_beginning(text: str) -> str:
+def build_beginning_sql(text: str) -> str:
     """Return the SQL expression for the part of a text that an index has."""
     return f"pg_catalog.left({text}, {INDEXED_CHARACTERS})"
 
@@ -74,7 +74,7 @@ AGENTS = f"""
     CREATE UNIQUE INDEX agents_id ON backstory.agents (id, place);
     CREATE INDEX agents_name ON backstory.agents (name);
     -- Of all agents: the planner does not use the statistics of an index that has only some rows.
-    CREATE INDEX agents_key ON backstory.agents ({write_beginning("key")});
+    CREATE INDEX agents_key ON backstory.agents ({build_beginning_sql("key")});
     CREATE INDEX agents_touched ON backstory.agents (touched);
     CREATE INDEX agents_birth ON backstory.agents (created_at, id);
     -- A hash index, because a title may be too long for a btree.
@@ -100,10 +100,10 @@ EVENTS = f"""
         WHERE base IS NOT NULL;
     CREATE INDEX events_marks ON backstory.events (place, agent, seq) WHERE kind = 'mark';
     CREATE UNIQUE INDEX event_keys ON backstory.events (
-        {write_beginning("key")}, place, (agent + 0), pg_catalog.hashtextextended(key, 0))
+        {build_beginning_sql("key")}, place, (agent + 0), pg_catalog.hashtextextended(key, 0))
         WHERE key IS NOT NULL;
     CREATE INDEX event_notes ON backstory.events (
-        place, agent, {write_beginning("content")}, seq) WHERE kind = 'note'"""
+        place, agent, {build_beginning_sql("content")}, seq) WHERE kind = 'note'"""
 
 # The sessions of the agents that have a key, or whose ids do not contain their place. Its primary
 # key decides who created an agent first, also in a distributed store.
@@ -146,7 +146,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
         ::bit({4 * PLACE_DIGITS})::pg_catalog.int8
 $body$;
 
--- The function of this name in `backstory.log.digests`.
+-- The function of this name in `backstory.log.chain`.
 CREATE FUNCTION backstory.link(previous bytea, seq bigint, at bigint, tail bytea) RETURNS bytea
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
     SELECT pg_catalog.substr(pg_catalog.sha256(

@@ -23,6 +23,7 @@ from backstory.errors import (
 from backstory.storage.address import split_postgres
 from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.pool import ErrorTranslator, PoolClosed, PoolTimeout, build_closed_error
+from backstory.storage.sql import RowShape
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -60,7 +61,7 @@ CANNOT_WRITE = """
 # an array, quotes and backslashes take two bytes.
 LARGEST_EVENT = 1_000_000_000  # bytes of content and data
 LARGEST_BATCH = 250_000_000
-BATCH = 5_000  # events per call; a larger append is several calls in one transaction
+EVENTS_PER_CALL = 5_000  # a larger append is several calls in one transaction
 
 
 class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
@@ -89,12 +90,32 @@ class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
         self.close()
         raise psycopg.OperationalError(f"no answer within {self.timeout:g} seconds")
 
+    def open_cursor(self, shape: RowShape = tuple) -> Cursor:
+        """Return a new cursor whose rows are instances of `shape`. psycopg makes them when it reads
+        a result."""
+        make_row = getattr(shape, "_make", shape)
+        return self.cursor(binary=True, row_factory=lambda _: make_row)
+
+    def find_cursor(self, shape: RowShape = tuple) -> Cursor:
+        """Return a cursor for a statement of a transaction. All statements with plain rows, and so
+        all writes, share one: a new one for each append would be a quarter of the client's work.
+        Reads outside of a transaction do not use it, because a cursor keeps its result until the
+        next statement."""
+        return self._plain_cursor if shape is tuple else self.open_cursor(shape)
+
     @cached_property
-    def write_cursor(self) -> Cursor:
-        """The cursor of all writes: a new one for each append would be a quarter of the client's
-        work. Reads outside of a transaction do not use it, because a cursor keeps its result until
-        the next statement."""
-        return self.cursor(binary=True)
+    def _plain_cursor(self) -> Cursor:
+        return self.open_cursor()
+
+    @cached_property
+    def poller(self) -> "select.poll | None":
+        """Asks whether the server has sent something; None on Windows, which has no poll(). There,
+        select() takes all file descriptors, but elsewhere none above 1023."""
+        if not hasattr(select, "poll"):
+            return None
+        poller = select.poll()
+        poller.register(self.fileno(), select.POLLIN)
+        return poller
 
     def __del__(self, *_: object) -> None:
         """Close silently if the store was never closed. psycopg would warn about that."""
@@ -127,7 +148,7 @@ def count_milliseconds(seconds: float) -> int:
 def limit_locks(timeout: float) -> int:
     """Return how long the server waits for a lock, in milliseconds, if a call may take `timeout`
     seconds."""
-    return count_milliseconds(timeout - min(LOCK_MARGIN, timeout / 2))
+    return count_milliseconds(timeout - min(LOCK_MARGIN, timeout / 10))
 
 
 def list_settings(read_only: bool) -> dict[str, str]:
@@ -184,18 +205,16 @@ def connect(
 
 def is_idle(db: PostgresConnection) -> bool:
     """Return True if the connection is open and not in a transaction."""
-    return not db.closed and db.pgconn.transaction_status == TransactionStatus.IDLE
+    return db.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def is_alive(db: PostgresConnection) -> bool:
     """Return True if the server has sent nothing. It sends nothing over an idle connection, unless
     it closes it."""
-    if not hasattr(select, "poll"):
+    if db.poller is None:
         readable, _, _ = select.select([db], [], [], 0)
         return not readable
-    poll = select.poll()  # select() cannot handle file descriptors above 1023
-    poll.register(db.fileno(), select.POLLIN)
-    return not poll.poll(0)
+    return not db.poller.poll(0)
 
 
 def is_pooler(db: Connection) -> bool:

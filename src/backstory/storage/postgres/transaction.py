@@ -10,15 +10,15 @@ from backstory.errors import Conflict, NameTaken
 from backstory.log.events import Event, StoredRow
 from backstory.log.times import MINUTE_US, has_time_drop
 from backstory.storage.agent_errors import build_deletion_error
-from backstory.storage.ids import find_place, name_deleted_agent
+from backstory.storage.ids import name_deleted_agent, parse_place
 from backstory.storage.postgres.index import PostgresIndexWriter
-from backstory.storage.postgres.rows import IS_AGENT, READ_HEAD, identify
+from backstory.storage.postgres.rows import IS_AGENT, identify
 from backstory.storage.postgres.server import (
     Params,
     measure_event,
     violates,
 )
-from backstory.storage.postgres.writer import TURN, PostgresWriter
+from backstory.storage.postgres.writer import QUEUE, PostgresWriter
 from backstory.storage.protocol import (
     AgentChange,
     AgentRecord,
@@ -35,7 +35,7 @@ class PostgresTransaction(PostgresWriter):
     @cached_property
     def index(self) -> PostgresIndexWriter:
         """The search index, within this transaction."""
-        return PostgresIndexWriter(self._run, self._db, self._cluster)
+        return PostgresIndexWriter(self._run, self._db)
 
     # --- locks ---
 
@@ -46,27 +46,25 @@ class PostgresTransaction(PostgresWriter):
         SELECT 1 FROM backstory.agents
         WHERE place = %(place)s::bigint AND session = %(session)s::uuid
         ORDER BY id FOR UPDATE"""
-    LOCK_AGENT = f"{READ_HEAD} FOR NO KEY UPDATE"
-    LOCK_IN_TURN = f"""
-        {READ_HEAD} AND pg_catalog.pg_advisory_xact_lock({TURN}) IS NOT NULL FOR NO KEY UPDATE"""
+    LOCK_AGENT = f"{PostgresWriter.READ_HEAD} FOR NO KEY UPDATE"
+    LOCK_IN_QUEUE = f"""
+        {PostgresWriter.READ_HEAD} AND pg_catalog.pg_advisory_xact_lock({QUEUE}) IS NOT NULL
+        FOR NO KEY UPDATE"""
 
     def lock(self, sessions: Sequence[str], agents: Sequence[AgentRecord]) -> None:
         """Lock sessions, all their agents, then `agents`, in the order that `protocol` says. Raises
         AgentNotFound if one of `agents` was deleted."""
         self._prepare([*sessions, *(agent.session for agent in agents)])
-        places = {find_place(session) for session in sessions}
+        places = {parse_place(session) for session in sessions}
         for place in sorted(places):
             self._run(self.LOCK_PLACE, {"place": place})
         # No agent can be created any more, so this sees and locks all of them.
         for session in sorted(sessions):
-            params = {"place": find_place(session), "session": session}
+            params = {"place": parse_place(session), "session": session}
             self._run(self.LOCK_ALL_AGENTS, params)
-        lock_agent = self.LOCK_AGENT
-        # The turn of an agent is an advisory lock. The server has room for a few thousand of them,
-        # and a transaction may be for more agents. A distributed store has no plain appends that
-        # could overtake.
-        if len(agents) == 1 and not self._cluster.is_distributed:
-            lock_agent = self.LOCK_IN_TURN
+        # The queue of an agent is an advisory lock. The server has room for a few thousand of them,
+        # and a transaction may be for more agents.
+        lock_agent = self.LOCK_IN_QUEUE if len(agents) == 1 else self.LOCK_AGENT
         for agent in sorted(agents, key=attrgetter("session", "id")):
             if not self._run(lock_agent, identify(agent)):
                 raise build_deletion_error(agent)
@@ -80,13 +78,13 @@ class PostgresTransaction(PostgresWriter):
         expected: int | None = None,
         now_us: int | None = None,
     ) -> list[Event]:
-        return self.append_in_batches(agent, drafts, expected, now_us)
+        return self._append_batches(agent, drafts, expected, now_us)
 
     INSERT_EVENTS = """
         COPY backstory.events (
             place, agent, seq, kind, content, data, created_at, key, base, digest, salt)
         FROM STDIN"""
-    MOVE_HEAD = f"""
+    UPDATE_HEAD = f"""
         UPDATE backstory.agents
         SET head = %(head)s, updated_at = %(updated_us)s, touched = %(updated_us)s / {MINUTE_US},
             digest = %(digest)s,
@@ -96,7 +94,7 @@ class PostgresTransaction(PostgresWriter):
     ANNOUNCE = "SELECT backstory.announce()"
 
     def add_rows(self, agent: AgentRecord, rows: Sequence[StoredRow]) -> None:
-        place = find_place(agent.session)
+        place = parse_place(agent.session)
         with self._db.cursor().copy(self.INSERT_EVENTS) as copy:
             for row in rows:
                 measure_event(row.content, row.data_json)  # raises if it is too large
@@ -109,7 +107,7 @@ class PostgresTransaction(PostgresWriter):
             "has_dropped": has_time_drop(row.created_us for row in rows),
             "digest": last.digest,
         }
-        self._run(self.MOVE_HEAD, {**identify(agent), **params})
+        self._run(self.UPDATE_HEAD, {**identify(agent), **params})
         self._run(self.ANNOUNCE)
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
@@ -171,7 +169,7 @@ class PostgresTransaction(PostgresWriter):
     DELETE_EVENTS = """
         DELETE FROM backstory.events
         WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(keep)s"""
-    MOVE_HEAD_BACK = """
+    SET_HEAD_BACK = """
         UPDATE backstory.agents a SET head = %(keep)s, digest = (
             SELECT e.digest FROM backstory.events e
             WHERE e.place = %(place)s::bigint AND e.agent = %(no)s AND e.seq = %(keep)s)
@@ -189,10 +187,10 @@ class PostgresTransaction(PostgresWriter):
         self._run(self.DELETE_SOURCES, params)
         if keep is None:
             self._run(self.DELETE_AGENT, params)
-            self._run(self.DELETE_ENTRY, {"place": find_place(agent.id), "id": agent.id})
+            self._run(self.DELETE_ENTRY, {"place": parse_place(agent.id), "id": agent.id})
         else:
             if last < agent.head:
-                self._run(self.MOVE_HEAD_BACK, params)
+                self._run(self.SET_HEAD_BACK, params)
             self._leave_tombstone(agent, params)
 
     LEAVE_TOMBSTONE = """
@@ -218,5 +216,5 @@ class PostgresTransaction(PostgresWriter):
 
     def record_removals(self, records: Sequence[RemovalRecord]) -> None:
         for record in records:
-            place = find_place(record.session)
+            place = parse_place(record.session)
             self._run(self.RECORD_REMOVAL, {**record._asdict(), "place": place})

@@ -19,8 +19,8 @@ from enum import Enum
 
 import psycopg
 
+from backstory.storage.locks import renew_in_child
 from backstory.storage.pool import ErrorTranslator
-from backstory.storage.postgres.citus import DISTRIBUTED
 from backstory.storage.postgres.server import Cursor, PostgresConnection
 from backstory.storage.signals import limit_wait
 
@@ -36,6 +36,8 @@ REGISTER = f"""
 UNREGISTER = "DELETE FROM backstory.followers WHERE id = %s"
 LISTEN = "LISTEN backstory"
 NOTIFY = "SELECT pg_catalog.pg_notify('backstory', '')"
+# A notice with this text says that there will be no more of them: the store is now distributed.
+DISTRIBUTED = "distributed"
 # The transactions that look for followers, or have done so: each has this lock on the table from
 # before its look until its end.
 WRITERS = """
@@ -81,10 +83,8 @@ class PostgresWatch:
         self._translator = translator
         self._id = uuid.uuid4()
         self._is_woken = False
-        self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
-        self._wakeup_receiver.setblocking(False)
-        self._wakeup_sender.setblocking(False)
-        self._waiting = threading.Lock()
+        self.renew()
+        renew_in_child(self)
         self._db: PostgresConnection | None = None
         self._pid = os.getpid()
         self._state = WatchState.POLLING
@@ -92,6 +92,14 @@ class PostgresWatch:
         self._refresh_at = math.inf  # the monotonic time at which to renew our row
         with self._translator:
             self._listen()
+
+    def renew(self) -> None:
+        """Make a new lock and new sockets. After a fork, a thread of the parent may have the lock,
+        and the parent uses the sockets."""
+        self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
+        self._wakeup_receiver.setblocking(False)
+        self._wakeup_sender.setblocking(False)
+        self._waiting = threading.Lock()
 
     def wait(self, seconds: float | None) -> None:
         deadline = math.inf if seconds is None else time.monotonic() + seconds

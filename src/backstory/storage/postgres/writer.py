@@ -1,16 +1,16 @@
 """Appends to a PostgreSQL store, and new agents.
 
 There are two ways to append. A *statement* appends one event. It takes two thirds of the time of
-the function, but a distributed store refuses it. The *function* `append_many` of the database takes
-several events as arrays and, if the store is distributed, runs on the server that has the session.
+the function. The *function* `append_many` of the database takes several events as arrays; what is
+too much for one call is split into batches. So `append` and `_append_batch` choose:
 
-| called | in a transaction of `begin` | one event | several events |
-| --- | --- | --- | --- |
-| `PostgresWriter.append` | no | the statement, in turn | the function |
-| `PostgresTransaction.append` | yes, which has locked the agent | the function | the function |
+| | alone, in a transaction of its own | one of several batches, or in a transaction of `begin` |
+| --- | --- | --- |
+| one event | the statement, in the queue | the function |
+| several events | the function | the function |
+| one that is too large for an array | the statement, in the queue | the statement, without it |
 
-What is too much for one call of the function is split into batches. An event that is too large for
-an array is a batch of its own, which the statement appends, without the turn of the agent.
+The queue is that of the agent (`QUEUE`).
 """
 
 from collections.abc import Iterable
@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import psycopg
 
 from backstory.errors import Conflict
-from backstory.log.digests import digest_tail
+from backstory.log.chain import digest_tail
 from backstory.log.events import Draft, Event
 from backstory.log.times import MINUTE_US
 from backstory.storage.agent_errors import build_key_error, build_parent_error
-from backstory.storage.ids import find_place, new_salts
-from backstory.storage.postgres import citus, server
+from backstory.storage.ids import new_salt, new_salts, parse_place
+from backstory.storage.postgres import server
 from backstory.storage.postgres.rows import PostgresReader, identify, run_statement
 from backstory.storage.postgres.server import (
     Params,
@@ -37,53 +37,55 @@ from backstory.storage.sql import RowShape
 
 # The agent's row is the lock: writers wait for it, and each sees the head that the previous one
 # left. But it is not fair: a writer that waits for one version of the row can be overtaken by one
-# that finds the next version, again and again. So plain appends share a second lock, which the
-# server grants in the order of requests, and a move takes it alone (`LOCK_IN_TURN`): it waits for
-# the appends under way, and later ones wait for it. Its number has the agent's number in the upper
-# 16 bits, and the place in the others. Agents whose numbers differ by 65,536 share a lock. The turn
-# comes before the row: a transaction that has locked the row does without the turn.
-TURN = "%(place)s::bigint | (%(no)s::bigint << 48)"
+# that finds the next version, again and again. So an agent has a second lock, its queue, which the
+# server grants in the order of requests:
+# - An append of one event outside of a transaction shares it (`APPEND_IN_QUEUE`).
+# - A transaction for one agent takes it alone (`LOCK_IN_QUEUE`): moves, keyed appends, compactions.
+#   It waits for the appends under way, and later ones wait for it.
+# - All others do without it: several events outside of a transaction, transactions for sessions or
+#   for several agents, and whatever a transaction writes after it has locked the row.
+# The number of the lock has the agent's number in the upper 16 bits, and the place in the others.
+# Agents whose numbers differ by 65,536 share a lock.
+QUEUE = "%(place)s::bigint | (%(no)s::bigint << 48)"
 
 
 class PostgresWriter(PostgresReader):
-    """Appends events and creates agents over one connection, each call in a transaction of its
-    own."""
+    """Appends events and creates agents over one connection, each call in its own transaction, or
+    in the one that is open."""
 
-    def __init__(self, db: PostgresConnection, cluster: citus.Cluster) -> None:
+    def __init__(self, db: PostgresConnection) -> None:
         self._db = db
-        self._cluster = cluster
 
-    def _run(self, sql: str, params: Params | None = None, shape: RowShape = tuple) -> list[Any]:
-        return run_statement(self._db.write_cursor, sql, params, shape)
+    def _run(self, sql: str, bindings: Any = None, shape: RowShape = tuple) -> list[Any]:
+        return run_statement(self._db.find_cursor(shape), sql, bindings)
 
     def _prepare(self, ids: Iterable[str]) -> None:
-        """Within a transaction that writes in the places of `ids`: call it before the first lock,
-        for a distributed store."""
-        if self._cluster.is_distributed:
-            citus.prepare_transaction(self._db, map(find_place, ids))
+        """Prepare a transaction that writes in the places of `ids`, before its first lock. On one
+        server, there is nothing to do."""
 
     # --- appends ---
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
-    ) -> list[Event]:
-        if len(drafts) == 1 and not self._cluster.is_distributed:
-            try:
-                return self._append_by_statement(self.APPEND_IN_TURN, agent, drafts[0], expected)
-            except psycopg.Error as error:
-                # If the store was distributed since it was opened, the function can append.
-                if not self._cluster.is_cause(error, self._db):
-                    raise
-        return self.append_in_batches(agent, drafts, expected)
-
-    def append_in_batches(
         self,
         agent: AgentRecord,
         drafts: Drafts,
         expected: int | None = None,
         now_us: int | None = None,
     ) -> list[Event]:
-        """Append events without the turn of the agent. Several batches are written in one
+        if len(drafts) > 1:
+            return self._append_batches(agent, drafts, expected, now_us)
+        [draft] = drafts
+        measure_event(draft.content, draft.data_json)  # raises Invalid if it is too large
+        return self._append_by_statement(self.APPEND_IN_QUEUE, agent, draft, expected, now_us)
+
+    def _append_batches(
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        now_us: int | None = None,
+    ) -> list[Event]:
+        """Append events without waiting in the queue. Several batches are written in one
         transaction, which is a savepoint if there is one already."""
         batches = split_batches(drafts)
         if len(batches) == 1:
@@ -98,42 +100,43 @@ class PostgresWriter(PostgresReader):
                 expected = events[-1].seq
         return events
 
+    # Not in the queue, because the transaction may have locked the row already: a move may be first
+    # in the queue, and wait for the row.
     def _append_batch(
         self, agent: AgentRecord, batch: "DraftBatch", expected: int | None, now_us: int | None
     ) -> list[Event]:
-        if batch.fits_function or self._cluster.is_distributed:
-            return self._append_by_function(agent, batch.drafts, expected, now_us)
-        [draft] = batch.drafts
-        # The transaction may have locked the row already. Then it is too late for the turn: a move
-        # may have it, and wait for the row.
-        return self._append_by_statement(self.APPEND_WITHOUT_TURN, agent, draft, expected, now_us)
+        if batch.is_too_large_for_array:
+            sql = self.APPEND_WITHOUT_QUEUE
+            return self._append_by_statement(sql, agent, batch.drafts[0], expected, now_us)
+        return self._append_by_function(agent, batch.drafts, expected, now_us)
 
     # The server hashes only what the client cannot know in advance: `tail` is `digest_tail`. OFFSET
-    # 0 keeps the planner from computing the time wherever `t.at` is written. A NOTIFY makes commits
-    # wait for one another, so it is only sent while there are followers (`watch`).
+    # 0 keeps the planner from computing the time wherever `t.at` is written. The last expression is
+    # what the function `announce` does, but it locks `followers` before the statement waits for the
+    # agent's row, so `watch` knows when it may have missed an append. A call takes as long.
     NOW = "coalesce(%(now)s::bigint, backstory.read_clock())"
     APPEND = f"""
-        WITH moved AS (
+        WITH updated AS (
             UPDATE backstory.agents a
             SET (head, updated_at, touched, times_dropped, digest) = (
                 SELECT a.head + 1, t.at, t.at / {MINUTE_US}, a.times_dropped OR t.at < a.updated_at,
                     backstory.link(a.digest, a.head + 1, t.at, %(tail)b::bytea)
                 FROM (SELECT backstory.next_time(a.updated_at, {NOW}, {NOW}) AS at OFFSET 0) t)
             WHERE a.place = %(place)s::bigint AND a.no = %(no)s::int AND a.deleted IS NULL
-                AND {{turn}}
+                AND {{wait_in_queue}}
                 AND (%(expected)s::int IS NULL OR a.head = %(expected)s::int)
             RETURNING a.head, a.updated_at, a.digest)
         INSERT INTO backstory.events (
             place, created_at, agent, seq, base, kind, content, data, key, digest, salt)
-        SELECT %(place)s::bigint, m.updated_at, %(no)s::int, m.head, %(base)s::int, %(kind)s::text,
-            %(content)s::text, %(data)s::text, %(key)s::text, m.digest, %(salt)b::bytea
-        FROM moved m
+        SELECT %(place)s::bigint, u.updated_at, %(no)s::int, u.head, %(base)s::int, %(kind)s::text,
+            %(content)s::text, %(data)s::text, %(key)s::text, u.digest, %(salt)b::bytea
+        FROM updated u
         RETURNING seq, created_at, CASE WHEN EXISTS (
             SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())
             THEN pg_catalog.pg_notify('backstory', '') IS NULL END"""
-    TAKE_TURN = f"pg_catalog.pg_advisory_xact_lock_shared({TURN}) IS NOT NULL"
-    APPEND_IN_TURN = APPEND.format(turn=TAKE_TURN)
-    APPEND_WITHOUT_TURN = APPEND.format(turn="true")
+    WAIT_IN_QUEUE = f"pg_catalog.pg_advisory_xact_lock_shared({QUEUE}) IS NOT NULL"
+    APPEND_IN_QUEUE = APPEND.format(wait_in_queue=WAIT_IN_QUEUE)
+    APPEND_WITHOUT_QUEUE = APPEND.format(wait_in_queue="true")
 
     def _append_by_statement(
         self,
@@ -141,11 +144,10 @@ class PostgresWriter(PostgresReader):
         agent: AgentRecord,
         draft: Draft,
         expected: int | None,
-        now_us: int | None = None,
+        now_us: int | None,
     ) -> list[Event]:
-        """Append one event to a store on one server, by a statement."""
-        measure_event(draft.content, draft.data_json)  # raises if it is too large
-        [salt] = new_salts(1)
+        """Append one event by a statement."""
+        salt = new_salt()
         params = {
             **identify(agent),
             "expected": expected,
@@ -162,7 +164,7 @@ class PostgresWriter(PostgresReader):
         if not rows:
             raise self._build_conflict(agent, expected)
         [(seq, created_us, _)] = rows
-        return [draft.at(seq, created_us)]
+        return [draft.to_event(seq, created_us)]
 
     APPEND_MANY = """
         SELECT before, at FROM backstory.append_many(
@@ -178,7 +180,7 @@ class PostgresWriter(PostgresReader):
         [(before, created_us)] = self._run_append(self.APPEND_MANY, params, agent)
         if before is None:
             raise self._build_conflict(agent, expected)
-        return [draft.at(seq, created_us) for seq, draft in enumerate(drafts, before + 1)]
+        return [draft.to_event(seq, created_us) for seq, draft in enumerate(drafts, before + 1)]
 
     def _build_conflict(self, agent: AgentRecord, expected: int | None) -> Conflict:
         """Return the error for an append that wrote nothing. Raises AgentNotFound if the agent was
@@ -212,24 +214,24 @@ class PostgresWriter(PostgresReader):
     def insert_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None) -> AgentRecord:
         """Write an agent and its first events, by one call if its id contains the place of its
         session. Raises UniqueViolation if its name or id is taken."""
-        is_in_directory = find_place(new.id) != find_place(new.session)
+        is_in_directory = parse_place(new.id) != parse_place(new.session)
         batches = split_batches(drafts)
-        is_one_call = len(batches) == 1 and batches[0].fits_function
+        is_one_call = len(batches) == 1 and not batches[0].is_too_large_for_array
         if is_one_call and not is_in_directory:
             return self._call_create(new, drafts, now_us)
         with self._db.transaction():
             self._prepare([new.id, new.session])
             if is_in_directory:
-                entry = {"place": find_place(new.id), "id": new.id, "session": new.session}
+                entry = {"place": parse_place(new.id), "id": new.id, "session": new.session}
                 self._run(self.INSERT_ENTRY, entry)
             record = self._call_create(new, (), now_us)
             if drafts:
-                self.append_in_batches(record, drafts, now_us=now_us)
+                self._append_batches(record, drafts, now_us=now_us)
         return record._replace(head=record.head + len(drafts))
 
     def _call_create(self, new: NewAgent, drafts: Drafts, now_us: int | None) -> AgentRecord:
         params = {**new._asdict(), **build_columns(drafts)}
-        params |= {"agent_key": new.key, "place": find_place(new.session), "now": now_us}
+        params |= {"agent_key": new.key, "place": parse_place(new.session), "now": now_us}
         try:
             [(no, created_us, parent)] = self._run(self.CREATE, params)
         except psycopg.errors.ForeignKeyViolation as error:
@@ -248,9 +250,9 @@ class DraftBatch(NamedTuple):
     bytes: int
 
     @property
-    def fits_function(self) -> bool:
-        """False if it is one event that is too large for an array, and so for the function."""
-        return self.bytes <= server.LARGEST_BATCH
+    def is_too_large_for_array(self) -> bool:
+        """True if it is one event that the function cannot take."""
+        return self.bytes > server.LARGEST_BATCH
 
 
 def split_batches(drafts: Drafts) -> list[DraftBatch]:
@@ -260,7 +262,7 @@ def split_batches(drafts: Drafts) -> list[DraftBatch]:
     start = size = 0
     for nth, draft in enumerate(drafts):
         bytes = measure_event(draft.content, draft.data_json)
-        is_full = size + bytes > server.LARGEST_BATCH or nth - start == server.BATCH
+        is_full = size + bytes > server.LARGEST_BATCH or nth - start == server.EVENTS_PER_CALL
         if is_full and nth > start:
             batches.append(DraftBatch(drafts[start:nth], size))
             start, size = nth, 0

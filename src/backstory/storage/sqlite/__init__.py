@@ -1,11 +1,12 @@
 """The SQLite backend: one file, through apsw.
 
-    rows.SqliteReader                    every read, each with its statement
+    sql.SqlReader                        the reads of both databases
+    rows.SqliteReader                    the statements of all reads
         backend.SqliteBackend            the Backend: connections, locks, commits
         transaction.SqliteTransaction    the Transaction: every write
 
 Read the modules in this order: `schema` (the tables), `listing` and `rows`, `transaction`, `file`
 (opens connections, translates errors), `backend`. Then what can be left out at first: `frames`
-(compressed rows), `migrations` (older stores), `index` (search), `wal` and `replacement` (backups),
-`watch`.
+(compressed rows), `migrations` (older stores), `index` and `temporary_index` (search), `wal`,
+`stamp` and `replacement` (backups), `watch`.
 """

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 import apsw
 
 from backstory.errors import (
+    Busy,
     ConnectionLost,
     Corrupt,
     ReadOnly,
@@ -26,6 +28,7 @@ from backstory.errors import (
     TextRemains,
 )
 from backstory.log.events import Event
+from backstory.log.terms import FoundEvent
 from backstory.storage.agent_errors import check_exists
 from backstory.storage.locks import (
     DEFAULT_TIMEOUT,
@@ -39,12 +42,11 @@ from backstory.storage.protocol import (
     WHOLE_STORE,
     AgentRecord,
     Drafts,
-    FoundEvent,
     NewAgent,
+    SearchQuery,
     SearchScope,
-    WordQuery,
 )
-from backstory.storage.signals import get_commit_signal
+from backstory.storage.signals import CommitSignal, get_commit_signal
 from backstory.storage.sql import RowShape, make_records
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.file import (
@@ -52,7 +54,7 @@ from backstory.storage.sqlite.file import (
     OpenMode,
     SqliteConnection,
     StoreFile,
-    is_current,
+    is_up_to_date,
     make_translator,
     open_connection,
     open_readable,
@@ -60,9 +62,10 @@ from backstory.storage.sqlite.file import (
 )
 from backstory.storage.sqlite.index import WORTH_MERGING, SqliteIndex
 from backstory.storage.sqlite.replacement import copy_pages, mark_as_copy
-from backstory.storage.sqlite.rows import Bindings, SqliteReader
+from backstory.storage.sqlite.rows import SqliteReader
+from backstory.storage.sqlite.stamp import StampWriter, empty_wal, has_foreign_wal
+from backstory.storage.sqlite.temporary_index import TemporaryIndex
 from backstory.storage.sqlite.transaction import SqliteTransaction
-from backstory.storage.sqlite.wal import StampWriter, empty_log
 from backstory.storage.sqlite.watch import SqliteWatch
 
 T = TypeVar("T")
@@ -79,6 +82,8 @@ class SqliteBackend(SqliteReader):
     Threads borrow connections from a small pool. Writers in one process wait for a lock; writers in
     several processes wait for SQLite's own.
     """
+
+    can_index_alone = True
 
     def __init__(
         self, path: str, *, read_only: bool = False, timeout: float = DEFAULT_TIMEOUT
@@ -102,24 +107,25 @@ class SqliteBackend(SqliteReader):
             self._file.close_connection,
             first=first,
             is_idle=is_out_of_transaction,
-            is_alive=partial(is_current, path=self.url),
+            is_alive=partial(is_up_to_date, path=self.url),
         )
-        self._stamp = StampWriter(self.url)
+        self._stamp = StampWriter(self.url, first)
         self._write_lock = ForkSafeLock()
         self._fork_gate = ForkGate()
         self._signal = get_commit_signal(self._file.identity or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
+        self._index_lock = Lock()
+        self._temporary_index: TemporaryIndex | None = None
         self._unmerged = 0  # events that were indexed since segments were merged
         self._text_remains = False  # True if the log could not be emptied after a removal
         call_before_fork(self)
 
-    def _compute_deadline(self) -> float:
-        """Return the monotonic time at which a call that begins now ends at the latest."""
+    def compute_deadline(self) -> float:
         return time.monotonic() + self._timeout
 
     def _open_first(self) -> SqliteConnection:
         """Open the first connection. If the file or its folder cannot be written, only read."""
-        deadline = self._compute_deadline()
+        deadline = self.compute_deadline()
         if not self.read_only:
             try:
                 return open_writable(self.url, deadline)
@@ -141,7 +147,7 @@ class SqliteBackend(SqliteReader):
 
     # --- reading ---
 
-    def _run(self, sql: str, bindings: Bindings = (), shape: RowShape = tuple) -> list[Any]:
+    def _run(self, sql: str, bindings: Any = None, shape: RowShape = tuple) -> list[Any]:
         def read(db: SqliteConnection) -> list[Any]:
             return make_records(shape, db.execute(sql, bindings))
 
@@ -151,16 +157,16 @@ class SqliteBackend(SqliteReader):
         """Return what `read` returns for a connection. If that has no locks, and others wrote to
         the file meanwhile, the result may be wrong, or the file look damaged: then read again,
         once, through a new connection."""
-        deadline = self._compute_deadline()
+        deadline = self.compute_deadline()
         for _ in range(2):
             with self._fork_gate, self._translator, self._pool.borrow(deadline) as db:
                 try:
                     found = read(db)
                 except (Corrupt, apsw.CorruptError):
-                    if is_current(db, self.url):
+                    if is_up_to_date(db, self.url):
                         raise
                 else:
-                    if is_current(db, self.url):
+                    if is_up_to_date(db, self.url):
                         return found
         raise ReadOnly(
             f"{self.url!r} is being written, and cannot be read at the same time in a directory "
@@ -172,50 +178,52 @@ class SqliteBackend(SqliteReader):
 
     @contextmanager
     def begin(
-        self, *, sessions: Sequence[str] = (), agents: Sequence[AgentRecord] = ()
+        self,
+        *,
+        sessions: Sequence[str] = (),
+        agents: Sequence[AgentRecord] = (),
+        deadline: float | None = None,
     ) -> Iterator[SqliteTransaction]:
         """As in the protocol. One lock protects the complete store, so sessions need none."""
         self._check_writable()
-        deadline = self._compute_deadline()
+        if deadline is None:
+            deadline = self.compute_deadline()
         with self._translator:
             # No fork gate as in `_run`: a fork waits for the write lock, too.
             self._write_lock.take(deadline)
             try:
-                with self._pool.borrow(deadline) as db:
-                    transaction = SqliteTransaction(db)
-                    try:
-                        self._start(db)
-                        for agent in agents:
-                            check_exists(transaction, agent)
-                        yield transaction
-                        self._commit(db)
-                    finally:
-                        roll_back(db)
+                with self._pool.borrow(deadline) as db, self._write_on(db) as transaction:
+                    for agent in agents:
+                        check_exists(transaction, agent)
+                    yield transaction
             finally:
                 self._write_lock.release()
-        if transaction.has_removed_text:
-            self._empty_log()
+        if transaction.is_removal:
+            self._empty_write_ahead_log(deadline)
 
     def append(
-        self, agent: AgentRecord, drafts: Drafts, expected: int | None = None
+        self,
+        agent: AgentRecord,
+        drafts: Drafts,
+        expected: int | None = None,
+        deadline: float | None = None,
     ) -> list[Event]:
         # Not through `begin`: Ctrl-C inside of contextlib could leave the lock taken as long as the
-        # traceback exists, and most writes are appends.
+        # traceback exists, and most writes are appends. An `__exit__` could not release the lock,
+        # either: Ctrl-C may come when it begins.
         self._check_writable()
-        deadline = self._compute_deadline()
+        if deadline is None:
+            deadline = self.compute_deadline()
         with self._translator:
             self._write_lock.take(deadline)
             try:
-                with self._pool.borrow(deadline) as db:
-                    try:
-                        self._start(db)
-                        events = SqliteTransaction(db).append(agent, drafts, expected)
-                        self._commit(db)
-                        return events
-                    finally:
-                        roll_back(db)
+                with self._pool.borrow(deadline) as db, self._write_on(db) as transaction:
+                    return transaction.append(agent, drafts, expected)
             finally:
                 self._write_lock.release()
+
+    def _write_on(self, db: SqliteConnection) -> "WriteBlock":
+        return WriteBlock(db, self._file, self._stamp, self._signal)
 
     def create_agent(self, new: NewAgent, drafts: Drafts, now_us: int | None = None) -> AgentRecord:
         with self.begin() as transaction:
@@ -225,32 +233,13 @@ class SqliteBackend(SqliteReader):
         if self.read_only:
             raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
 
-    def _start(self, db: apsw.Connection) -> None:
-        self._file.check_file()
-        db.execute("BEGIN IMMEDIATE")
-        self._stamp.renew(db)
-
-    def _commit(self, db: apsw.Connection) -> None:
-        try:
-            db.execute("COMMIT")
-        except apsw.IOError as error:
-            # If the log was written but not synced, the event is there after a crash.
-            raise ConnectionLost(
-                f"{self.url!r}: {error}: what was under way may or may not have been written",
-                remedy=Remedy("{} shows whether it was", "events"),
-            ) from error
-        self._file.check_side_files()
-        self._file.remember_size()
-        self._signal.send()
-
-    def _empty_log(self) -> None:
+    def _empty_write_ahead_log(self, deadline: float) -> None:
         """Write the write-ahead log into the file, so that it contains no removed text. Others may
-        write between two attempts."""
-        deadline = time.monotonic()
-        if not self._text_remains:  # others are waited for once
-            deadline += min(self._timeout, EMPTYING_TIMEOUT)
-        while not self._try_to_empty_log():
-            if time.monotonic() >= deadline:
+        write between two attempts. There is one attempt at least."""
+        last_start = min(deadline, time.monotonic() + EMPTYING_TIMEOUT)
+        # Others are waited for once.
+        while not self._try_to_empty():
+            if self._text_remains or time.monotonic() >= last_start:
                 self._text_remains = True
                 raise TextRemains(
                     f"{self.url!r}: the text was removed, but it stays in the write-ahead log "
@@ -261,39 +250,54 @@ class SqliteBackend(SqliteReader):
             time.sleep(EMPTYING_PAUSE)
         self._text_remains = False
 
-    def _try_to_empty_log(self) -> bool:
+    def _try_to_empty(self) -> bool:
         try:
             with self._fork_gate, self._translator, self._pool.borrow() as db:
                 db.deadline = time.monotonic() + EMPTYING_WAIT
-                return empty_log(db)
-        except StorageError as error:
+                return empty_wal(db, self.url)
+        except Busy:
+            return False
+        except (StorageError, Corrupt) as error:
             # Not tried again: a sync that succeeds after one that failed proves nothing.
             raise TextRemains(
                 f"{self.url!r}: the text was removed, but it may stay in the write-ahead log "
                 f"({error.message})",
-                remedy="check the disk, then close the store, and open and close it again",
+                remedy="check the disk, then close the store, and open, verify and close it again",
             ) from error
 
     # --- the search index ---
 
     def count_unindexed(self, scope: SearchScope = WHOLE_STORE) -> int:
-        index = SqliteIndex(self._run)
+        index = self._find_index(scope)
         if not self.read_only and not index.exists():
             with self.begin() as transaction:
                 transaction.index.create()
         return index.count_unindexed(scope)
 
+    def _find_index(self, scope: SearchScope) -> SqliteIndex:
+        """Return the index of the store or, if that lacks events of `scope` and the store may only
+        be read, one of this process."""
+        index = SqliteIndex(self._run)
+        if not self.read_only or index.count_unindexed(scope) == 0:
+            return index
+        with self._index_lock:
+            if self._temporary_index is None:
+                self._temporary_index = TemporaryIndex(self._mode, self._translator)
+            return self._temporary_index
+
     def index_events(self, limit: int, scope: SearchScope = WHOLE_STORE) -> int:
+        if self.read_only:
+            return self._find_index(scope).index_next(limit, scope)
         with self.begin() as transaction:
-            count = transaction.index.add_events(limit, scope)
+            count = transaction.index.index_next(limit, scope)
         self._unmerged += count
         has_caught_up = count < limit
         if has_caught_up and self._unmerged >= WORTH_MERGING:
             self._merge_segments()
         return count
 
-    def find_words(self, query: WordQuery, limit: int) -> list[FoundEvent]:
-        return SqliteIndex(self._run).find_words(query, limit)
+    def find_matches(self, query: SearchQuery, limit: int) -> list[FoundEvent]:
+        return self._find_index(query.scope).find_matches(query, limit)
 
     def _merge_segments(self) -> None:
         """Merge the segments of the index, in short transactions."""
@@ -313,7 +317,11 @@ class SqliteBackend(SqliteReader):
 
     def _check_anew(self, _: SqliteConnection) -> list[str]:
         """Check the tables through a new connection, as `schema.check_tables` needs it."""
-        with closing(self._connect(self._compute_deadline())) as db:
+        with closing(self._connect(self.compute_deadline())) as db:
+            if has_foreign_wal(db, self.url):
+                return [
+                    "the file was overwritten with another one, which its log does not belong to"
+                ]
             return schema.check_tables(db)
 
     def measure_size(self) -> int:
@@ -348,8 +356,15 @@ class SqliteBackend(SqliteReader):
         for watch in list(self._watches):
             watch.close()
         with self._fork_gate, self._translator:
+            self._close_temporary_index()
             self._pool.close()
             self._stamp.close()
+
+    def _close_temporary_index(self) -> None:
+        with self._index_lock:
+            if self._temporary_index is not None:
+                self._temporary_index.close()
+            self._temporary_index = None
 
     def prepare_fork(self) -> None:
         """Close the connections; parent and child open their own. SQLite keeps a list of the locks
@@ -358,15 +373,59 @@ class SqliteBackend(SqliteReader):
         log that the child writes to."""
         for watch in list(self._watches):
             watch.disconnect()
+        self._close_temporary_index()
         self._pool.close_idle()
         self._stamp.close()
         self._file.forget_side_files()
 
 
-def roll_back(db: apsw.Connection) -> None:
-    """End a transaction that was not committed."""
-    if db.in_transaction:
-        db.execute("ROLLBACK")
+class WriteBlock:
+    """Begins a transaction for a `with` block, and commits it, or rolls it back after an error. If
+    Ctrl-C comes in between, the pool closes the connection, which rolls it back, too."""
+
+    def __init__(
+        self, db: SqliteConnection, file: StoreFile, stamp: StampWriter, signal: CommitSignal
+    ) -> None:
+        self._db = db
+        self._file = file
+        self._stamp = stamp
+        self._signal = signal
+
+    def __enter__(self) -> SqliteTransaction:
+        try:
+            self._file.check_file()
+            self._db.execute("BEGIN IMMEDIATE")
+            self._stamp.renew(self._db)
+        except BaseException:
+            self._roll_back()
+            raise
+        return SqliteTransaction(self._db)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._commit()
+        finally:
+            self._roll_back()
+
+    def _commit(self) -> None:
+        try:
+            self._db.execute("COMMIT")
+        except apsw.IOError as error:
+            # If the log was written but not synced, the event is there after a crash.
+            path = self._file.path
+            raise ConnectionLost(
+                f"{path!r}: {error}: what was under way may or may not have been written",
+                remedy=Remedy("{} shows whether it was", "events"),
+            ) from error
+        self._file.check_side_files()
+        self._file.remember_size()
+        self._signal.send()
+
+    def _roll_back(self) -> None:
+        """End the transaction, unless it was committed."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
 
 
 def is_out_of_transaction(db: apsw.Connection) -> bool:

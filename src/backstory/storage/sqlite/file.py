@@ -30,14 +30,15 @@ from backstory.storage.locks import LockTimeout
 from backstory.storage.pool import ErrorTranslator, PoolClosed, build_closed_error
 from backstory.storage.sqlite import migrations, schema
 from backstory.storage.sqlite.frames import FrameReader
-from backstory.storage.sqlite.wal import check_log, measure_log
+from backstory.storage.sqlite.stamp import check_wal, has_foreign_wal
+from backstory.storage.sqlite.wal import measure_wal
 from backstory.storage.work_folder import remove_abandoned_folders
 
 # Pages in the write-ahead log before a checkpoint. Overwriting the log is a third faster than
 # growing it. So it stays at 1 MB, which is reached after a hundred turns instead of eight hundred.
 CHECKPOINT_PAGES = 128
 # Bytes that the log keeps after it has grown, such as by a large import.
-LARGEST_LOG = 4 * CHECKPOINT_PAGES * schema.PAGE_SIZE
+LARGEST_WAL = 4 * CHECKPOINT_PAGES * schema.PAGE_SIZE
 FIRST_PAUSE, LATER_PAUSE = 0.001, 0.02  # seconds between two attempts to get a lock
 FIRST_ATTEMPTS = 500  # attempts with the first pause
 ATTEMPTS_BEFORE_CHECK = 100  # then check whether the file system supports locks at all
@@ -68,7 +69,7 @@ class FileState(NamedTuple):
     inode: int
     size: int
     changed_ns: int
-    log_size: int
+    wal_size: int
 
 
 def read_state(path: str) -> FileState:
@@ -79,10 +80,10 @@ def read_state(path: str) -> FileState:
         raise CannotOpen(f"no store at {path!r} ({error.strerror})", remedy="check the path") from (
             error
         )
-    return FileState(found.st_ino, found.st_size, found.st_mtime_ns, measure_log(path))
+    return FileState(found.st_ino, found.st_size, found.st_mtime_ns, measure_wal(path))
 
 
-def is_current(db: "SqliteConnection", path: str) -> bool:
+def is_up_to_date(db: "SqliteConnection", path: str) -> bool:
     """Return False if `db` has no locks, and others wrote to the file since it was opened."""
     return db.file_state is None or db.file_state == read_state(path)
 
@@ -106,10 +107,12 @@ def open_connection(mode: OpenMode, path: str, deadline: float) -> SqliteConnect
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; "
         f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"
     )
-    db.execute(f"PRAGMA journal_size_limit = {LARGEST_LOG}").fetchall()
+    db.execute(f"PRAGMA journal_size_limit = {LARGEST_WAL}").fetchall()
     # Without statistics, a plan does not depend on the values that are bound. Otherwise SQLite
     # would compile a statement again for another agent's number, which took longer than running it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    # Only `StoreFile.close_connection` knows whether the log belongs to the file.
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     # Overwrite freed space: even splitting a page leaves copies of events in the old one.
     db.execute("PRAGMA secure_delete = ON").fetchall()
     FrameReader().register(db)
@@ -166,7 +169,7 @@ def open_writable(path: str, deadline: float) -> SqliteConnection:
     try:
         if db.readonly("main"):
             raise ReadOnly(f"{path!r} cannot be written", remedy=GET_PERMISSION)
-        check_log(db, path)
+        check_wal(db, path)
         if identify_file(path) != identity:  # from here on, a restore finds the store in use
             raise Busy(f"{path!r} was replaced while it was being opened", remedy="try again")
         migrate_when_free(db, path)
@@ -203,7 +206,7 @@ def open_readable(path: str, deadline: float) -> tuple[SqliteConnection, OpenMod
     try:
         return open_current_version(shared, path, deadline), shared
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
-        if state.log_size > 0:
+        if state.wal_size > 0:
             raise ReadOnly(
                 f"{path!r} has events in {path + '-wal'!r}, which can only be read in a directory "
                 "that can be written",
@@ -235,7 +238,7 @@ def open_any_version(mode: OpenMode, path: str, deadline: float) -> SqliteConnec
         raise CannotOpen(f"no store at {path!r}", remedy=schema.ANOTHER_PATH)
     db = open_connection(mode, path, deadline)
     try:
-        check_log(db, path)
+        check_wal(db, path)
         if migrations.read_version(db, path) == 0:
             raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=schema.ANOTHER_PATH)
     except BaseException:
@@ -334,7 +337,7 @@ class StoreFile:
     def check_side_files(self) -> None:
         """Raise ConnectionLost if a file beside the store was removed or replaced: no other process
         would see what was just written."""
-        for path, identity in self._side_files.items():
+        for path, identity in list(self._side_files.items()):
             if identify_file(path) != identity:
                 raise ConnectionLost(
                     f"{path!r} was removed or replaced while the store was open: what was under "
@@ -343,11 +346,16 @@ class StoreFile:
                 )
 
     def close_connection(self, db: apsw.Connection) -> None:
-        """Close a connection. SQLite removes the files beside the store with the last one."""
+        """Close a connection. With the last one, SQLite writes the log into the file, if it belongs
+        to it, and removes the files beside the store. Another thread may close another connection
+        meanwhile."""
+        with suppress(apsw.Error):  # such as in a transaction that Ctrl-C has ended
+            if not has_foreign_wal(db, self.path):
+                db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         db.close()
         for path in list(self._side_files):
             if identify_file(path) is None:
-                del self._side_files[path]
+                self._side_files.pop(path, None)
 
 
 def is_sound(path: str) -> bool:

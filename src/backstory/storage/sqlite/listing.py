@@ -1,15 +1,14 @@
 """From an AgentQuery to the statement that lists agents."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from backstory.log.times import MINUTE_US
 from backstory.storage.protocol import AgentQuery
 from backstory.storage.sql import SqlConditions
-from backstory.storage.sqlite.schema import IS_OWN, write_seq
+from backstory.storage.sqlite.schema import HEAD, IS_OWN
 
-HEAD = f"""max(a.fork_seq, coalesce(
-    (SELECT {write_seq("max(e.id)")} FROM events e WHERE {IS_OWN}), 0))"""
 UPDATED = f"""coalesce(
     (SELECT e.created_at FROM events e WHERE {IS_OWN} ORDER BY e.id DESC LIMIT 1), a.created_at)"""
 # The columns are the fields of an AgentRecord, in the same order.
@@ -43,7 +42,7 @@ COUNT_PREFIX = f"""
         WHERE {KEY_PREFIX} LIMIT :limit)"""
 
 
-def add_choice(conditions: SqlConditions, column: str, name: str, values: tuple[str, ...]) -> None:
+def add_choice(conditions: SqlConditions, column: str, name: str, values: Iterable[str]) -> None:
     """Add the condition that a column has one of `values`, which are bound as `name`0, `name`1 and
     so on. SQLite treats a list of one value like `=`, and can then use the order of an index."""
     bindings = {f"{name}{number}": value for number, value in enumerate(values)}

@@ -7,13 +7,13 @@ from typing import Any
 import apsw
 
 from backstory.errors import CannotOpen, NewerVersion
-from backstory.log.digests import START, digest_row
+from backstory.log.chain import START, digest_row
 from backstory.log.erasure import is_erased, replace_erased_digests
 from backstory.log.events import StoredRow
 from backstory.storage.ids import new_salts
 from backstory.storage.sqlite import schema
 from backstory.storage.sqlite.frames import CONTENT_OR_NULL, DATA_OR_NULL
-from backstory.storage.sqlite.schema import LAST_SEQ, build_event_id, write_event_id
+from backstory.storage.sqlite.schema import LAST_SEQ, build_event_id, build_event_id_sql
 
 # Keys, notes, details of agents, and the chain of digests, which `add_salts` computes.
 TO_VERSION_2 = f"""
@@ -106,7 +106,7 @@ def change_tables(db: apsw.Connection, version: int) -> None:
 
 MIGRATED_AT_ONCE = 10_000  # events
 AGENTS_WITH_ORIGINS = "SELECT no, parent, fork_seq FROM agents ORDER BY no"
-INHERITED_DIGEST = f"SELECT digest FROM events WHERE id = {write_event_id('?', '?')}"
+INHERITED_DIGEST = f"SELECT digest FROM events WHERE id = {build_event_id_sql('?', '?')}"
 EVENTS_WITHOUT_SALTS = f"""
     SELECT e.seq, e.kind, {CONTENT_OR_NULL}, {DATA_OR_NULL}, e.created_at, e.key, e.base, e.digest,
         NULL

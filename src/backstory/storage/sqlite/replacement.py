@@ -16,18 +16,20 @@ from backstory.storage.sqlite.file import (
     make_translator,
     open_any_version,
 )
-from backstory.storage.sqlite.wal import check_log, empty_log, remove_log, replace_stamp
+from backstory.storage.sqlite.stamp import empty_wal, replace_stamp
+from backstory.storage.sqlite.wal import remove_wal
 from backstory.storage.work_folder import move_file, sync_folder
 
 
-def copy_store(path: str, copy: str) -> None:
-    """Copy the store at `path`, which may have any version, with its log to a new file."""
+def copy_store(path: str, copy: str, timeout: float) -> None:
+    """Copy the store at `path`, which may have any version, with its log to a new file. Raises Busy
+    if it is locked for `timeout` seconds."""
     if os.path.exists(f"{path}-wal"):
         mode = OpenMode(path, apsw.SQLITE_OPEN_READONLY)
     else:  # Nobody has it open. With locks, SQLite would leave an empty log beside it.
         mode = make_immutable_mode(path)
-    deadline = time.monotonic() + DEFAULT_TIMEOUT
-    with opening_gate, make_translator(path, DEFAULT_TIMEOUT):
+    deadline = time.monotonic() + timeout
+    with opening_gate, make_translator(path, timeout):
         with closing(open_any_version(mode, path, deadline)) as db:
             copy_pages(db, copy)
 
@@ -50,24 +52,24 @@ def replace_store(file: str, path: str) -> None:
     store is in use. If the process is killed, the old store is there, or the new one."""
     with opening_gate, make_translator(path, DEFAULT_TIMEOUT):
         if os.path.exists(path):
-            write_back_log(path)
+            write_back_wal(path)
             with lock_file(path):
-                remove_log(path)
+                remove_wal(path)
                 os.chmod(file, os.stat(path).st_mode)
                 os.replace(file, path)
         else:
-            remove_log(path)
+            remove_wal(path)
             move_file(file, path)
     sync_folder(os.path.dirname(path))
 
 
-def write_back_log(path: str) -> None:
+def write_back_wal(path: str) -> None:
     """Write the log of a store into its file, so that a kill after the log is removed leaves a
     complete store. Does nothing if the store is damaged, in use, or the log belongs to another
     file."""
     with suppress(Error, apsw.Error), closing(apsw.Connection(path)) as db:
-        check_log(db, path)
-        empty_log(db)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        empty_wal(db, path)
 
 
 @contextmanager

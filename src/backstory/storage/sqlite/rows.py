@@ -1,53 +1,49 @@
-"""Every read of an SQLite store, each with its statement.
+"""Every statement that reads from an SQLite store. `storage.sql.SqlReader` runs the statements
+that have no method here.
 
 The events of one agent are stored together, in the order of their ids (`schema.build_event_id`).
 """
 
 import json
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Sequence
 
-from backstory.log.events import Event, OutlineRow, StoredRow
+from backstory.log.events import Event, StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN
-from backstory.storage.agent_errors import build_deletion_error, check_exists
-from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
 from backstory.storage.protocol import (
     EVERY_AGENT,
     EVERY_EVENT,
     AgentQuery,
     AgentRecord,
-    EventCount,
     EventFilter,
-    KeyPosition,
-    Piece,
     Pieces,
-    RemovalRecord,
     SourceRecord,
-    Walk,
 )
-from backstory.storage.sql import RowShape, SqlConditions
+from backstory.storage.sql import (
+    ONLY_MARKS,
+    ONLY_NOTES,
+    Bindings,
+    EventConditions,
+    SqlConditions,
+    SqlReader,
+)
 from backstory.storage.sqlite.frames import CONTENT, CONTENT_OR_NULL, DATA, DATA_OR_NULL, SIZE
 from backstory.storage.sqlite.listing import (
     COMMON,
     COUNT_PREFIX,
-    HEAD,
     add_choice,
     build_agent_conditions,
     build_listing,
 )
 from backstory.storage.sqlite.schema import (
+    HEAD,
     IS_OWN,
     LAST_SEQ,
+    build_agent_sql,
     build_event_id,
-    write_agent,
-    write_event_id,
-    write_seq,
+    build_event_id_sql,
+    build_seq_sql,
 )
-
-Bindings = Sequence[Any] | Mapping[str, Any]
 
 # The fields of an Event, in the same order.
 EVENT_COLUMNS = f"e.seq, e.kind, {CONTENT}, {DATA}, e.created_at, e.key"
@@ -62,19 +58,22 @@ IN_RANGE = "e.id BETWEEN CAST(r.key AS INTEGER) AND r.value"
 # If the agent was deleted after its pieces were read, nothing is returned, not even what it
 # inherited.
 IS_ALIVE = "EXISTS (SELECT 1 FROM agents WHERE no = :no AND deleted IS NULL)"
-ONLY_MARKS = frozenset({"mark"})
-ONLY_NOTES = frozenset({"note"})
 MARKS_INDEX = "INDEXED BY marks"
 NOTES_INDEX = "INDEXED BY notes"
 NOT_ALWAYS_SHOWN = "e.kind NOT IN ({})".format(", ".join(f"'{kind}'" for kind in ALWAYS_SHOWN))
 
 
-class SqliteReader(ABC):
+class SqliteReader(SqlReader):
     """Reads agents and events. A subclass decides which connection runs a statement."""
 
-    @abstractmethod
-    def _run(self, sql: str, bindings: Bindings = (), shape: RowShape = tuple) -> list[Any]:
-        """Run a statement and return its rows as instances of `shape`."""
+    def _bind_agent(self, agent: AgentRecord) -> Bindings:
+        return {"no": agent.pk}
+
+    def _bind_pieces(self, pieces: Pieces) -> Bindings:
+        return {"ranges": build_ranges_json(pieces)}
+
+    def _bind_keys(self, keys: Sequence[str]) -> Bindings:
+        return {"keys": json.dumps(keys)}
 
     def list_agents(self, query: AgentQuery = EVERY_AGENT) -> list[AgentRecord]:
         sql, bindings = build_listing(query, is_prefix_common=self._has_common_prefix(query))
@@ -95,19 +94,14 @@ class SqliteReader(ABC):
     def read_clock(self) -> int:
         return time.time_ns() // 1000
 
-    READ_HEAD = f"SELECT {HEAD} FROM agents a WHERE a.no = ? AND a.deleted IS NULL"
-
-    def read_head(self, agent: AgentRecord) -> int:
-        for (head,) in self._run(self.READ_HEAD, (agent.pk,)):
-            return int(head)
-        raise build_deletion_error(agent)
+    READ_HEAD = f"SELECT {HEAD} FROM agents a WHERE a.no = :no AND a.deleted IS NULL"
 
     # Each step goes to the newest event with a base at or below `next`. What lies between is live,
     # and the walk continues at the base; without such an event, it continues in the parent. UNION
     # drops a step that was taken before, so that the walk ends in a damaged store. The index
     # `jumps` has every event with a base, clears, too.
-    FORK_ID = write_event_id("a.no", "a.fork_seq")
-    NEXT_ID = write_event_id("a.no", "walk.next")
+    FORK_ID = build_event_id_sql("a.no", "a.fork_seq")
+    NEXT_ID = build_event_id_sql("a.no", "walk.next")
     WALK = f"""
         WITH RECURSIVE
         here (head) AS MATERIALIZED (
@@ -115,20 +109,17 @@ class SqliteReader(ABC):
         walk (no, low, high, base, next, next_no) AS (
             SELECT NULL, 1, 0, NULL, coalesce(:at, head), :no FROM here
             UNION
-            SELECT a.no, coalesce(j.seq, a.fork_seq + 1), walk.next, j.base,
-                iif(j.id IS NULL, min(walk.next, a.fork_seq), j.base),
-                iif(j.id IS NULL, a.parent, a.no)
+            SELECT a.no, coalesce(move.seq, a.fork_seq + 1), walk.next, move.base,
+                iif(move.id IS NULL, min(walk.next, a.fork_seq), move.base),
+                iif(move.id IS NULL, a.parent, a.no)
             FROM walk
             JOIN agents a ON a.no = walk.next_no
-            LEFT JOIN events j INDEXED BY jumps ON j.base IS NOT NULL AND j.id = (
+            LEFT JOIN events move INDEXED BY jumps ON move.base IS NOT NULL AND move.id = (
                 SELECT e.id FROM events e INDEXED BY jumps
                 WHERE e.base IS NOT NULL AND e.id > {FORK_ID} AND e.id <= {NEXT_ID}
                 ORDER BY e.id DESC LIMIT 1)
             WHERE walk.next > 0)
         SELECT no, low, high, base, next, here.head FROM here, walk"""
-
-    def walk(self, agent: AgentRecord, at: int | None = None) -> Walk:
-        return build_walk(agent, self._run(self.WALK, {"no": agent.pk, "at": at}, WalkStep))
 
     LINEAGE = f"""
         WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
@@ -138,9 +129,6 @@ class SqliteReader(ABC):
             SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
             FROM line JOIN agents a ON a.no = line.parent WHERE line.fork_seq > 0)
         SELECT no, low, high, fork_seq FROM line"""
-
-    def read_lineage(self, agent: AgentRecord) -> list[Piece]:
-        return build_lineage(agent, self._run(self.LINEAGE, {"no": agent.pk}, LineageStep))
 
     # Find the agent that wrote at that time, then bisect. Read an agent whose times have dropped
     # backwards, and continue in its parent if none of its events is old enough.
@@ -160,7 +148,7 @@ class SqliteReader(ABC):
             SELECT h.no,
                 iif(e.created_at <= :moment, {MIDDLE}, h.low),
                 iif(e.created_at <= :moment, h.high, {MIDDLE} - 1)
-            FROM halves h LEFT JOIN events e ON e.id = {write_event_id("h.no", MIDDLE)}
+            FROM halves h LEFT JOIN events e ON e.id = {build_event_id_sql("h.no", MIDDLE)}
             WHERE h.low < h.high)
         SELECT max(position) FROM (
             SELECT low AS position FROM halves WHERE low = high
@@ -169,18 +157,10 @@ class SqliteReader(ABC):
             UNION ALL
             SELECT (
                 SELECT e.seq FROM events e
-                WHERE e.id BETWEEN {write_event_id("line.no", "line.fork_seq + 1")}
-                    AND {write_event_id("line.no", "line.high")} AND e.created_at <= :moment
+                WHERE e.id BETWEEN {build_event_id_sql("line.no", "line.fork_seq + 1")}
+                    AND {build_event_id_sql("line.no", "line.high")} AND e.created_at <= :moment
                 ORDER BY e.id DESC LIMIT 1)
             FROM line WHERE times_dropped)"""
-
-    def find_position_at_time(self, agent: AgentRecord, moment_us: int) -> int:
-        bindings = {"no": agent.pk, "moment": moment_us}
-        [(position,)] = self._run(self.FIND_POSITION, bindings)
-        if position is None:
-            check_exists(self, agent)
-            return 0
-        return int(position)
 
     READ_EVENTS = f"""
         SELECT {EVENT_COLUMNS} FROM {RANGES} {{index}} WHERE {IN_RANGE} AND {{where}} {{order}}"""
@@ -192,12 +172,12 @@ class SqliteReader(ABC):
                     SELECT e.id FROM events e {{index}} WHERE {IN_RANGE} AND {{where}}
                     ORDER BY e.id DESC LIMIT 1) AS id
                 FROM json_each(:ranges) r) newest
-            WHERE newest.id IS NOT NULL ORDER BY {write_seq("newest.id")} DESC LIMIT 1)"""
+            WHERE newest.id IS NOT NULL ORDER BY {build_seq_sql("newest.id")} DESC LIMIT 1)"""
 
     def read_events(
         self, agent: AgentRecord, pieces: Pieces, where: EventFilter = EVERY_EVENT
     ) -> list[Event]:
-        conditions = build_event_conditions(where)
+        conditions = SqliteEventConditions(where)
         conditions.add(IS_ALIVE)
         sql = self.READ_NEWEST_EVENT if where.newest_only else self.READ_EVENTS
         index = choose_index(where)
@@ -206,28 +186,9 @@ class SqliteReader(ABC):
         sql = sql.format(index=index, where=conditions.join(), order=order)
         return self._run_in_pieces(Event, sql, agent, pieces, conditions.bindings)
 
-    def _run_in_pieces(
-        self,
-        shape: RowShape,
-        sql: str,
-        agent: AgentRecord,
-        pieces: Pieces,
-        bindings: Mapping[str, Any] = MappingProxyType({}),
-    ) -> list[Any]:
-        """Run a statement on pieces of an agent's lineage. Raises AgentNotFound if the agent was
-        deleted; the statement then returns nothing."""
-        named = {**bindings, "ranges": write_ranges(pieces), "no": agent.pk}
-        rows = self._run(sql, named, shape)
-        if not rows and pieces:
-            check_exists(self, agent)
-        return rows
-
     OUTLINE = f"""
         SELECT e.seq, e.kind, {SIZE}, e.created_at, e.base
         FROM {RANGES} WHERE {IN_RANGE} AND {IS_ALIVE}"""
-
-    def read_outline(self, agent: AgentRecord, pieces: Pieces) -> list[OutlineRow]:
-        return self._run_in_pieces(OutlineRow, self.OUTLINE, agent, pieces)
 
     READ_ROWS = f"""
         SELECT {ROW_COLUMNS} FROM events e
@@ -250,13 +211,10 @@ class SqliteReader(ABC):
 
     def read_owned(self, agents: AgentQuery, where: EventFilter) -> list[tuple[str, StoredRow]]:
         of_agents = build_agent_conditions(agents)
-        of_events = build_event_conditions(where)
+        of_events = SqliteEventConditions(where)
         sql = self.READ_NEWEST_OWNED if where.newest_only else self.READ_OWNED
         sql = sql.format(index=choose_index(where), agents=of_agents.join(), where=of_events.join())
-        found = []
-        for id, *columns in self._run(sql, {**of_agents.bindings, **of_events.bindings}):
-            found.append((id, StoredRow._make(columns)))
-        return found
+        return self._run_owned(sql, {**of_agents.bindings, **of_events.bindings})
 
     COUNTS = f"a.id, e.kind, count(*), count(e.base), sum({SIZE})"
     COUNT_IN_PIECES = f"""
@@ -266,31 +224,16 @@ class SqliteReader(ABC):
         SELECT {COUNTS} FROM events e CROSS JOIN agents a ON a.no = e.agent
         GROUP BY e.agent, e.kind"""
 
-    def count_events(
-        self, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> list[EventCount]:
-        if agent is None:
-            return self._run(self.COUNT_EVERYWHERE, (), EventCount)
-        return self._run_in_pieces(EventCount, self.COUNT_IN_PIECES, agent, pieces)
-
     FIND_KEYS_IN_PIECES = f"""
         SELECT e.key, a.id, e.seq
         FROM json_each(:keys) k CROSS JOIN json_each(:ranges) r
         CROSS JOIN events e INDEXED BY event_keys CROSS JOIN agents a ON a.no = e.agent
-        WHERE e.key = k.value AND e.agent = {write_agent("CAST(r.key AS INTEGER)")}
+        WHERE e.key = k.value AND e.agent = {build_agent_sql("CAST(r.key AS INTEGER)")}
             AND {IN_RANGE} AND {IS_ALIVE}"""
     FIND_KEYS_EVERYWHERE = """
         SELECT e.key, a.id, e.seq
         FROM json_each(:keys) k CROSS JOIN events e INDEXED BY event_keys
         CROSS JOIN agents a ON a.no = e.agent WHERE e.key = k.value ORDER BY e.id"""
-
-    def find_keys(
-        self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> list[KeyPosition]:
-        bindings = {"keys": json.dumps(keys)}
-        if agent is None:
-            return self._run(self.FIND_KEYS_EVERYWHERE, bindings, KeyPosition)
-        return self._run_in_pieces(KeyPosition, self.FIND_KEYS_IN_PIECES, agent, pieces, bindings)
 
     LIST_SOURCES = """
         SELECT tool, id, agent, cursor FROM sources WHERE {where} ORDER BY id, tool"""
@@ -309,42 +252,26 @@ class SqliteReader(ABC):
         SELECT id, removed_at, action, session, agent, positions, events, author, reason
         FROM removals ORDER BY removed_at, id"""
 
-    def list_removals(self) -> list[RemovalRecord]:
-        return self._run(self.LIST_REMOVALS, (), RemovalRecord)
 
+class SqliteEventConditions(EventConditions):
+    """The conditions of SQLite, for `events e`."""
 
-def build_event_conditions(where: EventFilter) -> SqlConditions:
-    """Return the conditions that select the events of `where`."""
-    conditions = SqlConditions()
-    if where.kinds is not None:
-        add_kinds(conditions, where.kinds)
-    if where.note_names is not None:
-        add_note_names(conditions, where)
-    if where.data_contains is not None:
-        conditions.add(f"instr({DATA_OR_NULL}, :text) > 0", text=where.data_contains)
-    if where.moves_only:
-        conditions.add(f"(e.base IS NOT NULL OR {NOT_ALWAYS_SHOWN})")
-    return conditions
+    def add_kinds(self, kinds: list[str]) -> None:
+        add_choice(self, "e.kind", "kind", kinds)
 
+    def add_note_names(self, names: list[str]) -> None:
+        add_choice(self, "e.content", "note", names)
 
-def add_kinds(conditions: SqlConditions, kinds: frozenset[str]) -> None:
-    """Add the condition that an event is of one of `kinds`."""
-    if kinds in (ONLY_MARKS, ONLY_NOTES):
-        [kind] = kinds
-        conditions.add(f"e.kind = '{kind}'")  # the condition of the partial index, literally
-    else:
-        add_choice(conditions, "e.kind", "kind", tuple(sorted(kinds)))
+    def add_names_of_notes(self, names: list[str]) -> None:
+        has_name = SqlConditions()
+        add_choice(has_name, "e.content", "note", names)
+        self.add(f"(e.kind <> 'note' OR {has_name.join()})", **has_name.bindings)
 
+    def add_text(self, text: str) -> None:
+        self.add(f"instr({DATA_OR_NULL}, :text) > 0", text=text)
 
-def add_note_names(conditions: SqlConditions, where: EventFilter) -> None:
-    """Add the condition that a note has one of the names. Other kinds are not restricted."""
-    names = where.note_names or ()
-    if where.kinds == ONLY_NOTES:
-        add_choice(conditions, "e.content", "note", names)
-        return
-    other = SqlConditions()
-    add_choice(other, "e.content", "note", names)
-    conditions.add(f"(e.kind <> 'note' OR {other.join()})", **other.bindings)
+    def add_irregular(self) -> None:
+        self.add(f"(e.base IS NOT NULL OR {NOT_ALWAYS_SHOWN})")
 
 
 def choose_index(where: EventFilter) -> str:
@@ -356,7 +283,7 @@ def choose_index(where: EventFilter) -> str:
     return ""
 
 
-def write_ranges(pieces: Pieces) -> str:
+def build_ranges_json(pieces: Pieces) -> str:
     """Return the ranges of event ids in `pieces`, as a JSON object."""
     ranges = []
     for owner, low, high, _ in pieces:

@@ -1,5 +1,7 @@
 """The tables of an SQLite store as they are now, the ids of events, and the checks of `verify`."""
 
+from collections.abc import Iterator
+
 import apsw
 
 from backstory.storage.sqlite.frames import DAMAGED_FRAMES
@@ -18,25 +20,28 @@ def build_event_id(agent: int, seq: int) -> int:
     return (agent << 32) + seq
 
 
-def write_event_id(agent: str, seq: str) -> str:
+def build_event_id_sql(agent: str, seq: str) -> str:
     """Return the SQL expression for the id of an event."""
     return f"(({agent} << 32) + {seq})"
 
 
-def write_seq(id: str) -> str:
+def build_seq_sql(id: str) -> str:
     """Return the SQL expression for the position of the event with an id."""
     return f"({id} & {LAST_SEQ})"
 
 
-def write_agent(id: str) -> str:
+def build_agent_sql(id: str) -> str:
     """Return the SQL expression for the number of the agent that owns the event with an id."""
     return f"({id} >> 32)"
 
 
 # The events `e` that the agent `a` owns.
-FIRST_ID = write_event_id("a.no", "0")
-LAST_ID = write_event_id("a.no", f"{LAST_SEQ}")
+FIRST_ID = build_event_id_sql("a.no", "0")
+LAST_ID = build_event_id_sql("a.no", f"{LAST_SEQ}")
 IS_OWN = f"e.id BETWEEN {FIRST_ID} AND {LAST_ID}"
+# The newest position of the agent `a`: without own events, that of its fork.
+HEAD = f"""max(a.fork_seq, coalesce(
+    (SELECT {build_seq_sql("max(e.id)")} FROM events e WHERE {IS_OWN}), 0))"""
 
 VERSION = 4
 
@@ -121,7 +126,7 @@ REMOVALS = """
         reason TEXT
     ) STRICT, WITHOUT ROWID;
     """
-# Shows to which file a write-ahead log belongs (`wal`).
+# Shows to which file a write-ahead log belongs (`stamp`).
 STAMP = "CREATE TABLE stamp (own BLOB NOT NULL, previous BLOB) STRICT;"
 
 TABLES = (
@@ -148,6 +153,16 @@ NEEDED_OBJECTS = {
     "marks": "index",
     "notes": "index",
 }
+# The partial indexes, with their tables and conditions. SQLite's check notices entries that such an
+# index lacks, and none that it has too many.
+PARTIAL_INDEXES = {
+    "agents_key": ("agents", "key IS NOT NULL"),
+    "agents_title": ("agents", "about IS NOT NULL"),
+    "event_keys": ("events", "key IS NOT NULL"),
+    "jumps": ("events", "base IS NOT NULL"),
+    "marks": ("events", "kind = 'mark'"),
+    "notes": ("events", "kind = 'note'"),
+}
 OBJECTS = "SELECT name FROM sqlite_master WHERE type IN ('index', 'trigger')"
 EVENTS_WITHOUT_AGENTS = """
     SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"""
@@ -164,10 +179,7 @@ def check_tables(db: apsw.Connection) -> list[str]:
     for (text,) in db.execute("PRAGMA integrity_check"):
         if text != "ok":
             problems.append(text)
-    existing = {name for (name,) in db.execute(OBJECTS)}
-    for name, type in NEEDED_OBJECTS.items():
-        if name not in existing:
-            problems.append(f"the {type} {name} is missing")
+    problems.extend(find_wrong_objects(db))
     [(count, number)] = db.execute(EVENTS_WITHOUT_AGENTS).fetchall()
     if count:
         problems.append(f"{count} events belong to agents that do not exist, first number {number}")
@@ -176,3 +188,23 @@ def check_tables(db: apsw.Connection) -> list[str]:
     for name, id, seq in db.execute(DAMAGED_FRAMES):
         problems.append(f"event {seq} of agent {name!r} ({id}) is packed, and the frame is damaged")
     return problems
+
+
+def find_wrong_objects(db: apsw.Connection) -> Iterator[str]:
+    """Yield what is wrong with the indexes and triggers, besides what SQLite's own check finds."""
+    existing = {name for (name,) in db.execute(OBJECTS)}
+    for name, type in NEEDED_OBJECTS.items():
+        if name not in existing:
+            yield f"the {type} {name} is missing"
+        elif name in PARTIAL_INDEXES and has_surplus_entries(db, name):
+            yield f"the index {name} has entries of events or agents that do not exist"
+
+
+def has_surplus_entries(db: apsw.Connection, index: str) -> bool:
+    """Return True if a partial index has more entries than its table has rows for it."""
+    table, condition = PARTIAL_INDEXES[index]
+    query = f"""
+        SELECT (SELECT count(*) FROM {table} INDEXED BY {index} WHERE {condition})
+            > (SELECT count(*) FROM {table} NOT INDEXED WHERE {condition})"""
+    [(has_surplus,)] = db.execute(query).fetchall()
+    return bool(has_surplus)

@@ -1,39 +1,33 @@
-"""Claude Code's records: which is which, and the entries that they come to. Pure."""
+"""Claude Code's records: what each one is, and its entries. Pure."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from operator import itemgetter
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from backstory.transcripts.entries import (
-    Data,
-    answer_entries,
-    anthropic_answer,
-    anthropic_message,
-    anthropic_result,
-    microseconds,
-    named_counts,
-    text_in,
+from backstory.transcripts.content import (
+    AnswerBlock,
+    AnswerBuilder,
+    as_object,
+    get_type,
+    is_one_of,
+    join_text,
+    list_objects,
+    name_result,
+    parse_time,
+    pick_counts,
+    read_anthropic_blocks,
+    read_anthropic_message,
+    read_anthropic_result,
 )
-from backstory.transcripts.transcript import Entry, as_entry
-from backstory.transcripts.words import Words
+from backstory.transcripts.model import Data, Entry
 
-Record = dict[str, Any]
+# What a record is to the tree. A PASSED record is contracted to its parent.
+ANSWER, RESULTS, PROMPT, META = "answer", "results", "prompt", "meta"
+QUEUED, SPOKEN, BOUNDARY, SUMMARY = "queued", "spoken", "boundary", "summary"
+PASSED = "passed"
+ECHOES = frozenset({META, SPOKEN})
 
-# What a record is to the tree.
-ANSWER, RESULTS, PROMPT, META, QUEUED, SPOKE = (
-    "answer",
-    "results",
-    "prompt",
-    "meta",
-    "queued",
-    "spoke",
-)
-BOUNDARY, SUMMARY, PASSED = "boundary", "summary", "passed"  # PASSED: contracted to its parent
-ECHOES = frozenset({META, SPOKE})
-
-# The tool in the user's mouth, by how the text begins, and what it is.
-MOUTHED = (
+# Texts of the tool in the user's mouth, by their beginning.
+TOOL_TEXTS = (
     ("<command-", "command"),
     ("<local-command-", "command"),
     ("<bash-", "command"),
@@ -45,267 +39,243 @@ MOUTHED = (
     ("<user-prompt-submit-hook", "hook"),
     ("<session-start-hook", "hook"),
 )
-STARTS = tuple(start for start, _ in MOUTHED)
+TOOL_BEGINNINGS = tuple(beginning for beginning, _ in TOOL_TEXTS)
 # A bare /compact is kept as a prompt beside the boundary that it led to.
 COMPACT = "/compact"
-# Records that are not part of the tree, and known to say nothing that a model saw.
-BOOKKEEPING = Words(
-    {
-        "summary",
-        "custom-title",
-        "ai-title",
-        "agent-name",
-        "agent-color",
-        "agent-setting",
-        "last-prompt",
-        "mode",
-        "permission-mode",
-        "file-history-snapshot",
-        "file-history-delta",
-        "queue-operation",
-        "pr-link",
-        "tag",
-        "worktree-state",
-        "content-replacement",
-        "speculation-accept",
-        "attribution-snapshot",
-        "marble-origami-commit",
-        "marble-origami-snapshot",
-        "result",
-    }
+# Records that are not part of the tree, and contain nothing that a model saw.
+BOOKKEEPING = frozenset(
+    """
+    summary custom-title ai-title agent-name agent-color agent-setting last-prompt mode
+    permission-mode file-history-snapshot file-history-delta queue-operation pr-link tag
+    worktree-state content-replacement speculation-accept attribution-snapshot
+    marble-origami-commit marble-origami-snapshot result bridge-session relocated atis-latch
+    frame-link
+    """.split()  # noqa: SIM905 - a line of words is easier to read than a list
 )
-SPEAKERS = Words({"user", "assistant"})
-# Types whose records may be contracted without a note in the report.
-CONTRACTED = Words({"progress", "system", "attachment", "summary", "user", "assistant"})
+SPEAKERS = ("user", "assistant")
+# Records of these types may be contracted without a line in the report.
+CONTRACTED = ("progress", "system", "attachment", "summary", "user", "assistant")
 USAGE = {
     "input": "input_tokens",
     "output": "output_tokens",
     "cache_read": "cache_read_input_tokens",
     "cache_write": "cache_creation_input_tokens",
 }
-COUNTS = tuple(USAGE.values())
+SYNTHETIC = "<synthetic>"  # the model of lines that the tool wrote
 
 
-SPOKEN = ("type", "message", "timestamp", "attachment", "isMeta", "isApiErrorMessage")
+def get_text(record: Data, name: str) -> str | None:
+    """Return a field that is a text and not empty."""
+    value = record.get(name)
+    return value if isinstance(value, str) and value else None
 
 
-def spoken(record: Record) -> Record:
-    """A record without its bookkeeping."""
-    return {key: record[key] for key in SPOKEN if key in record}
+def get_content(record: Data) -> Any:
+    """Return the content of a record's message. None if there is none."""
+    return as_object(record.get("message")).get("content")
 
 
-def content_of(record: Record) -> Any:
-    """The content of a record's message; None where there is none."""
+def get_blocks(record: Data) -> list[Any]:
+    """Return the blocks of a record's message."""
+    content = get_content(record)
+    return content if isinstance(content, list) else []
+
+
+def find_kind(record: Data) -> str | None:
+    """Return what a record is to the tree. None: it is not part of it."""
+    type_ = record.get("type")
+    if type_ == "assistant":
+        return _find_answer_kind(record)
+    if type_ == "user":
+        return _find_user_kind(record)
+    if type_ == "system":
+        return BOUNDARY if record.get("subtype") == "compact_boundary" else PASSED
+    if type_ == "attachment":
+        return _find_attachment_kind(record.get("attachment"))
+    return PASSED if isinstance(record.get("uuid"), str) else None
+
+
+def _find_answer_kind(record: Data) -> str:
     message = record.get("message")
-    return message.get("content") if isinstance(message, dict) else None
+    if not isinstance(message, dict):
+        return PASSED
+    if message.get("model") == SYNTHETIC or record.get("isApiErrorMessage"):
+        return SPOKEN
+    return ANSWER
 
 
-def kind_of(record: Record) -> str | None:
-    """What a record is to the tree; None: nothing."""
-    match record.get("type"):
-        case "assistant":
-            message = record.get("message")
-            if not isinstance(message, dict):
-                return PASSED
-            is_said = message.get("model") != "<synthetic>" and not record.get("isApiErrorMessage")
-            return ANSWER if is_said else SPOKE
-        case "user":
-            return _kind_of_user(record)
-        case "system":
-            return BOUNDARY if record.get("subtype") == "compact_boundary" else PASSED
-        case "attachment":
-            return _kind_of_attachment(record.get("attachment"))
-        case _:
-            return PASSED if isinstance(record.get("uuid"), str) else None
-
-
-def _kind_of_user(record: Record) -> str:
-    content = content_of(record)
-    if type(content) is list and any(map(_is_result, content)):
+def _find_user_kind(record: Data) -> str:
+    content = get_content(record)
+    if any(is_result(block) for block in get_blocks(record)):
         return RESULTS
     if record.get("isCompactSummary"):
         return SUMMARY
     if not isinstance(content, str | list):
         return PASSED
-    return META if meta_of(record, content) else PROMPT
+    return PROMPT if find_meta(record, content) is None else META
 
 
-def _is_result(block: Any) -> bool:
+def _find_attachment_kind(attachment: Any) -> str:
+    if get_type(attachment) != "queued_command":
+        return PASSED
+    origin = as_object(attachment.get("origin")).get("kind")
+    is_human = origin in (None, "human") and attachment.get("commandMode") in (None, "prompt")
+    beginning = find_beginning(attachment.get("prompt"))
+    return QUEUED if is_human and not beginning.startswith(TOOL_BEGINNINGS) else META
+
+
+def is_result(block: Any) -> bool:
+    """Return True if a block is the result of a call."""
     return isinstance(block, dict) and block.get("type") == "tool_result"
 
 
-def _kind_of_attachment(attachment: Any) -> str:
-    if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
-        return PASSED
-    origin = attachment.get("origin")
-    who = origin.get("kind") if isinstance(origin, dict) else None
-    human = who in (None, "human") and attachment.get("commandMode") in (None, "prompt")
-    return QUEUED if human and not _beginning(attachment.get("prompt")).startswith(STARTS) else META
-
-
-def meta_of(record: Record, content: Any) -> str | None:
-    """What it is, if the tool wrote it and not a person."""
-    text = _beginning(content)
-    if text.startswith(STARTS):
-        return next(what for start, what in MOUTHED if text.startswith(start))
+def find_meta(record: Data, content: Any) -> str | None:
+    """Return what a user's text is if the tool wrote it. None if a person did."""
+    text = find_beginning(content)
+    for beginning, meta in TOOL_TEXTS:
+        if text.startswith(beginning):
+            return meta
     if text.startswith(COMPACT) and text.split()[0] == COMPACT:
         return "command"
     return "tool" if record.get("isMeta") else None
 
 
-def _beginning(content: Any) -> str:
-    """As much of a text as it takes to see who wrote it."""
+def find_beginning(content: Any) -> str:
+    """Return as much of a text as it takes to see who wrote it."""
     if isinstance(content, list):
-        content = next((text for block in content if (text := text_in(block))), "")
+        texts = (join_text(block) for block in content)
+        content = next((text for text in texts if text), "")
     return content[:200].lstrip() if isinstance(content, str) else ""
 
 
-def blocks_of(record: Record) -> list[Any]:
-    """The blocks of a record's message."""
-    content = content_of(record)
-    return content if isinstance(content, list) else []
+def list_calls(record: Data) -> list[Data]:
+    """Return the calls in an answer's record that have an id."""
+    blocks = list_objects(get_blocks(record))
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    return [call for call in calls if isinstance(call.get("id"), str)]
 
 
-def call_ids(record: Record) -> list[str]:
-    """The ids of the calls in an answer's record."""
-    return [call["id"] for call in _calls_in(blocks_of(record))]
+def list_result_ids(record: Data) -> list[str]:
+    """Return the ids of the calls that a record has results of."""
+    ids = [block.get("tool_use_id") for block in get_blocks(record) if is_result(block)]
+    return [id for id in ids if isinstance(id, str)]
 
 
-def _calls_in(blocks: Sequence[Any]) -> list[Data]:
-    """The calls among the blocks of an answer, as far as they have an id."""
-    return [
-        block
-        for block in blocks
-        if isinstance(block, dict)
-        and block.get("type") == "tool_use"
-        and isinstance(block.get("id"), str)
-    ]
+def get_answer_id(record: Data) -> str | None:
+    """Return the message id that all lines of an answer have."""
+    return get_text(as_object(record.get("message")), "id")
 
 
-def result_ids(record: Record) -> list[str]:
-    """The ids of the calls that a record has results of."""
-    return [
-        id
-        for block in blocks_of(record)
-        if _is_result(block) and isinstance(id := block.get("tool_use_id"), str)
-    ]
+# --- entries ---
 
 
-class AnswerLine(NamedTuple):
-    """What a record says that is a line of an answer."""
-
-    id: str | None  # of the answer
-    blocks: list[Any]
-    calls: list[Data]  # those among the blocks that have an id
-    time: int | None
-    model: str | None
-    counts: Sequence[Any]  # those of `USAGE`: all would be a third of what is held of a short line
-    is_last: bool  # it is marked as the answer's last line
+def is_reasoning(record: Data) -> bool:
+    """Return True if a line of an answer contains reasoning only."""
+    blocks = get_blocks(record)
+    types = {get_type(block) for block in blocks}
+    return bool(types) and types <= {"thinking", "redacted_thinking"}
 
 
-# What a record says: it is read once, when the record is, and kept until it is told, if there is room.
-Said = AnswerLine | list[Entry]
-# `tuple.__new__` runs no Python code, `AnswerLine(…)` would.
-_answer_line: Callable[[tuple[Any, ...]], AnswerLine] = partial(tuple.__new__, AnswerLine)
+def read_entries(
+    record: Data, key: str, line: int = 0, reasoning: Sequence[Any] = ()
+) -> list[Entry]:
+    """Return the entries of a record, which has this key (its uuid) and line number.
 
-
-def said_in(key: str, kind: str, record: Record) -> Said:
-    """What a record says that is something to the tree."""
+    `reasoning`: the blocks of the lines before it that contain the reasoning of the same answer.
+    """
+    kind = find_kind(record)
+    if kind is None or kind == PASSED:
+        return []
     if kind == ANSWER:
-        return _line_of_answer(record)
-    if kind == RESULTS:
-        return results(key, record)
-    if kind == BOUNDARY:
-        return [Entry(key, "clear", None, None, microseconds(record.get("timestamp")))]
-    return [_said(key, kind, record)]
+        entries = _read_answer(record, key, reasoning)
+    elif kind == RESULTS:
+        entries = list(_read_results(record, key))
+    elif kind == BOUNDARY:
+        entries = [Entry(key, "clear", None, None, parse_time(record.get("timestamp")))]
+    else:
+        entries = [_read_message(record, key, kind)]
+    return [entry._replace(line=line) for entry in entries]
 
 
-def _line_of_answer(record: Record) -> AnswerLine:
+def _read_answer(record: Data, key: str, reasoning: Sequence[Any]) -> list[Entry]:
     message = record["message"]
-    id, content, model = message.get("id"), message.get("content"), message.get("model")
-    if not isinstance(content, list):
-        content = [] if content is None else [_as_block(content)]
-    return _answer_line(
-        (
-            id if isinstance(id, str) and id else None,
-            content,
-            _calls_in(content),
-            microseconds(record.get("timestamp")),
-            model if isinstance(model, str) and model else None,
-            _counts_in(message.get("usage")),
-            message.get("stop_reason") is not None,
-        )
-    )
-
-
-def _counts_in(usage: Any) -> Sequence[Any]:
-    try:
-        return _all_counts(usage)  # type: ignore[no-any-return]
-    except (KeyError, TypeError):
-        return tuple(map(usage.get, COUNTS)) if isinstance(usage, dict) else ()
-
-
-_all_counts = itemgetter(*COUNTS)
-
-
-def _as_block(content: Any) -> Any:
-    return {"type": "text", "text": content} if isinstance(content, str) else content
-
-
-def answer(id: str, lines: Sequence[AnswerLine]) -> list[Entry]:
-    """The entries of an answer: all lines with its message id."""
-    first, last = lines[0], lines[-1]
-    blocks: list[Any] = first.blocks
-    times: list[int | None] = [first.time] * (len(blocks) or 1)
-    if last is not first:
-        blocks = blocks.copy()
-        for line in lines[1:]:
-            blocks += line.blocks
-            times += [line.time] * (len(line.blocks) or 1)
-    model = first.model
-    parts = anthropic_answer(blocks, model, id)
-    extra: Data = {} if model is None else {"model": model}
-    usage = named_counts(USAGE, last.counts)
+    content = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    elif not isinstance(content, list):
+        content = [] if content is None else [content]
+    data: Data = {}
+    usage = pick_counts(message.get("usage"), USAGE)
     if usage:
-        extra["usage"] = usage
-    return answer_entries(parts, id, times, extra)
+        data["usage"] = usage
+    builder = AnswerBuilder(
+        key,
+        parse_time(record.get("timestamp")),
+        wire_format="anthropic",
+        model=get_text(message, "model"),
+        data=data,
+        answer=get_answer_id(record) or key,
+    )
+    blocks: list[AnswerBlock] = read_anthropic_blocks([*reasoning, *content])
+    entries = builder.build(blocks)
+    if len(entries) == 1 and entries[0].content == "":
+        # Blank text stays: the wire sends the form of an answer only if all its text is there.
+        blank = "".join(block.text for block in blocks if block.kind == "text")
+        return [entries[0]._replace(content=blank)]
+    return entries
 
 
-def results(key: str, record: Record) -> list[Entry]:
-    """The results in a record, and what else it says behind them."""
-    time = microseconds(record.get("timestamp"))
-    found: list[Entry] = []
+def _read_results(record: Data, key: str) -> Iterator[Entry]:
+    """Yield the results in a record, and what else it says after them."""
+    time = parse_time(record.get("timestamp"))
     rest = []
-    for block in content_of(record):
-        if _is_result(block):
-            text, data = anthropic_result(block, key)
-            id = f"{key}:{len(found)}" if found else key
-            found.append(as_entry((id, "tool_result", text, data, time, None)))
+    for block in get_blocks(record):
+        if is_result(block):
+            text, data = read_anthropic_result(block, key)
+            yield Entry(name_result(data["id"]), "tool_result", text, data, time)
         else:
             rest.append(block)
     if rest:
-        text, native = anthropic_message(rest)
-        meta = meta_of(record, rest)
-        data = (native or {}) | ({"meta": meta} if meta else {})
-        found.append(Entry(f"{key}:said", "user", text, data or None, time))
-    return found
+        text, native = read_anthropic_message(rest)
+        data = dict(native or {})
+        meta = find_meta(record, rest)
+        if meta is not None:
+            data["meta"] = meta
+        yield Entry(f"{key}/said", "user", text, data or None, time)
 
 
-def _said(key: str, kind: str, record: Record) -> Entry:
-    """The entry of a prompt, a summary, or what the tool says."""
+def _read_message(record: Data, key: str, kind: str) -> Entry:
+    """Return the entry of a prompt, a summary, or what the tool says."""
+    content = get_content(record)
     if record.get("type") == "attachment":
         content = record["attachment"].get("prompt")
-    else:
-        content = content_of(record)
-    text, native = anthropic_message(content if content is not None else "")
-    data = dict(native or {})
+    text, native = read_anthropic_message("" if content is None else content)
+    data = {**(native or {}), **_describe_message(record, kind, content)}
+    return Entry(key, "user", text, data or None, parse_time(record.get("timestamp")))
+
+
+def _describe_message(record: Data, kind: str, content: Any) -> Data:
+    """Return who wrote a message of this kind, and why."""
     match kind:
         case "queued":
-            data["queued"] = True
+            return {"queued": True}
         case "summary":
-            data["compaction"] = True
-        case "spoke":
-            data["meta"] = "error" if record.get("isApiErrorMessage") else "tool"
+            return {"compaction": True}
+        case "spoken":
+            return {"meta": "error" if record.get("isApiErrorMessage") else "tool"}
         case "meta":
-            data["meta"] = meta_of(record, content) or "tool"
-    return Entry(key, "user", text, data or None, microseconds(record.get("timestamp")))
+            return {"meta": find_meta(record, content) or "tool"}
+    return {}
+
+
+def is_understood(record: Any) -> bool:
+    """Return True if a record that speaks has the shape of Claude Code's."""
+    if not isinstance(record, dict) or not is_one_of(record.get("type"), SPEAKERS):
+        return True
+    message = record.get("message")
+    if message is None:
+        return True
+    content = as_object(message).get("content")
+    if isinstance(content, list):
+        return all(isinstance(get_type(block), str) for block in content)
+    return isinstance(content, str)

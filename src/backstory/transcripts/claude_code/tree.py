@@ -1,179 +1,632 @@
-"""Claude Code's tree: from records with parents to units that continue units, and which is live. Pure.
+"""Claude Code's tree: from records with parents to units that continue units. Pure.
 
-Units first: all lines with one message id are one answer, and the results of its calls belong to it wherever
-they stand or hang.
+All lines with one message id are one answer, and the results of its calls belong to it wherever
+they are. Records that are not part of the conversation are contracted to their parents.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from backstory.transcripts.claude_code import records
-from backstory.transcripts.claude_code.index import Index, Row
-from backstory.transcripts.claude_code.records import AnswerLine, Said
-from backstory.transcripts.forest import Forest, Node
-from backstory.transcripts.transcript import Entry, Move, Step, Unit, as_unit
+from backstory.transcripts.claude_code.records import (
+    ANSWER,
+    BOUNDARY,
+    ECHOES,
+    PASSED,
+    RESULTS,
+    SUMMARY,
+    find_kind,
+    get_answer_id,
+    get_text,
+    is_reasoning,
+    list_calls,
+    list_result_ids,
+    read_entries,
+)
+from backstory.transcripts.content import as_object, parse_time
+from backstory.transcripts.model import (
+    OUTSIDE,
+    Data,
+    Entry,
+    ReadWhole,
+    SourceMove,
+    Step,
+    Unit,
+)
+from backstory.transcripts.unit_tree import TreeNode, UnitTree
 
-Recall = Callable[[Row], Said]  # what a row says
-CLEAR = "clear "  # the unit of a cleared context: this and the key of the record that it began with
+CLEAR = "clear "  # the unit of a cleared context: this and the key of the record after it
+LOST = "?"  # the parent of a record that names none, though it must have one
+BEFORE_TAIL = -1_000_000_000  # `Row.above` of a row whose parent is before the tail
+UNUSED_REASONING = "reasoning without an answer, left out"
 
 
-class Tree:
-    """The units of a thread, and what they continue."""
+class Row:
+    """A record of the conversation, as the index stores it."""
 
-    def __init__(self, index: Index, recall: Recall, *, leaf: str | None = None) -> None:
-        self.index = index
-        self._recall = recall
-        self.rows: dict[str, list[Row]] = {}  # the rows of a unit
-        for row in index.rows:
-            self.rows.setdefault(row.unit, []).append(row)
-        self._anchored = {self._anchor(boundary): boundary for boundary in index.kept}
-        self.forest = Forest(self._nodes())
-        self.leaf = self._resulting(self._lowest(self.forest.leaf()))
-        if leaf is not None and leaf in index:
-            self._prefer(leaf)
+    __slots__ = ("above", "before", "key", "kind", "line", "parent", "place", "results", "unit")
 
-    def _anchor(self, boundary: str) -> str:
-        """The record behind which a compaction's kept messages go: the one it names, else its summary."""
-        anchor = self.index.kept[boundary][0]
-        if anchor is not None and (anchor in self.rows or self.index.rows[-1].key == boundary):
-            return anchor  # where the boundary is the last line, what it names is still to come
-        number = self.index.lead(boundary)
-        summaries = (
-            row.key
-            for row in self.index.rows
-            if row.kind == records.SUMMARY and row.above == number
-        )
-        return next(summaries, boundary)
+    def __init__(self, key: str, kind: str, line: int, place: Any, parent: str | None) -> None:
+        self.key = key
+        self.kind = kind
+        self.line = line
+        self.place = place
+        self.parent = parent  # a key, until rows are linked; None: a root
+        self.before: int | None = None  # the row that the record before it in the file stands for
+        self.unit = key
+        self.results: Sequence[str] = ()  # until then, the ids of the calls it has results of
+        self.above = 0  # the row that it continues; negative: a root
 
-    def _lowest(self, unit: str | None) -> str | None:
-        """A unit, or what was said between its lines, if its last line continues that."""
-        rows = [row for row in self.rows.get(unit or "", ()) if row.kind != records.RESULTS]
-        seen: set[int] = set()
-        at = rows[-1].above if rows else None
-        while at is not None and at >= 0 and at not in seen:
-            other = self.index.rows[at]
-            if other.unit != unit:
-                return other.unit if unit and self.forest.is_above(unit, other.unit) else unit
-            seen.add(at)
-            at = other.above
-        return unit
 
-    def _resulting(self, unit: str | None) -> str | None:
-        """A unit, or that of another branch whose result is the last record of all."""
-        last = self.index.rows[-1] if self.index.rows else None
-        if unit is None or last is None or last.kind != records.RESULTS:
-            return unit
-        return unit if self.forest.is_above(last.unit, unit) else last.unit
+class KeptMessages(NamedTuple):
+    """The messages that stay in the context after a compaction."""
 
-    def _prefer(self, key: str) -> None:
-        """The tool itself named another branch as the live one."""
-        lead = self.index.lead(key)
-        unit = self.index.rows[lead].unit if lead is not None and lead >= 0 else None
-        if unit is None or self.leaf is None or unit not in self.forest.nodes:
+    anchor: str | None  # the record after which they come
+    keys: list[str]
+    head: str | None = None  # or else the first and the last of a range
+    tail: str | None = None
+
+
+class RecordIndex:
+    """The records of one thread: rows, and for each contracted record the row it stands for."""
+
+    def __init__(self, tail_line: int | None = None) -> None:
+        self.rows: list[Row] = []
+        self.calls: dict[str, int] = {}  # the row of a call, by its id
+        self.kept: dict[str, KeptMessages] = {}  # by the key of the boundary
+        self.roots: list[str] = []  # the key of root number n is roots[-n - 1]
+        self.mended: Counter[str] = Counter()
+        self.tail_line = tail_line  # of a tail: the last line that was read before
+        self._leads: dict[str, int] = {}  # the row or root that a key stands for
+        self._contracted: dict[str, tuple[str, int | None]] = {}  # parent, and the row before
+        self._logical: dict[str, str] = {}  # the logical parents of boundaries
+        self._here: int | None = None  # the row or root that the last record stands for
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._leads or key in self._contracted
+
+    @property
+    def is_tail(self) -> bool:
+        """True if earlier records are missing."""
+        return self.tail_line is not None
+
+    def add(self, record: Data, kind: str, line: int, place: Any) -> Row:
+        """Add a record of the conversation."""
+        key, parent = find_keys(record, line)
+        row = Row(key, kind, line, place, parent)
+        row.before = self._here
+        number = self._number_row(row)
+        self._here = number
+        if kind == ANSWER:
+            row.unit = get_answer_id(record) or key
+            for call in list_calls(record):
+                self.calls[call["id"]] = number
+        elif kind == RESULTS:
+            row.results = list_result_ids(record)
+        elif kind == BOUNDARY:
+            self._add_boundary(row, record)
+        return row
+
+    def contract(self, record: Data, line: int) -> None:
+        """Add a record that is not part of the conversation: it stands for its parent."""
+        key, parent = find_keys(record, line)
+        if key in self:
             return
-        if not self.forest.is_above(unit, self.leaf) and not self.forest.is_above(self.leaf, unit):
-            self.leaf = unit
+        if parent is None:
+            self._here = self._leads[key] = self._add_root(key)
+        elif parent in self._leads:
+            self._here = self._leads[key] = self._leads[parent]
+        else:
+            self._contracted[key] = (parent, self._here)
 
-    # -------------------------------------------------------------- who continues whom
+    def _number_row(self, row: Row) -> int:
+        """Add a row. It replaces the row with the same key: the last line wins."""
+        known = self._leads.get(row.key)
+        if known is not None and known >= 0 and self.rows[known].key == row.key:
+            self.mended["line written again"] += 1
+            row.before, row.parent = self.rows[known].before, self.rows[known].parent
+            self.rows[known] = row
+            return known
+        self.rows.append(row)
+        self._leads[row.key] = len(self.rows) - 1
+        return len(self.rows) - 1
 
-    def _nodes(self) -> list[Node]:
+    def _add_root(self, key: str) -> int:
+        self.roots.append(key)
+        return -len(self.roots)
+
+    def _add_boundary(self, row: Row, record: Data) -> None:
+        logical = get_text(record, "logicalParentUuid")
+        if logical is not None:
+            self._logical[row.key] = logical
+        metadata = as_object(record.get("compactMetadata"))
+        messages = as_object(metadata.get("preservedMessages"))
+        segment = as_object(metadata.get("preservedSegment"))
+        if isinstance(messages.get("uuids"), list):
+            keys = [key for key in messages["uuids"] if isinstance(key, str)]
+            self.kept[row.key] = KeptMessages(get_text(messages, "anchorUuid"), keys)
+        elif segment:
+            head, tail = get_text(segment, "headUuid"), get_text(segment, "tailUuid")
+            self.kept[row.key] = KeptMessages(get_text(segment, "anchorUuid"), [], head, tail)
+
+    # --- who continues whom ---
+
+    def find_row(self, key: str | None) -> int | None:
+        """Return the row that a key stands for, or a negative number for a root. None: not here."""
+        way: list[str] = []
+        while key is not None and key not in self._leads:
+            if key not in self._contracted or key in way:
+                break
+            way.append(key)
+            key = self._contracted[key][0]
+        if key is not None and key in self._leads:
+            found = self._leads[key]
+        elif not way:
+            return None
+        else:
+            found = self._replace_lost(way[-1])
+        for one in way:
+            self._leads[one] = found
+        return found
+
+    def _replace_lost(self, key: str) -> int:
+        """Return the row that a contracted record stands for if its parent is not here."""
+        if self.is_tail:
+            return BEFORE_TAIL
+        before = self._contracted[key][1]
+        return self._add_root(key) if before is None else before
+
+    def resolve(self, *, lost_are_roots: bool = False) -> None:
+        """Set the row above each row, and the units of results. Call it once, after all records.
+
+        `lost_are_roots`: a row whose parent is not here begins a thread of its own.
+        """
+        follows_answer = False
+        for number, row in enumerate(self.rows):
+            if row.kind == BOUNDARY:
+                row.above = self._find_above_boundary(number, row)
+            else:
+                row.above = self._find_above(row, lost_are_roots)
+            is_new = self.tail_line is not None and row.line > self.tail_line
+            if is_new and row.above < 0:
+                raise ReadWhole
+            if row.kind == RESULTS:
+                self._find_unit_of_results(row, is_new or (self.is_tail and follows_answer))
+            follows_answer = follows_answer or row.kind == ANSWER
+        self._drop_links()
+
+    def _drop_links(self) -> None:
+        """Forget the parents and calls by which rows were linked: a large file has many."""
+        self.calls.clear()
+        for row in self.rows:
+            row.parent = None
+            row.results = ()
+
+    def _find_above_boundary(self, number: int, row: Row) -> int:
+        logical = self.find_row(self._logical.get(row.key))
+        # Some logical parents are after the boundary and continue it: that would be a circle.
+        if logical is not None and logical < number and (logical >= 0 or self.is_tail):
+            return logical
+        if self.is_tail and row.key in self._logical:
+            return BEFORE_TAIL
+        return self._add_root(row.key) if row.before is None else row.before
+
+    def _find_above(self, row: Row, lost_are_roots: bool) -> int:
+        if row.parent is None:
+            return self._add_root(row.key)
+        above = self.find_row(row.parent)
+        if above is not None:
+            return above
+        if self.is_tail:
+            return BEFORE_TAIL
+        if lost_are_roots or row.before is None:
+            return self._add_root(row.parent)
+        self.mended["lost parent"] += 1
+        return row.before
+
+    def _find_unit_of_results(self, row: Row, needs_call: bool) -> None:
+        for id in row.results:
+            if id in self.calls:
+                row.unit = self.rows[self.calls[id]].unit
+                return
+        if needs_call:
+            raise ReadWhole  # the call is before the tail, in an answer that reaches into it
+
+    def list_kept(self, boundary: str) -> list[str]:
+        """Return the keys of the records that a compaction kept."""
+        kept = self.kept[boundary]
+        if kept.tail is None:
+            return kept.keys
+        found: list[str] = []
+        number = self.find_row(kept.tail)
+        while number is not None and number >= 0 and self.rows[number].key not in found:
+            row = self.rows[number]
+            found.append(row.key)
+            if row.key == kept.head:
+                return found[::-1]
+            number = row.above
+        if self.is_tail:
+            raise ReadWhole  # the range perhaps begins before the tail
+        return []
+
+    def split(self) -> list["RecordIndex"]:
+        """Return the rows of each root as an index of their own. This one cannot be used again."""
+        homes = [self._find_root(number) for number in range(len(self.rows))]
+        parts: dict[int, RecordIndex] = {}
+        numbers: list[int] = []
+        for row, home in zip(self.rows, homes, strict=True):
+            part = parts.setdefault(home, RecordIndex())
+            numbers.append(len(part.rows))
+            part.rows.append(row)
+        above = [row.above for row in self.rows]
+        for number, row in enumerate(self.rows):
+            if above[number] >= 0 and homes[above[number]] == homes[number]:
+                row.above = numbers[above[number]]
+            else:
+                home = homes[number]
+                key = row.key if home >= 0 else self.roots[-home - 1]
+                row.above = parts[home]._add_root(key)
+        return list(parts.values())
+
+    def _find_root(self, number: int) -> int:
+        seen: set[int] = set()
+        while number >= 0 and number not in seen:
+            seen.add(number)
+            number = self.rows[number].above
+        return number
+
+
+def find_keys(record: Data, line: int) -> tuple[str, str | None]:
+    """Return the key of a record, and that of its parent."""
+    key, parent = get_text(record, "uuid"), get_text(record, "parentUuid")
+    if key is not None:
+        return key, parent
+    return f"line {line}", parent or LOST  # it continues the record before it
+
+
+class ClaudeTree:
+    """The units of a thread, what they continue, and their entries."""
+
+    def __init__(
+        self,
+        index: RecordIndex,
+        fetch: Callable[[Any], Data],
+        leaf: str | None = None,
+        mended: Counter[str] | None = None,
+    ) -> None:
+        """`fetch` returns the record at a row's place; `leaf` is the live record that the tool
+        named."""
+        self.index = index
+        self._fetch = fetch
+        self._mended: Counter[str] = Counter() if mended is None else mended
+        self.rows: dict[str, list[Row]] = {}  # the rows of each unit
+        self._first: dict[str, int] = {}  # the number of the first row of each unit
+        for number, row in enumerate(index.rows):
+            self.rows.setdefault(row.unit, []).append(row)
+            self._first.setdefault(row.unit, number)
+        if index.tail_line is not None:
+            self._check_tail(index.tail_line)
+        self._numbers = {row.key: number for number, row in enumerate(index.rows)}
+        self._anchors = {self._find_anchor(boundary): boundary for boundary in index.kept}
+        self._outside: set[str] = set()  # units that continue something before the tail
+        self._times: dict[str, int] = {}  # of the newest record of each unit
+        self.units = UnitTree(self._build_nodes())
+        if self.units.circles:
+            self._mended["circle of parents"] += self.units.circles
+        self.leaf = self._find_leaf(leaf)
+
+    def _check_tail(self, tail_line: int) -> None:
+        """Raise ReadWhole unless all new rows come after the last row that was read before."""
+        rows = self.index.rows
+        last = sum(row.line <= tail_line for row in rows) - 1
+        last_unit = rows[last].unit if last >= 0 else ""
+        for row in rows[last + 1 :]:
+            if row.kind == BOUNDARY or not self._is_after(row, last, last_unit):
+                raise ReadWhole
+        if last + 1 < len(rows) and self._may_lack_kept(last_unit):
+            raise ReadWhole
+
+    def _is_after(self, row: Row, last: int, unit: str) -> bool:
+        """Return True if a row, and what it continues, belongs to a unit or comes after it."""
+        above = self.index.rows[row.above]
+        continues = row.above > last or above.unit == unit
+        return continues and (row.unit == unit or self._first[row.unit] > last)
+
+    def _may_lack_kept(self, unit: str) -> bool:
+        """Return True if a unit has a summary whose boundary, which says what was kept, is not
+        here."""
+        rows = self.index.rows
+        summaries = [row for row in self.rows.get(unit, ()) if row.kind == SUMMARY]
+        return any(row.above < 0 or rows[row.above].kind != BOUNDARY for row in summaries)
+
+    def _find_anchor(self, boundary: str) -> str:
+        """Return the record after which a compaction's kept messages come."""
+        anchor = self.index.kept[boundary].anchor
+        is_last = self.index.rows[-1].key == boundary
+        if anchor is not None and (anchor in self._numbers or is_last):
+            return anchor  # if the boundary is the last line, the anchor is still to come
+        number = self._numbers[boundary]
+        for row in self.index.rows[number:]:
+            if row.kind == SUMMARY and row.above == number:
+                return row.key
+        return boundary
+
+    # --- who continues whom ---
+
+    def _build_nodes(self) -> list[TreeNode]:
         nodes = {}
-        roots: dict[str, int] = {}  # a unit that begins at a root -> that root
+        roots: dict[str, int] = {}  # the root that a unit begins at
         for unit, rows in self.rows.items():
-            own = [row for row in rows if row.kind != records.RESULTS] or rows
-            parent = self._parent(unit, own)
-            if isinstance(parent, int):
-                roots[unit], parent = parent, None
-            is_echo = own[0].kind in records.ECHOES
-            nodes[unit] = Node(unit, parent, own[0].number, own[-1].number, is_echo)
-        return list(nodes.values()) + self._clears(nodes, roots)
-
-    def _parent(self, unit: str, rows: list[Row]) -> str | int | None:
-        """The unit that a unit continues, or the root that it begins at."""
-        for row in rows:
-            above = row.above
-            assert above is not None
-            if above < 0:
-                return above
-            if self.index.rows[above].unit != unit:
-                return self.index.rows[above].unit
-        return None
-
-    def _clears(self, nodes: dict[str, Node], roots: dict[str, int]) -> list[Node]:
-        """A second root is a context that was cleared; what hangs on the same root is a branch."""
+            own = [row for row in rows if row.kind != RESULTS] or rows
+            above = self._find_above(unit, own)
+            parent = None
+            if above == BEFORE_TAIL:
+                self._outside.add(unit)
+            elif above < 0:
+                roots[unit] = above
+            else:
+                parent = self._find_lowest(above)
+                if parent == unit:
+                    parent = self.index.rows[above].unit
+            first, last = self._numbers[own[0].key], self._numbers[own[-1].key]
+            nodes[unit] = TreeNode(unit, parent, first, last, own[0].kind in ECHOES)
         if len(set(roots.values())) < 2:
-            return []
-        clears: dict[int, Node] = {}
-        first: int | None = None
-        forest = Forest(Node(n.id, n.parent, n.first, n.last, n.echo) for n in nodes.values())
-        speaking = forest.speaking()
-        told: Node | None = None  # the live unit so far
-        for node in forest.nodes.values():
+            return list(nodes.values())
+        return [*nodes.values(), *self._build_clears(nodes, roots)]
+
+    def _find_above(self, unit: str, rows: list[Row]) -> int:
+        """Return the row that a unit continues, or the root that it begins at."""
+        for row in rows:
+            if row.above < 0 or self.index.rows[row.above].unit != unit:
+                return row.above
+        return -1
+
+    def _find_lowest(self, number: int) -> str:
+        """Return the unit that a row stands for if something continues it.
+
+        That is not its own if another unit came between its lines: two answers can interleave.
+        """
+        seen = {number}
+        row = self.index.rows[number]
+        at = row.above
+        while at > self._first[row.unit] and at not in seen:
+            seen.add(at)
+            other = self.index.rows[at]
+            if other.unit != row.unit:
+                if not self._leads_to(at, row.unit, self._first[row.unit]):
+                    break
+                row = other
+            at = other.above
+        return row.unit
+
+    def _leads_to(self, number: int, unit: str, first: int) -> bool:
+        """Return True if a row is below a unit whose first row is `first`."""
+        seen: set[int] = set()
+        while number >= first and number not in seen:
+            seen.add(number)
+            row = self.index.rows[number]
+            if row.unit == unit:
+                return True
+            number = row.above
+        return False
+
+    def _build_clears(self, nodes: dict[str, TreeNode], roots: dict[str, int]) -> list[TreeNode]:
+        """Return a node for each cleared context: a second root is one.
+
+        Units that begin at the same root are branches of one context.
+        """
+        tree = UnitTree([replace(node) for node in nodes.values()])
+        speaking = tree.find_speaking()
+        clears: dict[int, TreeNode] = {}
+        begun: list[int] = []  # the roots so far
+        live: str | None = None  # the unit that would be live before the clear
+        for node in tree.nodes.values():
             root = roots.get(node.id) if node.id in speaking else None
-            first = root if first is None else first
-            if root is not None and root != first:
-                if root not in clears and told is not None:
+            if root is not None and root not in begun:
+                if begun and live is not None:
+                    place = node.first - 0.5
                     id = f"{CLEAR}{self.index.roots[-root - 1]}"
-                    clears[root] = Node(id, told.id, node.first - 0.5, node.first - 0.5)
-                nodes[node.id].parent = clears[root].id if root in clears else None
-            if not forest.is_dead_end(node, speaking):
-                told = node
+                    clears[root] = TreeNode(id, live, place, place)
+                begun.append(root)
+            if root in clears:
+                nodes[node.id].parent = clears[root].id
+            if not tree.is_dead_end(node, speaking):
+                live = node.id
         return list(clears.values())
 
-    # -------------------------------------------------------------- what they say
+    # --- the live unit ---
 
-    def steps(self, *, moves: bool | None = None) -> Iterator[Step]:
-        """The units in the order of the source, then a move to the live one, by default if it is not the last
-        of them."""
-        ordered = self.forest.ordered()
-        last = max((row.line for row in self.index.rows if row.kind != records.RESULTS), default=0)
-        for node in ordered:
-            yield self._unit(node, last)
-        if ordered and (ordered[-1].id != self.leaf if moves is None else moves):
-            yield Move(self.leaf)
+    def _find_leaf(self, named: str | None) -> str | None:
+        """Return the unit that the tool would continue."""
+        leaf = self.units.find_leaf()
+        rows = self.index.rows
+        if leaf is None:
+            return None
+        if self.index.is_tail and (self.units.nodes[leaf].is_echo or leaf not in self.rows):
+            raise ReadWhole
+        own = [row for row in self.rows.get(leaf, ()) if row.kind != RESULTS]
+        if own:
+            lowest = self._find_lowest(self._numbers[own[-1].key])
+            if self.units.is_above(leaf, lowest):
+                leaf = lowest
+        # A result that is the last record of all belongs to the live branch.
+        if rows[-1].kind == RESULTS and not self.units.is_above(rows[-1].unit, leaf):
+            leaf = rows[-1].unit
+        return self._prefer(named, leaf)
 
-    def _unit(self, node: Node, last: int) -> Unit:
-        rows = self.rows.get(node.id)
-        if rows is None:
-            return Unit(node.id, node.parent, (Entry(node.id, "clear"),))
-        settled = inherited = True
-        for row in rows:
-            if row.own:
-                inherited = False
-            if row.kind == records.ANSWER:
-                settled = row.stopped or row.line != last
-        entries = tuple(self._entries(node.id))
-        return as_unit((node.id, node.parent, entries, rows[0].line, inherited, settled))
+    def _prefer(self, named: str | None, leaf: str) -> str:
+        """Return the unit of the record that the tool named, if it is on another branch."""
+        if named is None:
+            return leaf
+        number = self.index.find_row(named)
+        if number is None or number < 0:
+            if self.index.is_tail:
+                raise ReadWhole
+            return leaf
+        unit = self.index.rows[number].unit
+        if self.units.is_above(unit, leaf) or self.units.is_above(leaf, unit):
+            return leaf
+        return unit
 
-    def _entries(self, unit: str) -> list[Entry]:
-        """What a unit says, and behind the summary of a compaction what that kept."""
-        entries = self._said(unit)
-        for row in self.rows[unit] if self._anchored else ():
-            if row.key in self._anchored:
-                entries.extend(self.kept(row.key))
+    # --- units and entries ---
+
+    def read_steps(self) -> Iterator[Step]:
+        """Yield the units in the order of the source, then a move to the live one if it is not the
+        last."""
+        last = None
+        for node in self.units.nodes.values():
+            after = OUTSIDE if node.id in self._outside else node.parent
+            if node.id in self.rows:
+                entries = tuple(self._list_entries(node.id))
+            else:
+                line = self.index.rows[int(node.first + 0.5)].line
+                entries = (Entry(node.id, "clear", line=line),)
+            yield Unit(node.id, after, entries, time=self._times.get(node.id))
+            last = node.id
+        if last is not None and last != self.leaf:
+            if self.index.is_tail:
+                raise ReadWhole
+            yield SourceMove(self.leaf)
+
+    def _list_entries(self, unit: str) -> list[Entry]:
+        """Return the entries of a unit, and after a compaction's summary what that kept."""
+        entries = self._read_unit(unit)
+        for row in self.rows[unit] if self._anchors else ():
+            if row.key in self._anchors:
+                entries.extend(self.list_kept(row.key))
         return entries
 
-    def _said(self, unit: str) -> list[Entry]:
-        lines: list[AnswerLine] = []
-        rest: list[Entry] = []
-        for row in self.rows[unit]:
-            said = self._recall(row)
-            if isinstance(said, AnswerLine):
-                lines.append(said)
-            else:
-                rest.extend(said)
-        return records.answer(unit, lines) + rest if lines else rest
+    def _read_unit(self, unit: str) -> list[Entry]:
+        """Return the entries of the lines of a unit."""
+        entries: list[Entry] = []
+        reasoning: list[Any] = []
+        records = [(row, self._fetch(row.place)) for row in self.rows[unit]]
+        began = self._note_times(unit, records)
+        for row, record in records:
+            if row.kind == ANSWER and is_reasoning(record):
+                reasoning += record["message"]["content"]
+                continue
+            for entry in read_entries(record, row.key, row.line, reasoning):
+                is_text = entry.kind == "assistant"
+                entries.append(entry._replace(time=began) if is_text else entry)
+            if row.kind == ANSWER:
+                reasoning = []
+        if reasoning:
+            self._mended[UNUSED_REASONING] += 1
+        return put_results_after_calls(entries)
 
-    def kept(self, key: str) -> Iterator[Entry]:
-        """What a compaction kept, behind its anchor: its whole units again."""
-        boundary = self._anchored.get(key)
+    def _note_times(self, unit: str, records: Sequence[tuple[Row, Data]]) -> int | None:
+        """Note the time of a unit's newest record. Return that of the first line of its answer.
+
+        A text has the time at which its answer began, a call its own.
+        """
+        began = None
+        newest = 0
+        for row, record in records:
+            time = parse_time(record.get("timestamp"))
+            newest = max(newest, time or 0)
+            if row.kind == ANSWER and began is None:
+                began = time
+        self._times[unit] = newest
+        return began
+
+    def list_kept(self, key: str | None = None) -> list[Entry]:
+        """Return the entries that a compaction kept, if a record (by default the last) is its
+        anchor: whole units again. Units that continue the boundary are in its context anyway."""
+        key = self.index.rows[-1].key if key is None else key
+        boundary = self._anchors.get(key)
         if boundary is None:
-            return
+            return []
+        own = self.index.rows[self._numbers[boundary]].unit
+        entries: list[Entry] = []
+        for unit in self._list_kept_units(boundary):
+            if unit != key and not self.units.is_above(own, unit):
+                entries += self._read_unit(unit)
+        return [entry.copy_after(boundary) for entry in entries if entry.kind != "clear"]
+
+    def _list_kept_units(self, boundary: str) -> list[str]:
         units: dict[str, None] = {}
-        for kept in self.index.kept[boundary][1]:
-            lead = self.index.lead(kept) if kept in self.index else None
-            if lead is not None and lead >= 0:
-                units[self.index.rows[lead].unit] = None
-        for unit in units:
-            for entry in self._said(unit) if unit != key else ():
-                if entry.kind != "clear":
-                    yield entry._replace(id=f"{entry.id}@{boundary}", copy_of=entry.id)
+        for kept in self.index.list_kept(boundary):
+            number = self.index.find_row(kept)
+            if number is not None and number >= 0:
+                units[self.index.rows[number].unit] = None
+            elif self.index.is_tail:
+                raise ReadWhole
+        return list(units)
+
+    # --- for the adapter, which gets lines one by one ---
+
+    def list_keys_before(self) -> list[str]:
+        """Return the keys of the rows of the unit that the last record's unit continues."""
+        parent = self.units.nodes[self.index.rows[-1].unit].parent
+        return [row.key for row in self.rows.get(parent or "", ())]
+
+
+def put_results_after_calls(entries: list[Entry]) -> list[Entry]:
+    """Return entries so that a result that came before its call is directly after it."""
+    calls = {get_call(entry): n for n, entry in enumerate(entries) if entry.kind == "tool_call"}
+    found: list[Entry] = []
+    early: dict[Any, list[Entry]] = {}
+    for number, entry in enumerate(entries):
+        call = get_call(entry)
+        if entry.kind == "tool_result" and calls.get(call, -1) > number:
+            early.setdefault(call, []).append(entry)
+            continue
+        found.append(entry)
+        if entry.kind == "tool_call" and calls[call] == number:
+            found += early.pop(call, [])
+    return found
+
+
+def get_call(entry: Entry) -> Any:
+    """Return the id of the call of an entry."""
+    return (entry.data or {}).get("id")
+
+
+def index_lines(lines: Sequence[Data]) -> ClaudeTree:
+    """Return the tree of some lines. The place of each row is its record."""
+    index = RecordIndex()
+    for number, record in enumerate(lines, 1):
+        kind = find_kind(record)
+        if kind == PASSED:
+            index.contract(record, number)
+        elif kind is not None:
+            index.add(record, kind, number, record)
+    index.resolve()
+    return ClaudeTree(index, lambda place: as_object(place))
+
+
+class LineUnits:
+    """The units that lines belong to, by their uuids. An answer with its results is one unit, and
+    a line that is not part of the conversation belongs to the unit that it continues."""
+
+    def __init__(self) -> None:
+        self._units: dict[str, str] = {}
+        self._calls: dict[str, str] = {}  # the unit of a call, by its id
+
+    def get(self, uuid: Any) -> str | None:
+        """Return the unit of the line with a uuid, or None if it is not known."""
+        return self._units.get(uuid) if isinstance(uuid, str) else None
+
+    def add(self, line: Data) -> None:
+        """Add a line after the others."""
+        uuid = get_text(line, "uuid")
+        unit = None if uuid is None else self._find_unit(line, uuid)
+        if uuid is not None and unit is not None:
+            self._units[uuid] = unit
+
+    def _find_unit(self, line: Data, uuid: str) -> str | None:
+        kind = find_kind(line)
+        if kind is None or kind == PASSED:
+            return self.get(line.get("parentUuid"))
+        if kind == ANSWER:
+            unit = get_answer_id(line) or uuid
+            for call in list_calls(line):
+                self._calls[call["id"]] = unit
+            return unit
+        if kind == RESULTS:
+            for id in list_result_ids(line):
+                if id in self._calls:
+                    return self._calls[id]
+        return uuid

@@ -1,1 +1,5 @@
-"""Codex's rollouts."""
+"""Codex: rollouts, one file for each thread. Read `items`, then `rollouts`, then `files`."""
+
+from backstory.transcripts.codex.files import CodexFormat
+
+__all__ = ["CodexFormat"]

@@ -1,40 +1,40 @@
-"""Codex's response items: what each is to a history, and the entry that it comes to. Pure."""
+"""The response items of Codex: what each means for the history, and the event that it becomes.
+Pure.
+"""
 
 from hashlib import blake2b
-from typing import Any, NamedTuple
-
-import orjson
+from typing import Any, Final
 
 from backstory.errors import Invalid
-from backstory.transcripts.entries import (
-    Data,
-    arguments_of,
-    as_text,
-    call_data,
-    is_plain,
-    json_of,
-    loaded_answer,
-    named,
-    result_data,
-    shallow,
-    text_in,
+from backstory.transcripts.content import (
+    as_object,
+    build_call,
+    build_result,
+    flatten_deep,
+    join_text,
+    parse_arguments,
+    to_text,
 )
-from backstory.transcripts.transcript import Entry
-from backstory.transcripts.words import Words
-from backstory.wire import load
+from backstory.transcripts.model import Data
+from backstory.wire import load, load_answer
 
+FORMAT: Final = "openai-responses"
 Item = dict[str, Any]
+ItemEvent = tuple[str, str | None, Data | None]  # kind, content and data of an event
 
-CALLS = Words({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
-OUTPUTS = Words({"function_call_output", "custom_tool_call_output", "tool_search_output"})
-# What leads to an answer without being said: it rides in the native content of what follows.
-SILENT = Words({"reasoning", "web_search_call", "image_generation_call"})
-SEALED = Words({"compaction", "compaction_summary", "context_compaction"})
-# Of use to Codex only.
-PRIVATE = Words({"internal_chat_message_metadata_passthrough", "metadata"})
+CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
+OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
+# Items that lead to an answer: they are part of the native content of the item after them.
+SILENT = frozenset({"reasoning", "web_search_call", "image_generation_call"})
+SEALED = frozenset({"compaction", "compaction_summary", "context_compaction"})
+ITEMS = frozenset({"message", "agent_message", *CALLS, *OUTPUTS, *SILENT, *SEALED})
+# Fields that only Codex uses.
+PRIVATE = frozenset({"internal_chat_message_metadata_passthrough", "metadata"})
+NAMELESS_TOOLS = {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}
 
-# The tool in the user's mouth (codex-rs/thread-store, rollback.rs), by how the text begins.
-MOUTHED = (
+# How the texts begin that Codex writes in the name of the user (codex-rs/thread-store,
+# rollback.rs).
+TOOL_TEXTS = (
     ("# AGENTS.md instructions", "instructions"),
     ("<user_instructions>", "instructions"),
     ("<INSTRUCTIONS>", "instructions"),
@@ -58,281 +58,218 @@ MOUTHED = (
     ("Warning: apply_patch was requested via ", "notification"),
     ("Warning: Your account was flagged for potentially high-risk cyber activity", "notification"),
 )
+# How the developer texts begin that Codex writes itself: only these go away with a turn.
+DEVELOPER_TEXTS = ("<", "Approved command prefix saved:")
 
 
-class Kind(NamedTuple):
-    """What an item is to rollbacks: a turn begins with a prompt, and takes the notices above it with it."""
-
-    prompt: bool = False
-    notice: bool = False
-
-
-def kind_of(item: Item) -> Kind:
-    """Whether an item is a real prompt, or the tool's own."""
-    match item.get("type", "message"), item.get("role"):
-        case "agent_message", _:
-            return Kind(prompt=True)
-        case "message", "user":
-            meta = meta_of(item)
-            return Kind(prompt=meta is None, notice=meta is not None)
-        case "message", "assistant":
-            return Kind(prompt=_is_letter(item))
-        case "message", "developer" | "system":
-            # A developer's text that is none of the tool's own stays when the turn goes.
-            return Kind(
-                notice=_begins(item, "<") or _begins(item, "Approved command prefix saved:")
-            )
-    return Kind()
+def get_type(record: Item) -> str:
+    """Return the type of a record or item, "" if it has none that is a text."""
+    type_ = record.get("type", "message")
+    return type_ if isinstance(type_, str) else ""
 
 
-def _is_letter(item: Item) -> bool:
-    """Whether an answer is what another agent wrote: at first letters were JSON in an answer's words."""
-    text = text_in(item.get("content"))
+def is_prompt(item: Item) -> bool:
+    """Return True if a rollback counts the item as the beginning of a turn."""
+    if get_type(item) == "agent_message":
+        return True
+    if get_type(item) != "message":
+        return False
+    if item.get("role") == "assistant":
+        return is_letter(item)
+    return item.get("role") == "user" and find_tool_text(item) is None
+
+
+def is_notice(item: Item) -> bool:
+    """Return True if the tool wrote the item: a rollback removes it with the turn below it."""
+    if get_type(item) != "message":
+        return False
+    if item.get("role") == "user":
+        return find_tool_text(item) is not None
+    if item.get("role") in ("developer", "system"):
+        return join_text(item.get("content")).lstrip().startswith(DEVELOPER_TEXTS)
+    return False
+
+
+def is_letter(item: Item) -> bool:
+    """Return True if an answer is a letter of another agent. Early releases wrote letters as JSON
+    in the words of an answer."""
+    text = join_text(item.get("content"))
     if not text.startswith("{") or '"trigger_turn"' not in text:
         return False
-    letter = arguments_of(text)
+    letter = parse_arguments(text)
     return isinstance(letter, dict) and {"author", "recipient", "content"} <= letter.keys()
 
 
-def meta_of(item: Item) -> str | None:
-    """What a user item is, if the tool wrote it."""
+def find_tool_text(item: Item) -> str | None:
+    """Return what a user item is if the tool wrote it, else None."""
     content = item.get("content")
     for part in content if isinstance(content, list) else [content]:
-        text = text_in(part).lstrip()
-        for start, what in MOUTHED:
+        text = join_text(part).lstrip()
+        for start, meaning in TOOL_TEXTS:
             if text.startswith(start):
-                return what
+                return meaning
     return None
 
 
-def _begins(item: Item, start: str) -> bool:
-    return text_in(item.get("content")).lstrip().startswith(start)
-
-
-def mirrored(event: Data) -> Item | None:
-    """The item that an event mirrors."""
-    role = {"user_message": "user", "agent_message": "assistant"}.get(as_text(event.get("type")))
+def build_mirrored_item(event: Data) -> Item | None:
+    """Return the item that a `user_message` or `agent_message` event mirrors."""
     text = event.get("message")
-    if role is None or not isinstance(text, str):
+    if not isinstance(text, str):
         return None
-    part = {"type": "input_text" if role == "user" else "output_text", "text": text}
+    if event.get("type") == "user_message":
+        return build_message("user", text)
+    if event.get("type") == "agent_message":
+        return build_message("assistant", text)
+    return None
+
+
+def build_message(role: str | None, text: str) -> Item:
+    """Return a message item."""
+    part = {"type": "output_text" if role == "assistant" else "input_text", "text": text}
     return {"type": "message", "role": role, "content": [part]}
 
 
-def likeness(item: Item) -> bytes:
-    """What makes an item the same as another of one history: a call's id, a message's words."""
-    type_ = item.get("type", "message")
+def compute_likeness(item: Item) -> bytes:
+    """Return a digest that is equal for items of one history that say the same."""
+    type_ = get_type(item)
     if "call_id" in item:
-        return f"{type_} {item['call_id']}".encode("utf-8", "replace")[:200]
-    said = f"{type_}\0{item.get('role')}\0{text_in(item.get('content'))}"
+        words = f"{type_} {item['call_id']}"
+    else:
+        words = f"{type_}\0{item.get('role')}\0{join_text(item.get('content'))}"
     if type_ in SEALED:
-        said += as_text(item.get("encrypted_content"))
-    return blake2b(said.encode("utf-8", "replace"), digest_size=16).digest()
+        words += to_text(item.get("encrypted_content"))
+    return blake2b(words.encode("utf-8", "replace"), digest_size=8).digest()
 
 
-def digest(item: Item) -> bytes:
-    """All that an item says, for comparing it with that of a parent: without ids, times and seals."""
-    said = (
-        item.get("type", "message"),
-        item.get("role"),
-        text_in(item.get("content")),
-        item.get("call_id"),
-        item.get("name"),
-        item.get("arguments") or item.get("input"),
-        item.get("output"),
-    )
-    return blake2b(json_of(said), digest_size=16).digest()
+# --- events ---
 
 
-def entry(
-    item: Item, before: list[Item], id: str, time: int | None, model: str | None
-) -> Entry | None:
-    """The entry of an item; `before`: the silent items that led to it. None: it says nothing."""
-    match item.get("type", "message"):
-        case "message":
-            return _message(item, before, id, time, model)
-        case "agent_message":
-            return Entry(id, "user", text_in(item.get("content")), {"meta": "message"}, time)
-        case type_ if type_ in CALLS:
-            return _call(item, before, id, time, model)
-        case type_ if type_ in OUTPUTS:
-            return _output(item, id, time)
-        case type_ if type_ in SILENT or type_ in SEALED:
-            return _loaded([*before, item], id, time, model)
+def read_item(item: Item, silent: list[Item], id: str, model: str | None) -> ItemEvent | None:
+    """Return the event of an item; None if the type of the item is unknown.
+
+    `silent` are the items that led to it, `id` names a call or result that has no id.
+    """
+    type_ = get_type(item)
+    if type_ == "message":
+        return read_message(item, silent, model)
+    if type_ == "agent_message":
+        return "user", join_text(item.get("content")), {"meta": "message"}
+    if type_ in CALLS:
+        return read_call(item, silent, id, model)
+    if type_ in OUTPUTS:
+        return read_output(item, id)
+    if type_ in SEALED:
+        return load_items([*silent, item], model)
     return None
 
 
-def _message(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry:
-    role = item.get("role")
-    content = item.get("content")
+def read_message(item: Item, silent: list[Item], model: str | None) -> ItemEvent:
+    """Return the event of a message."""
+    if item.get("role") == "assistant":
+        return read_answer(item, silent, model)
+    kind, data = "system", Data()
+    if item.get("role") == "user":
+        kind, meta = "user", find_tool_text(item)
+        if meta is not None:
+            data["meta"] = meta
+    if not has_only_text(item.get("content")):
+        text, native = load_input(item, model)
+        if native is not None:
+            return kind, text, {**data, **native}
+    return kind, join_text(item.get("content")), data or None
+
+
+def read_answer(item: Item, silent: list[Item], model: str | None) -> ItemEvent:
+    """Return the event of an answer. Its own form is kept if it is more than text."""
+    if silent or "phase" in item or not has_only_text(item.get("content")):
+        loaded = load_items([*silent, item], model)
+        if loaded is not None:
+            return loaded
+    return "assistant", join_text(item.get("content")), tag_model(model) or None
+
+
+def has_only_text(content: Any) -> bool:
+    """Return True if a content is nothing but text."""
     parts = content if isinstance(content, list) else [content]
-    plain = all(isinstance(part, str) or _is_text(part) for part in parts)
-    if role == "assistant":
-        if plain and not before and "phase" not in item:
-            return Entry(id, "assistant", text_in(content), _tag(model), time)
-        return _loaded([*before, item], id, time, model) or Entry(
-            id, "assistant", text_in(content), _tag(model), time
-        )
-    kind = "user" if role == "user" else "system"
-    data: Data = {}
-    meta = meta_of(item) if kind == "user" else None
-    if meta is not None:
-        data["meta"] = meta
-    text = text_in(content)
-    if not plain:
-        try:
-            [(_, said, native)] = load(
-                {"input": [_stripped(item)]}, "openai-responses", model=model
-            )
-            text, data = said or "", data | (native or {})
-        except (Invalid, ValueError):
-            pass
-    return Entry(id, kind, text, data or None, time)
+    return all(isinstance(part, str) or is_text_part(part) for part in parts)
 
 
-def _is_text(part: Any) -> bool:
-    return (
-        isinstance(part, dict)
-        and part.get("type") in ("input_text", "output_text", "text")
-        and isinstance(part.get("text"), str)
-    )
+def is_text_part(part: Any) -> bool:
+    """Return True if a part of a content is a text."""
+    if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+        return False
+    return part.get("type") in ("input_text", "output_text", "text")
 
 
-def _tag(model: str | None) -> Data | None:
-    return None if model is None else {"model": model}
+def read_call(item: Item, silent: list[Item], id: str, model: str | None) -> ItemEvent:
+    """Return the event of a call."""
+    type_ = get_type(item)
+    if type_ in ("function_call", "custom_tool_call"):
+        # Only reasoning in front of a call needs the id and the status of its item.
+        bare = {key: value for key, value in item.items() if key not in ("id", "status")}
+        loaded = load_items([*silent, item] if silent else [bare], model)
+        if loaded is not None and loaded[0] == "tool_call":
+            return loaded
+    call_id = item.get("call_id") or item.get("id")
+    name = item.get("name") or NAMELESS_TOOLS.get(type_)
+    arguments = item.get("arguments", item.get("input", item.get("action")))
+    if type_ == "custom_tool_call":
+        arguments = {"input": to_text(arguments)}
+    return "tool_call", None, build_call(call_id, name, arguments, id) | tag_model(model)
 
 
-def _call(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry:
-    found = None
-    if item["type"] in ("function_call", "custom_tool_call"):
-        found = _loaded([*before, item if before else _bare(item)], id, time, model)
-    if found is not None and found.kind == "tool_call":
-        return found
-    call = item.get("call_id") or item.get("id")
-    name = item.get("name") or {
-        "local_shell_call": "local_shell",
-        "tool_search_call": "tool_search",
-    }.get(item["type"])
-    given = item.get("arguments") if "arguments" in item else item.get("input", item.get("action"))
-    if item["type"] == "custom_tool_call":
-        given = {"input": as_text(given)}
-    return Entry(
-        id, "tool_call", None, call_data(call, name, given, id) | (_tag(model) or {}), time
-    )
+def read_output(item: Item, id: str) -> ItemEvent:
+    """Return the event of a result."""
+    output = item.get("output", item.get("tools"))
+    if item.get("call_id") is None and get_type(item) == "function_call_output":
+        # No call asked for it: the tool speaks.
+        return "user", join_text(output), {"meta": to_text(item.get("name")) or "tool"}
+    if isinstance(output, list) and not has_only_text(output):
+        text, native = load_input(item, None)
+        if native is not None:
+            return "tool_result", text, native
+    is_error = as_object(output).get("success") is False
+    text = join_text(output)
+    if not text and isinstance(output, dict) and output:
+        text = to_text(output)
+    return "tool_result", text, build_result(item.get("call_id"), id, is_error=is_error)
 
 
-def _bare(item: Item) -> Item:
-    """A call without its item's id and status: only reasoning that stands before it needs them."""
-    return {key: value for key, value in item.items() if key not in ("id", "status")}
-
-
-def _stripped(item: Item) -> Item:
-    tidy = {key: value for key, value in item.items() if key not in PRIVATE}
-    if isinstance(tidy.get("content"), type(None)):
-        tidy.pop("content", None)
-    return shallow(tidy)  # type: ignore[no-any-return]
-
-
-def _loaded(items: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:
-    """The event that the wire makes of a run of the model's items."""
-    tidy = [_stripped(item) for item in items]
+def load_input(item: Item, model: str | None) -> tuple[str, Data | None]:
+    """Return the text and data that the wire loads from an item with media. No data: it refuses
+    it."""
     try:
-        loaded = usual_answer(tidy, model) or loaded_answer(tidy, "openai-responses", model)
+        [(_, text, data)] = load({"input": [clean_item(item)]}, FORMAT, model=model)
+    except (Invalid, ValueError):
+        return "", None
+    return text or "", data
+
+
+def load_items(items: list[Item], model: str | None) -> ItemEvent | None:
+    """Return the one event that the wire loads from items of the model; None if it does not."""
+    try:
+        body = {"output": [clean_item(item) for item in items]}
+        loaded = load_answer(body, FORMAT, model=model)
     except Invalid:
         return None
     if len(loaded) != 1:
         return None
-    kind, content, data = loaded[0]
-    if kind == "tool_call" and data is not None:
-        data = data | {"arguments": shallow(arguments_of(data.get("arguments")))}
-    return Entry(id, kind, content, (data or {}) | (_tag(model) or {}) or None, time)
+    [(kind, content, data)] = loaded
+    data = (data or {}) | tag_model(model)
+    if kind == "tool_call":
+        data["arguments"] = flatten_deep(parse_arguments(data.get("arguments")))
+    return kind, content, data or None
 
 
-def usual_answer(
-    items: list[Item], model: str | None
-) -> list[tuple[str, str | None, Data | None]] | None:
-    """What the wire would load, but many times faster: reasoning, if any, then a message or a call. None: use
-    the wire."""
-    *before, last = items
-    found = _usual_call(last) if "call_id" in last else _usual_message(last)
-    if (
-        found is None
-        or any(item.get("type") != "reasoning" for item in before)
-        or not _is_clean(items)
-    ):
-        return None
-    kind, content, data = found
-    if before or not _is_bare_call(last):
-        tag = {} if model is None else {"model": model}
-        data["native"] = {"provider": "openai-responses", **tag, "wire": items}
-    if model is not None:
-        data["model"] = model
-    return [(kind, content, data or None)]
+def clean_item(item: Item) -> Item:
+    """Return an item as the provider knows it."""
+    clean = {key: value for key, value in item.items() if key not in PRIVATE}
+    if clean.get("content", ()) is None:
+        del clean["content"]
+    shallow_item: Item = flatten_deep(clean)
+    return shallow_item
 
 
-def _usual_call(item: Item) -> tuple[str, None, Data] | None:
-    id, name = item["call_id"], item.get("name")
-    if not (is_plain(id) and is_plain(name)):
-        return None
-    match item:
-        case {"type": "function_call", "arguments": str(text)}:
-            given = arguments_of(text)
-            # Where the value gives back the text, the wire's own parser has read the same.
-            if not isinstance(given, dict) or json_of(given) != text.encode("utf-8", "replace"):
-                return None
-            if shallow(given) is not given:
-                return None
-        case {"type": "custom_tool_call", "input": str(text)} if not id.startswith("xs_call_"):
-            given = {"input": text}
-        case _:
-            return None
-    return "tool_call", None, {"id": id, "name": name, "arguments": given}
-
-
-def _usual_message(item: Item) -> tuple[str, str, Data] | None:
-    match item:
-        case {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": str(text)} as part],
-        }:
-            return ("assistant", text, {}) if len(part) == 2 and text.strip() else None
-    return None
-
-
-def _is_bare_call(item: Item) -> bool:
-    """Whether an event says all that an item has."""
-    return item["type"] == "function_call" and item.keys() == _BARE_CALL
-
-
-_BARE_CALL = frozenset({"type", "call_id", "name", "arguments"})
-
-
-def _is_clean(items: list[Item]) -> bool:
-    """Whether there is nothing in the texts that the wire would replace: U+0000, or half a surrogate pair."""
-    try:
-        return b"\\u0000" not in orjson.dumps(items)
-    except TypeError:
-        return False
-
-
-def _output(item: Item, id: str, time: int | None) -> Entry:
-    output = item.get("output", item.get("tools"))
-    error = isinstance(output, dict) and output.get("success") is False
-    call = named(item.get("call_id"), id)
-    if (
-        item["type"] == "function_call_output" and item.get("call_id") is None
-    ):  # no call asked for it
-        return Entry(
-            id, "user", text_in(output), {"meta": as_text(item.get("name")) or "tool"}, time
-        )
-    if isinstance(output, str):
-        return Entry(id, "tool_result", output, result_data(call, id), time)
-    if isinstance(output, list) and not all(_is_text(part) for part in output):
-        try:
-            [(_, text, data)] = load({"input": [_stripped(item)]}, "openai-responses")
-            return Entry(id, "tool_result", text or "", data, time)
-        except (Invalid, ValueError):
-            pass
-    text = text_in(output) or (as_text(output) if output and not isinstance(output, list) else "")
-    return Entry(id, "tool_result", text, result_data(call, id, error=error), time)
+def tag_model(model: str | None) -> Data:
+    """Return the data that names the model."""
+    return {} if model is None else {"model": model}

@@ -1,373 +1,337 @@
-"""Codex: rollouts, JSON lines of response items, one file a thread. Pure.
+"""Reads Codex's rollouts: JSON lines, one file for each thread. Pure.
 
-`response_item` is the conversation; `event_msg` mirrors it and is passed over, but for rollbacks and names.
-The file of a fork begins with a copy of its parent's items, without ids and under the time of the fork; a
-paginated one points at its parent instead.
+A `response_item` is a message, call or result of the conversation. An `event_msg` mirrors it and
+is skipped, except rollbacks and names. A fork either repeats the items of its parent, without ids
+and with the time of the fork, or (paginated) names the position in the parent's file that it
+continues.
 """
 
-import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
+from zlib import crc32
 
-from backstory.transcripts.chain import reported
-from backstory.transcripts.checkpoints import Checkpoint, Tail
-from backstory.transcripts.codex.items import CALLS
-from backstory.transcripts.codex.reader import (
-    BARE,
-    NAME,
-    TYPES,
-    Parent,
-    Past,
-    Reader,
-    about_of,
-    is_bare_start,
+from backstory.transcripts.codex.items import (
+    ITEMS,
+    SILENT,
+    Item,
+    build_message,
+    build_mirrored_item,
+    compute_likeness,
+    get_type,
+    is_notice,
+    is_prompt,
+    read_item,
 )
-from backstory.transcripts.entries import Data
-from backstory.transcripts.format import Format, Head, Place, Source, SourceLine
-from backstory.transcripts.provenance import PROVENANCE
-from backstory.transcripts.transcript import Fault, Origin, Report, Session, Step, Thread, Unit
-from backstory.transcripts.words import Words
+from backstory.transcripts.content import as_object, join_text, parse_time, pick_counts, pick_texts
+from backstory.transcripts.format import SourceLine
+from backstory.transcripts.model import (
+    OUTSIDE,
+    Data,
+    Entry,
+    ImportReport,
+    ReadWhole,
+    SourceMove,
+    Step,
+    Unit,
+)
+
+TYPES = frozenset(
+    {"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"}
+    | {"inter_agent_communication", "inter_agent_communication_metadata", "security_risk_score"}
+)
+USAGE = {"input": "input_tokens", "output": "output_tokens", "cache_read": "cached_input_tokens"}
+# Without a replacement history, the newest prompts stay, as long as they have this size (core,
+# compact.rs).
+KEPT_BYTES = 20_000 * 4
 
 
-def fits(head: Head) -> bool:
-    """A record with a payload, or (2025) a first line with an id and a time and bare items behind it."""
-    first = head.records[0] if head.records else None
-    if head.keys >= {"timestamp", "type", "payload"} or (
-        isinstance(first, dict) and _is_name(first)
-    ):
-        return True
-    if isinstance(first, dict) and is_bare_start(first):
-        return any(
-            isinstance(record, dict) and record.get("type") in BARE for record in head.records[1:]
-        )
-    return any(
-        isinstance(record, dict)
-        and record.get("type") in TYPES
-        and isinstance(record.get("payload"), dict)
-        for record in head.records
-    )
+class HistoryItem(NamedTuple):
+    """An item of the history that the model sees."""
+
+    unit: str
+    entry: str  # the entry, or the one of which it is a copy
+    likeness: bytes
+    is_prompt: bool = False
+    is_notice: bool = False
+    role: str | None = None
+    text: str | None = None  # of messages that are no answers: an old compaction keeps them
 
 
-def _is_name(record: dict[str, Any]) -> bool:
-    return isinstance(record.get("id"), str) and "thread_name" in record
+class RolloutReader:
+    """Reads the records of a thread as steps."""
 
+    def __init__(self, about: Data, report: ImportReport) -> None:
+        self.is_mirror = False  # nothing but events: the items that they mirror are missing
+        self._about = about
+        self._report = report
+        self._thread = ""  # the id of the file
+        self._is_own_file = True
+        self._model: str | None = None
+        self._is_tail = False
+        self._is_first_meta = True
+        self._history: list[HistoryItem] = []
+        self._count = 0  # of units
+        self._silent: list[Item] = []
+        self._answer: list[Unit] = []  # units that wait for their usage, which is reported later
+        self._last_record: Data = {}
 
-def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """The threads in the files, parents before what was forked or spawned from them."""
-    names: dict[str, tuple[str, str]] = {}
-    paths: list[str] = []  # where the names stand
-    threads: dict[str, _File] = {}
-    for source in sources:
-        head = [record for record in source.peek() if isinstance(record, dict)]
-        if head and _is_name(head[0]):
-            _read_names(source, names)
-            paths.append(source.path)
-            continue
-        if not head:  # its first line is still being written: whose thread it is, that will say
-            continue
-        file = _File(source, head)
-        other = threads.get(file.id)
-        if other is None or other.source.size() < source.size():
-            threads[file.id] = file
-    family = _Family(threads, {id: name for id, (_, name) in names.items()})
-    for id in threads:
-        yield from family.tell(id)
-    for id in names.keys() - {
-        file.thread for file in threads.values()
-    }:  # the name may have changed since its thread was read
-        named = Thread(id, None, lambda: iter(()), None, {"title": names[id][1]}, read=0)
-        yield Session(NAME, id, [named], paths[0], Report())
+    def begin_tail(self, state: Data) -> None:
+        """Prepare to read the end of a file whose beginning is in the log."""
+        self._is_tail = True
+        self._is_first_meta = False
+        self._model, self.is_mirror = state["model"], state["is_mirror"]
+        self._history = [HistoryItem(OUTSIDE, OUTSIDE, b"")]
 
+    def get_state(self) -> Data:
+        """Return what `begin_tail` has to know of the records so far."""
+        return {"model": self._model, "is_mirror": self.is_mirror}
 
-def ties(source: Source) -> Iterator[str]:
-    """The thread and those that it came from. What has the names of threads is tied to none."""
-    head = [record for record in source.peek() if isinstance(record, dict)]
-    if head and not _is_name(head[0]):
-        file = _File(source, head)
-        yield from (id for id in (file.id, file.forked_from, file.spawned_from) if id is not None)
-
-
-def _read_names(source: Source, names: dict[str, tuple[str, str]]) -> None:
-    """The names of threads; of several the newest."""
-    for _, _, record, _ in source.lines(Report()):
-        if isinstance(record, dict) and _is_name(record) and isinstance(record["thread_name"], str):
-            when = str(record.get("updated_at") or "")
-            if when >= names.get(record["id"], ("", ""))[0]:
-                names[record["id"]] = (when, record["thread_name"])
-
-
-UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-ITEMS = Words(BARE | {"response_item", "compacted"})
-
-
-class _File:
-    """A rollout, and what its first records say of where it came from."""
-
-    def __init__(self, source: Source, head: list[dict[str, Any]]) -> None:
-        self.source = source
-        metas = [
-            r["payload"]
-            for r in head
-            if r.get("type") == "session_meta" and isinstance(r.get("payload"), dict)
-        ]
-        meta = metas[0] if metas else (head[0] if head and is_bare_start(head[0]) else {})
-        self.thread = _text(meta.get("id")) or source.stem
-        self.id = _rollout(source.stem, self.thread)
-        self.base = meta.get("history_base") if isinstance(meta.get("history_base"), dict) else None
-        # A rollout goes on from a rollout; the thread that it was forked from may have several.
-        before = _text(self.base.get("thread_id")) if self.base else None
-        self.forked_from = (
-            before if before not in (None, self.id) else _text(meta.get("forked_from_id"))
-        )
-        others = [
-            id for other in metas[1:] if (id := _text(other.get("id"))) not in (None, self.thread)
-        ]
-        if self.forked_from is None and others:
-            self.forked_from = others[0]
-        self.spawned_from = _spawner(meta)
-        self.meta = meta
-        self.report = Report()
-        self.only_copies = False  # all that it says was said before it was forked
-        self._has_items = any(r.get("type") in ITEMS for r in head)
-
-    def is_mirror(self) -> bool:
-        """Whether the file has events only, and none of the items that they mirror."""
-        return not self._has_items and next(self.source.having(b'"response_item"'), None) is None
-
-
-def _rollout(stem: str, thread: str) -> str:
-    """The id of a rollout: its thread's. A thread that was reverted goes on in another file, which has the
-    thread's id, and one of its own behind it in its name."""
-    own = stem.partition(f"-{thread}_")[2]
-    return own if UUID.fullmatch(own) else thread
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _spawner(meta: Data) -> str | None:
-    """The thread that called this one as a sub-agent."""
-    source = meta.get("source")
-    if not isinstance(source, dict) or "subagent" not in source:
-        return None
-    kind = source["subagent"]
-    spawn = kind.get("thread_spawn") if isinstance(kind, dict) else None
-    parent = spawn.get("parent_thread_id") if isinstance(spawn, dict) else None
-    return _text(parent) or _text(meta.get("parent_thread_id")) or _text(meta.get("forked_from_id"))
-
-
-class _Family:
-    """Threads that were forked or spawned from each other."""
-
-    def __init__(self, files: dict[str, _File], names: dict[str, str]) -> None:
-        self._files = files
-        self._names = names
-        self._told: set[str] = set()
-
-    def tell(self, id: str) -> Iterator[Session]:
-        """The session of a thread, behind those that it came from."""
-        waiting = [id]
-        while waiting:
-            file = self._files[waiting[-1]]
-            above = [one for one in (file.forked_from, file.spawned_from) if one in self._files]
-            above = [
-                one
-                for one in above
-                if one is not None and one not in self._told and one not in waiting
-            ]
-            if above:
-                waiting.extend(above)
+    def read(
+        self, thread: str, lines: Iterable[SourceLine], end: int | None = None
+    ) -> Iterator[Step]:
+        """Yield the steps of one file of the thread. `end` is the first ordinal that is not
+        read."""
+        self._thread = thread
+        self._is_own_file = end is None
+        for line, record, _ in lines:
+            if not isinstance(record, dict):
                 continue
-            waiting.pop()
-            if file.id not in self._told:
-                self._told.add(file.id)
-                yield self._session(file)
+            ordinal = record.get("ordinal")
+            if end is not None and isinstance(ordinal, int) and ordinal >= end:
+                break
+            yield from self._read_record(record, line)
+        self._drop_reasoning()
+        for unit in self._answer:
+            # The usage of an answer at the end of a file may still come.
+            yield unit._replace(is_complete=not self._is_own_file)
+        self._answer = []
 
-    def _session(self, file: _File) -> Session:
-        named = {"title": self._names[file.thread]} if file.thread in self._names else {}
-        about = about_of(file.meta) | named
-        parent = self._parent(file)
-        origin = self._origin(file, parent)
-        if file.base is None and origin is not None and origin.spawned and origin.at is None:
-            parent = None
-        marks: list[Checkpoint] = []
+    def _read_record(self, record: Data, line: int) -> Iterator[Step]:
+        payload = record.get("payload")
+        type_ = get_type(record)
+        if payload is None and type_ in ITEMS and "type" in record:
+            yield from self._read_item(record, None, line)  # a rollout of 2025
+        elif isinstance(payload, dict) and type_ in TYPES:
+            yield from self._read_payload(record, payload, line)
+        elif "record_type" not in record and not is_bare_header(record):
+            self._report_unknown(type_)
 
-        def read(met: Report, parent: Parent | None = parent) -> Iterator[Step]:
-            reader = Reader(file.id, about, parent)
-            reader.is_mirror = file.is_mirror()
-            if file.base is not None and parent is None:
-                reader.beyond = f"{file.forked_from}@{file.base.get('end_ordinal_exclusive')}"
-            yield from reader.read(file.source.lines(met))
-            marks[:] = _checkpoints(file.source, reader)
-            about.update(named)
-            reader.tell(met)
+    def _read_payload(self, record: Data, payload: Data, line: int) -> Iterator[Step]:
+        time = parse_time(record.get("timestamp"))
+        match record["type"]:
+            case "response_item" if self._is_repeated(record):
+                self._report.mended["line written again"] += 1
+            case "response_item":
+                self._last_record = record
+                yield from self._read_item(payload, time, line)
+            case "inter_agent_communication":
+                letter = {"type": "agent_message"} | payload
+                yield from self._read_item(letter, time, line)
+            case "compacted":
+                yield from self._compact(payload, time, line)
+            case "event_msg":
+                yield from self._read_event(payload, time, line)
+            case "turn_context":
+                self._about.update(pick_texts(payload, {"model": "model"}))
+                self._model = self._about.get("model")
+            case "session_meta":
+                yield from self._read_meta(payload, time, line)
 
-        steps = reported(file.report, read)
-        is_copy = file.forked_from is not None and file.base is None
-        alone = reported(file.report, lambda met: read(met, None)) if is_copy else None
-        if file.base is not None:
-            alone = reported(file.report, lambda met: chain(self._inherited(file), read(met)))
-        thread = Thread(
-            file.id, None, steps, origin, about, lambda: next(iter(marks), None), alone=alone
-        )
-        # Until a copy says something of its own, its rest may still come: where it ends is not known.
-        settled = not (is_copy and file.only_copies)
-        return Session(NAME, file.id, [thread], file.source.path, file.report, settled=settled)
+    def _is_repeated(self, record: Data) -> bool:
+        """Return True if an item was written twice in a row, which its time shows."""
+        return "timestamp" in record and record == self._last_record
 
-    def _parent(self, file: _File, seen: tuple[str, ...] = ()) -> Parent | None:
-        """What a file inherits, if its parent is here."""
-        other = self._files.get(file.forked_from or "")
-        if other is None or other.id == file.id or other.id in seen:
-            if file.forked_from is not None:
-                why = f"a fork of {file.forked_from}, which is not here: taken as a whole"
-                file.report.notes.append(Fault(file.source.path, None, why))
-            return None
-        reader = Reader(other.id, {}, self._parent(other, (*seen, file.id)), has_children=True)
-        end = file.base.get("end_ordinal_exclusive") if file.base else None
-        for _ in reader.read(other.source.lines(Report()), end if isinstance(end, int) else None):
-            pass
-        if (
-            file.base is not None
-        ):  # of a parent that is still being copied here, the rest comes later
-            return Parent(reader.history, []) if reader.is_complete or end is None else None
-        return Parent(reader.history[:1] if _is_instructions(reader.history) else [], reader.trail)
-
-    def _inherited(self, file: _File, seen: tuple[str, ...] = ()) -> Iterator[Step]:
-        """What a fork points at, as if it had said that itself: it may have come before its parent."""
-        other = self._files.get(file.forked_from or "")
-        if file.base is None or other is None or other.id == file.id or other.id in seen:
+    def _read_meta(self, payload: Data, time: int | None, line: int) -> Iterator[Step]:
+        """Read the instructions in the first header. A thread that is resumed writes its header
+        again.
+        """
+        if not self._is_first_meta:
             return
-        seen = (*seen, file.id)
-        yield from self._inherited(other, seen)
-        reader = Reader(other.id, {}, self._parent(other, seen))
-        end = file.base.get("end_ordinal_exclusive")
-        for step in reader.read(
-            other.source.lines(Report()), end if isinstance(end, int) else None
-        ):
-            yield step._replace(inherited=False, settled=True) if isinstance(step, Unit) else step
+        self._is_first_meta = False
+        text = join_text(payload.get("base_instructions"))
+        if text.strip():
+            item = build_message("system", text)
+            # A fork has the instructions of its parent: whichever file they are read from.
+            id = f"instructions.{crc32(compute_likeness(item)):x}"
+            entry = Entry(id, "system", text, {"meta": "instructions"}, time, line=line)
+            yield self._add_unit(entry, item)
 
-    def _origin(self, file: _File, parent: Parent | None) -> Origin | None:
-        session = file.spawned_from or file.forked_from
-        if session is None or session == file.id:
-            return None
-        at = None
-        call = self._call(file) if file.spawned_from else None
-        if parent is not None:
-            reader = Reader(file.id, {}, parent)
-            for _ in reader.read(file.source.lines(Report())):
-                if not reader.inherits:
-                    break
-            at = (
-                reader.fork_at
-                if not reader.inherits
-                else reader.history[-1].unit
-                if reader.history
-                else None
-            )
-            file.only_copies = reader.inherits
-            if file.spawned_from and file.base is None and not _is_at_call(reader, call):
-                at = None
-        return Origin(session, None, call, at, spawned=file.spawned_from is not None)
+    def _read_event(self, payload: Data, time: int | None, line: int) -> Iterator[Step]:
+        mirrored = build_mirrored_item(payload) if self.is_mirror else None
+        if mirrored is not None:
+            yield from self._read_item(mirrored, time, line)
+            return
+        match payload.get("type"):
+            case "token_count":
+                info = as_object(payload.get("info"))
+                yield from self._finish_answer(pick_counts(info.get("last_token_usage"), USAGE))
+            case "thread_rolled_back":
+                yield from self._finish_answer()
+                yield from self._roll_back(payload.get("num_turns"), time)
+            case "thread_name_updated":
+                if self._is_own_file:
+                    self._about.update(pick_texts(payload, {"title": "thread_name"}))
 
-    def _call(self, file: _File) -> str | None:
-        """The call that spawned a thread, as its parent's file tells."""
-        other = self._files.get(file.spawned_from or "")
-        for record in other.source.having(file.id.encode()) if other is not None else ():
-            payload = record.get("payload") if isinstance(record, dict) else None
-            if not isinstance(payload, dict):
-                continue
-            match payload:
-                case {
-                    "type": "collab_agent_spawn_end",
-                    "new_thread_id": file.id,
-                    "call_id": str(call),
-                }:
-                    return call
-                case {
-                    "type": "sub_agent_activity",
-                    "agent_thread_id": file.id,
-                    "event_id": str(call),
-                }:
-                    return call
-                case {"type": "function_call_output", "call_id": str(call)}:
-                    return call
-        return None
+    # --- items ---
 
+    def _read_item(self, item: Item, time: int | None, line: int) -> Iterator[Step]:
+        type_ = get_type(item)
+        if type_ in SILENT:
+            self._silent.append(item)
+            return
+        id = name_entry(self._thread, item, time)
+        loaded = read_item(item, self._silent, id, self._model)
+        if loaded is None:
+            self._report_unknown(type_)
+            return
+        kind, content, data = loaded
+        is_answer = kind in ("assistant", "tool_call")
+        if is_answer:
+            self._silent = []
+        else:
+            yield from self._finish_answer()
+        if kind in ("user", "system"):
+            self._drop_reasoning()
+        unit = self._add_unit(Entry(id, kind, content, data, time, line=line), item)
+        if is_answer:
+            self._answer.append(unit)
+        else:
+            yield unit
 
-def _is_at_call(reader: Reader, call: str | None) -> bool:
-    """Whether the copy that a sub-agent begins with is whole, and goes as far as its call. Those of newer
-    releases have no calls. Where it is not so, the sub-agent is at its call with all that it has."""
-    names = {f"{type_} {call}".encode()[:200] for type_ in CALLS}
-    has_call = call is None or any(place.likeness in names for place in reader.history)
-    return has_call and not reader.inherits
-
-
-def _checkpoints(source: Source, reader: Reader) -> list[Checkpoint]:
-    """Where a file that was read to its end can be read on: at one place or none."""
-    point = reader.point()
-    if point is None or PROVENANCE in reader.about:
-        return []
-    return [
-        Checkpoint(
-            source.path, point.place, point.lines, source.reach, reader.thread, None, point.state
+    def _add_unit(self, entry: Entry, item: Item, original: str | None = None) -> Unit:
+        """Add an entry to the history. Return its unit. Ids of entries may repeat, those of units
+        may not.
+        """
+        self._count += 1
+        unit = Unit(str(self._count), self._get_last_unit(), (entry,))
+        text = None
+        if entry.kind in ("user", "system"):
+            text = join_text(item.get("content"))
+        known = HistoryItem(
+            unit=unit.id,
+            entry=original or entry.id,
+            likeness=compute_likeness(item),
+            is_prompt=is_prompt(item),
+            is_notice=is_notice(item),
+            role=item.get("role"),
+            text=text,
         )
-    ]
+        self._history.append(known)
+        return unit
+
+    def _get_last_unit(self) -> str | None:
+        return self._history[-1].unit if self._history else None
+
+    def _finish_answer(self, usage: Data | None = None) -> Iterator[Step]:
+        """Yield the answer that waited for its usage, which is in the data of its first event."""
+        for unit in self._answer:
+            if usage:
+                [entry] = unit.entries
+                entry = entry._replace(data={**(entry.data or {}), "usage": usage})
+                unit = unit._replace(entries=(entry,))
+                usage = None
+            yield unit
+        self._answer = []
+
+    def _drop_reasoning(self) -> None:
+        """Leave out reasoning that no answer followed."""
+        if self._silent:
+            self._report.mended["reasoning without an answer"] += len(self._silent)
+            self._silent = []
+
+    def _report_unknown(self, type_: str) -> None:
+        version = self._about.get("version")
+        where = f"codex {version}" if version else "codex"
+        self._report.unknown[f"{type_} ({where})"] += 1
+
+    # --- rollbacks and compactions ---
+
+    def _roll_back(self, turns: Any, time: int | None) -> Iterator[Step]:
+        """Drop the last turns. Only prompts of people count; notices directly above the cut go
+        too."""
+        if not isinstance(turns, int) or isinstance(turns, bool) or turns <= 0:
+            return
+        if self._is_tail:
+            raise ReadWhole
+        prompts = [number for number, item in enumerate(self._history) if item.is_prompt]
+        if not prompts:
+            return
+        cut = prompts[0] if turns >= len(prompts) else prompts[-turns]
+        while cut > prompts[0] and self._history[cut - 1].is_notice:
+            cut -= 1
+        del self._history[cut:]
+        yield SourceMove(self._get_last_unit(), time)
+
+    def _compact(self, payload: Data, time: int | None, line: int) -> Iterator[Step]:
+        """Yield a clear, then each item of the new history: a copy if the old one has it, else
+        new."""
+        yield from self._finish_answer()
+        if self._is_tail:
+            raise ReadWhole
+        summary = {"type": "compacted", "content": payload.get("message")}
+        id = name_entry(self._thread, summary, time)
+        old = self._history
+        clear = self._add_unit(Entry(id, "clear", time=time, line=line), summary)
+        self._history = [old.pop()]
+        yield clear
+        silent: list[Item] = []
+        for number, item in enumerate(list_replacements(payload, old)):
+            if get_type(item) in SILENT:
+                silent.append(item)
+                continue
+            loaded = read_item(item, silent, f"{id}/{number}", self._model)
+            silent = []
+            if loaded is None:
+                continue
+            entry = Entry(f"{id}/{number}", *loaded, time, line=line)
+            entry = mark_copy(entry, item, old)
+            yield self._add_unit(entry, item, entry.copy_of)
 
 
-def resume(source: Source, tail: Tail) -> Session:
-    """The thread of a rollout from a checkpoint on."""
-    report = Report()
-    about: dict[str, Any] = {}
-    marks: list[Checkpoint] = []
+def name_entry(thread: str, item: Item, time: int | None) -> str:
+    """Return the id of an entry: the time of its record and what it says.
 
-    def read(met: Report) -> Iterator[Step]:
-        about.update(tail.state["about"])
-        reader = Reader.resumed(tail, about)
-        yield from reader.read(_newly_named(source.lines(met), tail.read, about))
-        marks[:] = _checkpoints(source, reader)
-        reader.tell(met)
-
-    thread = Thread(
-        tail.session,
-        None,
-        reported(report, read),
-        None,
-        about,
-        lambda: next(iter(marks), None),
-        tail.read,
-    )
-    return Session(NAME, tail.session, [thread], source.path, report)
+    The number of a line or an ordinal would not do: Codex rewrites its older rollouts with
+    ordinals, and without the turns that were rolled back.
+    """
+    return f"{thread[-12:]}:{time or 0:x}.{crc32(compute_likeness(item)):x}"
 
 
-def _newly_named(
-    lines: Iterable[SourceLine], read: int, about: dict[str, Any]
-) -> Iterator[SourceLine]:
-    """The lines; the thread's name in those that were read before is forgotten: the index may know better."""
-    is_new = False
-    for line in lines:
-        if line[0] > read and not is_new:
-            is_new = True
-            about.pop("title", None)
-        yield line
-    if not is_new:
-        about.pop("title", None)
+def mark_copy(entry: Entry, item: Item, old: list[HistoryItem]) -> Entry:
+    """Mark an entry of a new history as a copy of an item of the old one, which is used up.
+
+    Anything else that somebody said is the summary.
+    """
+    likeness = compute_likeness(item)
+    for number in range(len(old) - 1, -1, -1):
+        if old[number].likeness == likeness:
+            return entry._replace(copy_of=old.pop(number).entry)
+    if is_prompt(item) or entry.kind == "assistant":
+        return entry._replace(data={**(entry.data or {}), "compaction": True})
+    return entry
 
 
-def _is_instructions(history: list[Past]) -> bool:
-    return bool(history) and history[0].unit.endswith(":instructions")
+def list_replacements(payload: Data, old: list[HistoryItem]) -> list[Item]:
+    """Return the items that are left after a compaction."""
+    given = payload.get("replacement_history")
+    if isinstance(given, list):
+        return [item for item in given if isinstance(item, dict)]
+    # Early releases wrote only the summary. What was before the first prompt stays, and the newest
+    # prompts.
+    prompts = [item for item in old if item.is_prompt]
+    first = old.index(prompts[0]) if prompts else len(old)
+    opening = [build_message(item.role, item.text) for item in old[:first] if item.text is not None]
+    room = KEPT_BYTES
+    kept: list[Item] = []
+    for prompt in reversed(prompts):
+        text = prompt.text or ""
+        room -= len(text.encode("utf-8", "replace"))
+        if room < 0:
+            break
+        kept.insert(0, build_message(prompt.role, text))
+    return [*opening, *kept, build_message("user", join_text(payload.get("message")))]
 
 
-FORMAT = Format(
-    name=NAME,
-    fits=fits,
-    sessions=sessions,
-    ties=ties,
-    resume=resume,
-    places=(
-        Place("CODEX_HOME", "sessions", "~/.codex/sessions"),
-        Place("CODEX_HOME", "archived_sessions", "~/.codex/archived_sessions"),
-        Place("CODEX_HOME", "session_index.jsonl", "~/.codex/session_index.jsonl"),
-    ),
-)
+def is_bare_header(record: Data) -> bool:
+    """Return True if a record is the header of a rollout of 2025: an id and a time, but no type."""
+    return isinstance(record.get("id"), str) and "timestamp" in record and "type" not in record

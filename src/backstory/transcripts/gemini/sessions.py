@@ -1,347 +1,388 @@
-"""Gemini CLI: a JSON document, or JSON lines in which a message is written again until it is complete. Pure.
+"""The chats of Gemini CLI: a document, or JSON lines in which a message is written again. Pure.
 
-An equal id replaces. `$rewindTo` takes that message and all behind it away; `$set.messages` is the whole
-history anew.
+A message with the id of an earlier one replaces it. `$rewindTo` takes a message and everything
+after it away. `$set.messages` is the whole history anew: the same one, its beginning, or a
+compaction.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
 
-from backstory.transcripts.entries import Data, named
-from backstory.transcripts.format import Format, Head, Place, Source
-from backstory.transcripts.gemini.kept import Said, repeated, said_in
-from backstory.transcripts.gemini.messages import (
-    calls_of,
-    message_entries,
-    responses_in,
-    speaks,
-    words_of,
+from backstory.transcripts.content import as_object, choose_name, list_objects, pick_texts
+from backstory.transcripts.format import (
+    KnownPlace,
+    SourceHead,
+    TranscriptFormat,
+    TranscriptSource,
 )
-from backstory.transcripts.transcript import (
+from backstory.transcripts.gemini.messages import (
+    GeminiCall,
+    MessageReader,
+    is_speaking,
+    list_calls,
+    list_responses,
+    read_likeness,
+)
+from backstory.transcripts.model import (
+    Data,
     Entry,
-    Move,
+    ImportReport,
     Origin,
-    Report,
-    Session,
+    SourceMove,
+    SourceSession,
     Step,
     Thread,
     Unit,
 )
-from backstory.transcripts.words import Words
 
 NAME = "gemini"
-RUNNING = Words({"scheduled", "validating", "awaiting_approval", "executing"})
+RUNNING = ("scheduled", "validating", "awaiting_approval", "executing")
+TOOLS = ("tool_call", "tool_result")
 
 
-def fits(head: Head) -> bool:
-    """A session's id beside the hash of its project, or beside its times."""
-    first = head.records[0] if head.records else None
-    keys = set(first) if isinstance(first, dict) else head.keys
-    return keys >= {"sessionId", "projectHash"} or keys >= {"sessionId", "startTime", "lastUpdated"}
+class GeminiCliFormat(TranscriptFormat):
+    """The chats of Gemini CLI."""
+
+    name = NAME
+    places = (KnownPlace(None, "tmp", "~/.gemini/tmp"),)
+
+    def recognize(self, head: SourceHead) -> bool:
+        """Return True for a session's id beside the hash of its project, or beside its times."""
+        first = head.records[0] if head.records else None
+        keys = set(first) if isinstance(first, dict) else head.keys
+        if not keys >= {"sessionId", "projectHash"}:
+            return keys >= {"sessionId", "startTime", "lastUpdated"}
+        return True
+
+    def group_key(self, path: str) -> str:
+        """Return the folder of a project's chats. Sub-agents are in folders below it."""
+        return path.rpartition("/chats/")[0] or path
+
+    def read(
+        self, sources: Sequence[TranscriptSource], report: ImportReport
+    ) -> Iterator[SourceSession]:
+        """Yield one session for each file that changed, sub-agents last."""
+        chats = [GeminiChat(source) for source in sources]
+        chats.sort(key=lambda chat: chat.is_subagent)
+        for chat in chats:
+            if not chat.source.is_changed:
+                continue
+            thread = Thread(chat.id, None, chat.read_steps, about=chat.about)
+            if chat.is_subagent:
+                call = find_spawn_call(chat, chats)
+                thread.origin = Origin(chat.parent, call=call, is_spawned=True)
+            yield SourceSession(NAME, chat.id, [thread], chat.source.path, ImportReport())
 
 
-class Spot(NamedTuple):
-    """Where a message is: a record, or one of the messages in a record."""
+class GeminiChat:
+    """One file, and what its first record says."""
 
-    place: Any
-    key: str | None = None  # "$set" or "messages"
-    number: int = 0
-
-
-class Node:
-    """A message at one place of the history."""
-
-    __slots__ = (
-        "after",
-        "copy_of",
-        "cut",
-        "id",
-        "kept",
-        "kept_by",
-        "line",
-        "message",
-        "speaks",
-        "spot",
-        "told",
-        "words",
-    )
-
-    def __init__(self, id: str, message: str, after: str | None, spot: Spot, line: int) -> None:
-        self.id = id
-        self.message = message  # the tool's own id
-        self.after = after
-        self.spot = spot
-        self.line = line
-        self.copy_of: str | None = None  # the node that this one repeats
-        self.cut = False  # a compaction, not a message
-        self.kept: list[Node] = []  # the messages that a compaction begins with
-        self.kept_by: Node | None = None  # the compaction that this message stands in
-        self.words = 0  # equal for messages that say the same
-        self.speaks = True  # a history without it would lack something
-        self.told: frozenset[str] = (
-            frozenset()
-        )  # calls whose results stand in an earlier message, too
-
-
-class File:
-    """A session's file: its messages in their order, and the live ones."""
-
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TranscriptSource) -> None:
         self.source = source
-        self.report = Report()
-        self.meta: Data = {}
-        self.nodes: dict[str, Node] = {}
-        self.live: list[Node] = []
-        self._by_message: dict[str, Node] = {}  # the live ones
-        self._answered: dict[
-            str, Node
-        ] = {}  # a call -> the message that it and its result stand in
-        self.links: dict[str, str] = {}  # a sub-agent's session -> the call
-        self._at: str | None = None
-        for line, _, record, place in source.lines(self.report) if not self._is_document() else ():
-            if isinstance(record, dict):
-                self._take(record, place, line)
-        if self._is_document():
-            document = source.document(self.report)
+        first = next(iter(list_objects(list(source.peek()[:1]))), {})
+        self.id = choose_name(first.get("sessionId"), source.stem)
+        self.is_subagent = first.get("kind") == "subagent"
+        # A sub-agent is in a folder with the name of its session.
+        self.parent = source.path.rpartition("/")[0].rpartition("/")[2]
+        self.about: Data = {}
+        self._is_document = not source.peek() or isinstance(first.get("messages"), list)
+
+    def read_history(self, report: ImportReport) -> "GeminiHistory":
+        """Return the messages in the order in which they came."""
+        history = GeminiHistory(report)
+        if self._is_document:
+            document = self.source.read_document(report)
             if isinstance(document, dict):
-                self._take(document, document, 1)
-        self.id = named(self.meta.get("sessionId"), source.stem)
+                history.add_record(document, 1)
+        else:
+            for line, record, _ in self.source.lines(report):
+                if isinstance(record, dict):
+                    history.add_record(record, line)
+        return history
 
-    def _is_document(self) -> bool:
-        head = self.source.peek()
-        return not head or (isinstance(head[0], dict) and isinstance(head[0].get("messages"), list))
+    def read_steps(self, report: ImportReport) -> Iterator[Step]:
+        """Yield the steps of the chat."""
+        history = self.read_history(report)
+        folders = history.meta.get("directories")
+        cwd = folders[0] if isinstance(folders, list) and folders else None
+        self.about.update(pick_texts(history.meta, {"title": "summary", "cwd": "projectHash"}))
+        self.about.update(pick_texts({"cwd": cwd}, {"cwd": "cwd"}))
+        yield from HistoryReader(history).read()
 
-    def _take(self, record: Data, place: Any, line: int) -> None:
+
+def find_spawn_call(chat: GeminiChat, chats: Sequence[GeminiChat]) -> str | None:
+    """Return the id of the entry of the call that spawned a sub-agent."""
+    for other in chats:
+        if other.id == chat.parent:
+            for node in other.read_history(ImportReport()).nodes:
+                for call in list_calls(node.message):
+                    if call.get("agentId") == chat.id:
+                        return f"{node.entry_id}/call {call.get('id')}"
+    return None
+
+
+# --- the history ---
+
+
+@dataclass(eq=False, slots=True)
+class MessageNode:
+    """A message at one place of the history, or a compaction."""
+
+    message_id: str  # the tool's own
+    entry_id: str
+    after: "MessageNode | None"
+    message: Data = field(default_factory=dict)
+    copy_of: str | None = None  # the entry id of the message that this one repeats
+    kept: "list[MessageNode] | None" = None  # of a compaction: the messages that it begins with
+    is_kept: bool = False  # it is one of them
+    answered: frozenset[str] = frozenset()  # calls whose results are in an earlier message, too
+
+    @property
+    def is_speaking(self) -> bool:
+        """True if the history would lack something without it."""
+        return is_speaking(self.message)
+
+
+class GeminiHistory:
+    """The messages of a file in their order, and the live ones."""
+
+    def __init__(self, report: ImportReport) -> None:
+        self.meta: Data = {}
+        self.nodes: list[MessageNode] = []
+        self.last: MessageNode | None = None  # the message that the next one continues
+        self._report = report
+        self._live: dict[str, MessageNode] = {}  # by the tool's own id, in order
+        self._answered: dict[str, MessageNode] = {}  # the message with a call and its result
+
+    def add_record(self, record: Data, line: int) -> None:
+        """Add a line, or the whole document."""
         if isinstance(record.get("$rewindTo"), str):
             self._rewind(record["$rewindTo"])
         elif isinstance(record.get("$set"), dict):
-            self.meta |= {key: value for key, value in record["$set"].items() if key != "messages"}
-            if isinstance(record["$set"].get("messages"), list):
-                self._set(record["$set"]["messages"], place, line)
+            changes = dict(record["$set"])
+            messages = changes.pop("messages", None)
+            self.meta |= changes
+            if isinstance(messages, list):
+                self._replace(list_objects(messages))
         elif isinstance(record.get("id"), str) and "type" in record:
-            self._message(record, Spot(place), line)
+            self._add_message(record)
         elif "sessionId" in record:
             self.meta |= {key: value for key, value in record.items() if key != "messages"}
-            messages = record.get("messages")
-            for index, message in enumerate(messages if isinstance(messages, list) else ()):
-                if isinstance(message, dict):
-                    self._message(message, Spot(place, "messages", index), line)
+            for message in list_objects(record.get("messages")):
+                self._add_message(message)
         else:
-            self.report.unknown[f"{','.join(sorted(record))[:40]} ({NAME})"] += 1
+            self._report.unknown[f"{','.join(sorted(record))[:40]} ({NAME})"] += 1
 
-    def _message(self, message: Data, spot: Spot, line: int) -> None:
-        id = named(message.get("id"), f"line {line}.{spot.number}")
-        same = self._by_message.get(id)
-        if same is not None:
-            same.spot = spot
-        else:
-            same = Node(self._free(id, line), id, self._at, spot, line)
-            self._add(same)
-        self._describe(same, message)
+    def _add_message(self, message: Data) -> None:
+        """Add a message, or replace the live one with its id."""
+        id = name_message(message, f"message {len(self.nodes)}")
+        node = self._live.get(id)
+        if node is None:
+            node = self._live[id] = self._add_node(id, id)
+        self._fill(node, message)
 
-    def _describe(self, node: Node, message: Data) -> None:
-        """Note what a message is to the others."""
-        for call in calls_of(message):
-            if isinstance(call.get("agentId"), str) and isinstance(call.get("id"), str):
-                self.links[call["agentId"]] = call["id"]
-            if call.get("result") and isinstance(call.get("id"), str):
-                self._answered[call["id"]] = node
-        node.told = frozenset(id for id in responses_in(message) if self._is_answered(id))
-        node.speaks = speaks(message)
-        node.words = words_of(message)
-
-    def _is_answered(self, call: str) -> bool:
-        """Whether a live message has a call with its result."""
-        node = self._answered.get(call)
-        return node is not None and self._by_message.get(node.message) is node
-
-    def _add(self, node: Node) -> None:
-        self.nodes[node.id] = node
-        self.live.append(node)
-        self._by_message[node.message] = node
-        self._at = node.id
-
-    def _free(self, id: str, line: int) -> str:
-        return id if id not in self.nodes else f"{id}@{line}"
-
-    def _rewind(self, id: str) -> None:
-        """Back to before a message. One that nobody knows empties everything."""
-        number = next((n for n, node in enumerate(self.live) if node.message == id), 0)
-        left = self.live[number:]
-        self.live = self.live[:number]
-        for node in left:
-            self._by_message.pop(node.message, None)
-        if left:
-            self._at = left[0].after
-
-    def _set(self, messages: list[Any], place: Any, line: int) -> None:
-        """The whole history anew: the live messages and maybe more, the first of them, or a compaction."""
-        given = [
-            named(m.get("id"), f"line {line}.{n}")
-            for n, m in enumerate(messages)
-            if isinstance(m, dict) and speaks(m)
-        ]
-        self._drop_announced(messages, given)
-        seen = [node.message for node in self.live if node.speaks]
-        if (
-            messages and given == seen[: len(given)] != seen
-        ):  # a prompt was broken off, and taken back
-            self._rewind(seen[len(given)])
-        elif seen != given[: len(seen)]:
-            self._compact(messages, place, line)
-            return
-        for index, message in enumerate(messages):
-            if isinstance(message, dict):
-                self._message(message, Spot(place, "$set", index), line)
-
-    def _drop_announced(self, messages: list[Any], given: list[str]) -> None:
-        """A history whose messages got new ids is written twice: message by message, as if all was said once
-        more, and then as the whole. Only the whole counts."""
-        nodes = [node for node in self.live if node.speaks]
-        old, new = nodes[: -len(given)], nodes[-len(given) :]
-        words = {node.words for node in old}
-        equal = sum(node.words in words for node in new)
-        if not given or [node.message for node in new] != given or 2 * equal <= len(given):
-            return
-        ids = {named(message.get("id"), "") for message in messages if isinstance(message, dict)}
-        first = self.live.index(new[0])
-        while first and self.live[first - 1].message in ids:  # what says nothing here
-            first -= 1
-        for node in self.live[first:]:
-            del self.nodes[node.id]
-        self._rewind(self.live[first].message)
-
-    def _compact(self, messages: list[Any], place: Any, line: int) -> None:
-        old = self._by_message
-        cut = self._cut(line, place)
-        for index, message in enumerate(messages):
-            if isinstance(message, dict):
-                id = named(message.get("id"), f"line {line}.{index}")
-                node = Node(f"{id}@{line}", id, self._at, Spot(place, "$set", index), line)
-                known = old.get(id)
-                node.copy_of = (known.copy_of or known.id) if known is not None else None
-                node.kept_by = cut
-                cut.kept.append(node)
-                self._add(node)
-                self._describe(node, message)
-
-    def _cut(self, line: int, place: Any) -> Node:
-        node = Node(f"cut {line}", f"cut {line}", self._at, Spot(place), line)
-        node.cut = True
-        self.nodes[node.id] = node
-        self._at = node.id
-        self.live = []
-        self._by_message = {}
+    def _add_node(self, message_id: str, entry_id: str) -> MessageNode:
+        node = MessageNode(message_id, entry_id, self.last)
+        self.nodes.append(node)
+        self.last = node
         return node
 
-    # -------------------------------------------------------------- what it says
+    def _fill(self, node: MessageNode, message: Data) -> None:
+        node.message = message
+        for call in list_calls(message):
+            if call.get("result") and isinstance(call.get("id"), str):
+                self._answered[call["id"]] = node
+        ids = [response.get("id") for response in list_responses(message)]
+        node.answered = frozenset(id for id in ids if isinstance(id, str) and self._is_answered(id))
 
-    def steps(self) -> Iterator[Step]:
-        """The messages in the order in which they came, then a move to where the tool is. Of those that say
-        nothing here, what continues them continues what they do."""
-        spoken: dict[str | None, str | None] = {
-            None: None
-        }  # a node, and the one whose words are the last there
-        told: str | None = None
-        nodes = list(self.nodes.values())
-        said: dict[str, list[Said]] = {}  # what the nodes say, if a compaction may repeat it
-        is_cut = any(node.cut for node in nodes)
-        copies: dict[str, str] = {}
-        for node in nodes:
-            if node.cut:
-                copies |= self._copies(node, said)
-            unit = self._unit(node, copies, is_last=node is nodes[-1])
-            if is_cut:
-                said[node.id] = said_in(unit.entries, is_kept=node.kept_by is not None)
-            spoken[node.id] = node.id if unit.entries else spoken[node.after]
-            if unit.entries:
-                yield unit._replace(after=spoken[node.after])
-                told = node.id
-        if told != spoken[self._at]:
-            yield Move(spoken[self._at])
+    def _is_answered(self, call: str) -> bool:
+        """Return True if a live message has a call with its result."""
+        node = self._answered.get(call)
+        return node is not None and self._live.get(node.message_id) is node
 
-    def _copies(self, cut: Node, said: dict[str, list[Said]]) -> dict[str, str]:
-        """What a compaction kept, and what it repeats: what it kept may have got other ids."""
-        way: list[list[Said]] = []
-        at = self.nodes.get(cut.after or "")
-        while at is not None and not at.cut:
-            way.append(said[at.id])
-            at = self.nodes.get(at.after or "")
-        before = [one for node in reversed(way) for one in node]
-        kept = (message_entries(self._fetch(node.spot), node.id, node.told) for node in cut.kept)
-        return repeated([one for entries in kept for one in said_in(entries)], before)
+    def _rewind(self, message_id: str) -> None:
+        """Go back to before a message. An unknown one empties the history."""
+        live = list(self._live.values())
+        start = live.index(self._live[message_id]) if message_id in self._live else 0
+        for node in live[start:]:
+            self._live.pop(node.message_id, None)
+        if live[start:]:
+            self.last = live[start].after
 
-    def _unit(self, node: Node, copies: dict[str, str], *, is_last: bool) -> Unit:
-        if node.cut:
-            return Unit(node.id, node.after, (Entry(node.id, "clear"),), node.line)
-        message = self._fetch(node.spot)
-        entries = list(message_entries(message, node.id, node.told))
+    def _replace(self, messages: list[Data]) -> None:
+        """Take a whole history: the live one and maybe more, its beginning, or a compaction."""
+        self._drop_announced(messages)
+        ids = [name_message(message) for message in messages if is_speaking(message)]
+        live = [node.message_id for node in self._live.values() if node.is_speaking]
+        if live[: len(ids)] == ids and len(ids) < len(live) and messages:
+            self._rewind(live[len(ids)])  # a prompt was broken off, and taken back
+        elif ids[: len(live)] != live:
+            self._compact(messages)
+            return
+        for message in messages:
+            self._add_message(message)
+
+    def _drop_announced(self, messages: list[Data]) -> None:
+        """Drop the newest live messages if a whole history has them, and they repeat older ones.
+
+        A history whose messages get new ids is written twice: message by message, as if all was
+        said once more, and then as the whole. Only the whole counts.
+        """
+        ids = set(map(name_message, messages))
+        live = list(self._live.values())
+        start = len(live)
+        while start and live[start - 1].message_id in ids:
+            start -= 1
+        known = {read_likeness(node.message) for node in live[:start] if node.is_speaking}
+        likenesses = [read_likeness(node.message) for node in live[start:] if node.is_speaking]
+        equal = [likeness for likeness in likenesses if likeness in known]
+        if 2 * len(equal) > len(likenesses):
+            self._rewind(live[start].message_id)
+            self.nodes = [node for node in self.nodes if node not in live[start:]]
+
+    def _compact(self, messages: list[Data]) -> None:
+        """Begin anew with the messages of a compaction."""
+        originals, self._live = self._live, {}
+        ids = [name_message(message, str(number)) for number, message in enumerate(messages)]
+        # A compaction is known by what it begins with, whatever is lost before it.
+        digest = blake2b("\0".join(ids).encode("utf-8", "replace"), digest_size=8).hexdigest()
+        cut = self._add_node("", f"cut {digest}")
+        cut.kept = []
+        for id, message in zip(ids, messages, strict=True):
+            node = self._live[id] = self._add_node(id, f"{id}@{digest}")
+            if id in originals:
+                node.copy_of = originals[id].copy_of or originals[id].entry_id
+            node.is_kept = True
+            cut.kept.append(node)
+            self._fill(node, message)
+
+
+def name_message(message: Data, otherwise: str = "") -> str:
+    """Return the tool's own id of a message."""
+    return choose_name(message.get("id"), otherwise)
+
+
+# --- steps ---
+
+
+class HistoryReader:
+    """Reads the messages of a history as steps."""
+
+    def __init__(self, history: GeminiHistory) -> None:
+        self._history = history
+        self._entries: dict[MessageNode, list[Entry]] = {}
+        self._open_calls: dict[MessageNode | None, list[GeminiCall]] = {None: []}
+        self._originals: dict[
+            str, str
+        ] = {}  # entries that a compaction repeats -> the earlier ones
+
+    def read(self) -> Iterator[Step]:
+        """Yield the messages in the order in which they came, then a move to the live one."""
+        # A message that says nothing is no unit. What continues it continues the one before it.
+        units: dict[MessageNode | None, str | None] = {None: None}
+        last: str | None = None
+        for number, node in enumerate(self._history.nodes):
+            if node.kept is not None:
+                self._originals |= self._find_repeated(node, node.kept)
+            entries = self._entries[node] = self._read_node(node)
+            self._open_calls[node] = list_open_calls(self._open_calls[node.after], entries)
+            units[node] = units[node.after]
+            if entries:
+                is_complete = node is not self._history.nodes[-1] or not is_running(node.message)
+                last = units[node] = str(number)
+                yield Unit(last, units[node.after], tuple(entries), is_complete)
+        if units[self._history.last] != last:
+            yield SourceMove(units[self._history.last])
+
+    def _read_node(self, node: MessageNode) -> list[Entry]:
+        if node.kept is not None:
+            return [Entry(node.entry_id, "clear")]
+        entries = self._read_message(node, node.entry_id)
         if node.copy_of is not None:
-            old = list(message_entries(message, node.copy_of, node.told))
-            entries = [e._replace(copy_of=o.id) for e, o in zip(entries, old, strict=True)]
-        elif node.kept_by is not None:
-            entries = [_kept(entry, copies.get(entry.id)) for entry in entries]
-        open_ = any(
-            call.get("status") in RUNNING and not call.get("result") for call in calls_of(message)
-        )
-        return Unit(node.id, node.after, tuple(entries), node.line, settled=not (is_last and open_))
+            originals = self._read_message(node, node.copy_of)
+            pairs = zip(entries, originals, strict=True)
+            return [entry._replace(copy_of=original.id) for entry, original in pairs]
+        if node.is_kept:
+            return [self._mark_kept(entry) for entry in entries]
+        return entries
 
-    def _fetch(self, spot: Spot) -> Data:
-        record = self.source.fetch(spot.place)
-        if spot.key == "messages":
-            record = record["messages"][spot.number]
-        elif spot.key == "$set":
-            record = record["$set"]["messages"][spot.number]
-        return record if isinstance(record, dict) else {}
+    def _read_message(self, node: MessageNode, id: str) -> list[Entry]:
+        calls = list(self._open_calls.get(node.after, ()))
+        return list(MessageReader(node.message, id).read(node.answered, calls))
 
+    def _mark_kept(self, entry: Entry) -> Entry:
+        """Return an entry of a compaction as a copy, or as the summary."""
+        original = self._originals.get(entry.id)
+        if original is not None or entry.kind != "user" or "meta" in (entry.data or {}):
+            return entry._replace(copy_of=original)
+        return entry._replace(data={**(entry.data or {}), "compaction": True})
 
-def _kept(entry: Entry, copy_of: str | None) -> Entry:
-    """An entry of a compaction: a copy, or the summary."""
-    if copy_of is not None or entry.kind != "user" or "meta" in (entry.data or {}):
-        return entry._replace(copy_of=copy_of)
-    return entry._replace(data=(entry.data or {}) | {"compaction": True})
-
-
-def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """One session a file. Sub-agents stand in a folder with the name of their session."""
-    families: dict[str, list[Source]] = {}
-    for source in sources:
-        families.setdefault(_family(source), []).append(source)
-    for parent, family in families.items():
-        files = [File(source) for source in family]
-        files.sort(key=lambda file: file.meta.get("kind") == "subagent")
-        for file in files:
-            if file.nodes:
-                yield _session(file, parent, files)
+    def _find_repeated(self, cut: MessageNode, kept: list[MessageNode]) -> dict[str, str]:
+        """Return the entries of a compaction that repeat earlier ones under other ids."""
+        old: list[Entry] = []
+        node = cut.after
+        while node is not None and node.kept is None:
+            entries = self._entries[node]
+            old[:0] = [entry for entry in entries if not is_tool_answer(node, entry)]
+            node = node.after
+        new: list[Entry] = []
+        calls: list[GeminiCall] = []
+        for node in kept:
+            reader = MessageReader(node.message, node.entry_id)
+            entries = list(reader.read(node.answered, list(calls)))
+            calls = list_open_calls(calls, entries)
+            new += entries
+        return match_entries(new, old)
 
 
-def _family(source: Source) -> str:
-    head = source.peek()
-    first = head[0] if head and isinstance(head[0], dict) else {}
-    parts = source.path.split("/")
-    if first.get("kind") == "subagent" and len(parts) > 1:
-        return parts[-2]
-    return named(first.get("sessionId"), source.path)
+def list_open_calls(before: list[GeminiCall], entries: list[Entry]) -> list[GeminiCall]:
+    """Return the calls without a result after some entries, oldest first."""
+    calls = {call.id: call for call in before}
+    for entry in entries:
+        data = entry.data or {}
+        if entry.kind == "tool_call":
+            calls[data["id"]] = GeminiCall(data["id"], data["name"])
+        elif entry.kind == "tool_result":
+            calls.pop(data["id"], None)
+        elif entry.kind == "clear":
+            calls.clear()
+    return list(calls.values())
 
 
-def _session(file: File, parent: str, files: list[File]) -> Session:
-    origin = None
-    if file.meta.get("kind") == "subagent":
-        call = next((other.links[file.id] for other in files if file.id in other.links), None)
-        origin = Origin(parent, call=call, spawned=True)
-    folders = file.meta.get("directories")
-    cwd = folders[0] if isinstance(folders, list) and folders else file.meta.get("projectHash")
-    found = {"title": file.meta.get("summary"), "cwd": cwd}
-    about = {key: value for key, value in found.items() if isinstance(value, str) and value}
-    thread = Thread(file.id, None, file.steps, origin, about)
-    return Session(NAME, file.id, [thread], file.source.path, file.report)
+def is_running(message: Data) -> bool:
+    """Return True if a call of a message is not finished."""
+    for call in list_calls(message):
+        if call.get("status") in RUNNING and not call.get("result"):
+            return True
+    return False
 
 
-FORMAT = Format(
-    name=NAME,
-    fits=fits,
-    sessions=sessions,
-    fetches=True,
-    places=(Place(None, "tmp", "~/.gemini/tmp"),),
-    ties=lambda source: (_family(source),),
-)
+def is_tool_answer(node: MessageNode, entry: Entry) -> bool:
+    """Return True for the answer to a summary. The tool writes it in the same words each time."""
+    return node.is_kept and entry.kind == "assistant" and entry.copy_of is None
+
+
+def read_words(entry: Entry) -> tuple[str, str]:
+    """Return a value that is equal for entries that say the same. A result may have been
+    shortened, so its call counts."""
+    if entry.kind in TOOLS:
+        return entry.kind, str(as_object(entry.data).get("id"))
+    return entry.kind, "".join((entry.content or "").split())
+
+
+def match_entries(new: Sequence[Entry], old: Sequence[Entry]) -> dict[str, str]:
+    """Return the entries of a new history that repeat the end of an old one, with the earlier
+    entries. The ones before them are a summary."""
+    left = [(read_words(entry), entry.id) for entry in old]
+    found: dict[str, str] = {}
+    for entry in reversed(new):
+        words = read_words(entry)
+        same = [number for number, (known, _) in enumerate(left) if known == words and words[1]]
+        if same:
+            found[entry.id] = left[same[-1]][1]
+            if entry.kind not in TOOLS:
+                del left[same[-1] :]
+        elif entry.kind == "user":
+            break
+    return found

@@ -1,19 +1,24 @@
 """The messages of pi and omp as entries: prompts, answers, results and commands. Pure."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from backstory.transcripts.answers import Block, family_of, parts_of
-from backstory.transcripts.entries import (
-    Data,
-    answer_entries,
-    anthropic_message,
-    as_text,
-    result_data,
-    text_in,
-    usage_of,
+from backstory.transcripts.content import (
+    AnswerBlock,
+    AnswerBuilder,
+    as_object,
+    build_media_block,
+    build_message_entry,
+    build_result_entry,
+    choose_name,
+    find_wire_format,
+    is_one_of,
+    join_text,
+    list_objects,
+    pick_counts,
+    pick_texts,
+    to_text,
 )
-from backstory.transcripts.transcript import Entry
+from backstory.transcripts.model import Data, Entry
 
 USAGE = {
     "input": "input",
@@ -23,118 +28,113 @@ USAGE = {
 }
 
 
-def texts_of(record: Data, names: dict[str, str]) -> Data:
-    """The texts of a record under our names for them; what is empty or not a text is left out."""
-    found = {ours: record.get(theirs) for ours, theirs in names.items()}
-    return {name: value for name, value in found.items() if isinstance(value, str) and value}
+def read_message(id: str, message: Data, time: int | None) -> list[Entry]:
+    """Return the entries of a message, by its role."""
+    match message.get("role"):
+        case "user":
+            return [build_user_entry(id, message, time)]
+        case "assistant":
+            return read_answer(id, message, time)
+        case "toolResult":
+            return [read_result(id, message, time)]
+        case "bashExecution":
+            return [read_command(id, message, time)]
+        case "branchSummary" | "compactionSummary":
+            return [Entry(id, "user", to_text(message.get("summary")), {"meta": "summary"}, time)]
+        case role:
+            return [build_user_entry(id, message, time, message.get("customType") or role)]
 
 
-def said(id: str, content: Any, data: Data, time: int | None) -> Entry:
-    """A message of the user's."""
-    text, native = anthropic_message(_with_images(content))
-    return Entry(id, "user", text, data | (native or {}) or None, time)
+def build_user_entry(id: str, message: Data, time: int | None, *meta: Any) -> Entry:
+    """Return the entry of a message for the model. `meta` says which part of the tool wrote it."""
+    content = message.get("content", "")
+    if isinstance(content, list):
+        content = [convert_image(block) for block in content]
+    else:
+        content = to_text(content)
+    name = choose_name(meta[0], "tool") if meta else None
+    return build_message_entry(id, "user", content, time, meta=name)
 
 
-def _with_images(content: Any) -> Any:
-    """Images as Anthropic has them."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else as_text(content)
+def convert_image(block: Any) -> Any:
+    """Return an image as Anthropic has it, and any other block unchanged."""
+    if as_object(block).get("type") != "image":
+        return block
+    return build_media_block(block.get("mimeType"), block.get("data")) or block
+
+
+def read_answer(id: str, message: Data, time: int | None) -> list[Entry]:
+    """Return the entries of an answer."""
+    data: Data = {}
+    usage = read_usage(message.get("usage"))
+    if usage:
+        data["usage"] = usage
+    if is_one_of(message.get("stopReason"), ("error", "aborted")):
+        data |= pick_texts(message, {"stopped": "stopReason", "failure": "errorMessage"})
+    builder = AnswerBuilder(
+        id,
+        time,
+        wire_format=find_wire_format(message.get("api"), message.get("provider")),
+        model=pick_texts(message, {"model": "model"}).get("model"),
+        data=data,
+        answer=pick_texts(message, {"answer": "responseId"}).get("answer"),
+    )
+    content = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    entries = builder.build([read_block(block) for block in list_objects(content)])
+    # Ids of calls are not unique in a session: the models of some providers count from 0.
     return [
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": b.get("mimeType"), "data": b.get("data")},
-        }
-        if isinstance(b, dict) and b.get("type") == "image"
-        else b
-        for b in content
+        entry._replace(id=f"{id}/{entry.id}") if entry.kind == "tool_call" else entry
+        for entry in entries
     ]
 
 
-def message_entries(id: str, message: Data, time: int | None) -> Iterator[Entry]:
-    """The entries of a message, by its role."""
-    match message.get("role"):
-        case "user":
-            yield said(id, message.get("content", ""), {}, time)
-        case "assistant":
-            yield from _answer(id, message, time)
-        case "toolResult":
-            yield _result(id, message, time)
-        case "bashExecution":
-            yield _command(id, message, time)
-        case "branchSummary" | "compactionSummary":
-            yield Entry(id, "user", as_text(message.get("summary")), {"meta": "summary"}, time)
-        case role:
-            meta = as_text(message.get("customType")) or as_text(role) or "tool"
-            yield said(id, message.get("content", ""), {"meta": meta}, time)
+def read_usage(usage: Any) -> Data:
+    """Return token counts and the cost."""
+    counts = pick_counts(usage, USAGE)
+    cost = as_object(as_object(usage).get("cost"))
+    return {**counts, **pick_counts(cost, {"cost": "total"})}
 
 
-def _answer(id: str, message: Data, time: int | None) -> list[Entry]:
-    model = message.get("model") if isinstance(message.get("model"), str) else None
-    content = message.get("content")
-    blocks = (
-        [_block(b) for b in content if isinstance(b, dict)] if isinstance(content, list) else []
-    )
-    if isinstance(content, str):
-        blocks = [Block("text", content)]
-    parts = parts_of(family_of(message.get("api"), message.get("provider")), blocks, model, id)
-    extra: Data = {} if model is None else {"model": model}
-    usage = usage_of(message.get("usage"), USAGE)
-    cost = message["usage"].get("cost") if isinstance(message.get("usage"), dict) else None
-    if isinstance(cost, dict) and isinstance(cost.get("total"), int | float) and cost["total"]:
-        usage["cost"] = cost["total"]
-    extra |= {"usage": usage} if usage else {}
-    extra |= (
-        texts_of(message, {"stopped": "stopReason", "failure": "errorMessage"})
-        if _failed(message)
-        else {}
-    )
-    entries = answer_entries(parts, id, [time] * max(1, len(blocks)), extra)
-    response = message.get("responseId")
-    return [_named_answer(entry, response) for entry in entries]
-
-
-def _failed(message: Data) -> bool:
-    return message.get("stopReason") in ("error", "aborted")
-
-
-def _named_answer(entry: Entry, response: Any) -> Entry:
-    data = dict(entry.data or {})
-    if isinstance(response, str) and response:
-        data["answer"] = response
-    return entry._replace(data=data)
-
-
-def _block(block: Data) -> Block:
+def read_block(block: Data) -> AnswerBlock:
+    """Return a block of an answer."""
     match block.get("type"):
-        case "text":
-            return Block("text", as_text(block.get("text")), seal=block.get("textSignature"))
         case "thinking":
-            text, seal = as_text(block.get("thinking")), block.get("thinkingSignature")
-            return Block("thinking", text, seal=seal, hidden=block.get("redacted") is True)
+            text, seal = to_text(block.get("thinking")), block.get("thinkingSignature")
+            is_redacted = block.get("redacted") is True
+            return AnswerBlock("thinking", text, seal=seal, is_redacted=is_redacted)
         case "toolCall":
-            seal = block.get("thoughtSignature")
-            given = block.get("arguments")
-            return Block(
-                "call", id=block.get("id"), name=block.get("name"), arguments=given, seal=seal
+            return AnswerBlock(
+                "call",
+                id=block.get("id"),
+                name=block.get("name"),
+                arguments=block.get("arguments"),
+                seal=block.get("thoughtSignature"),
             )
-        case _:
-            return Block("text", text_in(block))
+    return AnswerBlock("text", join_text(block), seal=block.get("textSignature"))
 
 
-def _result(id: str, message: Data, time: int | None) -> Entry:
-    data = result_data(message.get("toolCallId"), id, error=message.get("isError") is True)
+def read_result(id: str, message: Data, time: int | None) -> Entry:
+    """Return the entry of a result."""
     content = message.get("content")
-    blocks = _with_images(content)
-    text, native = anthropic_message(blocks)
-    if native is not None and isinstance(blocks, list):
-        block = {"type": "tool_result", "tool_use_id": data["id"], "content": blocks}
-        native = {"native": {"provider": "anthropic", "wire": [block]}}
-    return Entry(id, "tool_result", text, data | (native or {}), time)
+    entry = build_result_entry(
+        message.get("toolCallId"),
+        id,
+        join_text(content),
+        time,
+        is_error=message.get("isError") is True,
+        media=[
+            build_media_block(block.get("mimeType"), block.get("data"))
+            for block in list_objects(content)
+        ],
+    )
+    return entry._replace(id=id)
 
 
-def _command(id: str, message: Data, time: int | None) -> Entry:
-    """A command that a person ran. One that was kept from the model is a note."""
-    text = f"`{as_text(message.get('command'))}`\n{as_text(message.get('output'))}"
+def read_command(id: str, message: Data, time: int | None) -> Entry:
+    """Return the entry of a command that a person ran: a note if the model must not see it."""
+    text = f"`{to_text(message.get('command'))}`\n{to_text(message.get('output'))}"
     if message.get("excludeFromContext") is True:
         return Entry(id, "note", "pi.command", {"text": text}, time)
     return Entry(id, "user", text, {"meta": "command"}, time)

@@ -1,9 +1,9 @@
 /** Where things stand from left to right, for the lanes and the scrubber: by position, or by time with pauses folded.
  *  No elements here. */
-import { computed, signal } from "./components.js";
-import * as state from "./state.js";
-import { agents, route, log, domain } from "./state.js";
-import { before } from "./law.js";
+import { computed, signal } from "@preact/signals";
+import * as state from "page/state.js";
+import { agents, route, log, domain } from "page/state.js";
+import { before } from "page/lineage.js";
 
 export const PAD = 10;
 const PAUSE = 120; // seconds: a longer pause is drawn as one of this length
@@ -19,28 +19,33 @@ export function turnAxis() {
 /** Each agent with its depth, its children, and what to add to a position to get its place on the x-axis. */
 export const tree = computed(() => {
   const nodes = new Map();
-  for (const one of agents.value.values()) nodes.set(one.id, { one, children: [], depth: 0, offset: 0 });
+  for (const one of agents.value.values())
+    nodes.set(one.id, { one, children: [], depth: 0, offset: 0 });
   const roots = [];
   for (const node of nodes.values()) {
     const parent = nodes.get(node.one.parent);
     if (parent) parent.children.push(node);
     else roots.push(node);
   }
-  const later = (a, b) => b.one.born_seq - a.one.born_seq || (a.one.created_at < b.one.created_at ? 1 : -1);
+  const later = (a, b) =>
+    b.one.born_seq - a.one.born_seq || (a.one.created_at < b.one.created_at ? 1 : -1);
   const waiting = [...roots.sort(later)].reverse();
   while (waiting.length) {
     const node = waiting.pop();
     node.children.sort(later);
     for (const child of node.children) {
       child.depth = node.depth + 1;
-      child.offset = node.offset + (child.one.spawned ? child.one.born_seq : 0);
+      // Who inherits continues the positions of the parent.
+      child.offset = node.offset + (child.one.fork_seq === 0 ? child.one.born_seq : 0);
       waiting.push(child);
     }
   }
   return { nodes, roots };
 });
 
-export const offset = computed(() => (tree.value.nodes.get(route.value.agent) || { offset: 0 }).offset);
+export const offset = computed(
+  () => (tree.value.nodes.get(route.value.agent) || { offset: 0 }).offset,
+);
 
 /** The moments that are known, and where each stands once the pauses are folded; null if the axis is not time. */
 const clock = computed(() => {
@@ -48,38 +53,49 @@ const clock = computed(() => {
   const { times, head } = log.value;
   const own = new Float64Array(head + 1);
   for (let n = 1; n <= head; n++) own[n] = Math.max(own[n - 1], times[n - 1]); // an import may bring times that go back
-  const others = [...agents.value.values()].flatMap((one) => [Date.parse(one.created_at) / 1000, Date.parse(one.updated_at) / 1000]);
+  const others = [...agents.value.values()].flatMap((one) => [
+    Date.parse(one.created_at) / 1000,
+    Date.parse(one.updated_at) / 1000,
+  ]);
   const moments = Float64Array.from([...own.subarray(1), ...others]).sort();
   const places = new Float64Array(moments.length);
-  for (let n = 1; n < moments.length; n++) places[n] = places[n - 1] + Math.min(PAUSE, moments[n] - moments[n - 1]);
+  for (let n = 1; n < moments.length; n++)
+    places[n] = places[n - 1] + Math.min(PAUSE, moments[n] - moments[n - 1]);
   const placeAt = (moment) => {
     const known = Math.max(0, before(moments, moment));
     return places[known] + Math.max(0, Math.min(PAUSE, moment - moments[known]));
   };
-  return { spots: own.map((moment, n) => (n ? placeAt(moment) : 0)), placeAt, end: places[places.length - 1] || 1 };
+  return {
+    spots: own.map((moment, n) => (n ? placeAt(moment) : 0)),
+    placeAt,
+    end: places[places.length - 1] || 1,
+  };
 });
 
 /** Where a position of the open lineage stands, and the last position that stands at a place or before it. */
 export const placeOf = (seq) => (clock.value ? clock.value.spots[seq] : offset.value + seq);
-export const seqAt = (place) => (clock.value ? Math.max(0, before(clock.value.spots, place))
-  : Math.max(0, Math.min(log.value.head, Math.floor(place - offset.value))));
+export const seqAt = (place) =>
+  clock.value
+    ? Math.max(0, before(clock.value.spots, place))
+    : Math.max(0, Math.min(log.value.head, Math.floor(place - offset.value)));
 
-/** Where an agent begins and ends. */
-export const startOf = ({ one, offset: by }) => (clock.value ? clock.value.placeAt(Date.parse(one.created_at) / 1000)
-  : by + (one.spawned ? 0 : one.fork_seq));
-export const endOf = ({ one, offset: by }) => (clock.value ? clock.value.placeAt(Date.parse(one.updated_at) / 1000) : by + one.head);
+export const startOf = ({ one, offset: by }) =>
+  clock.value ? clock.value.placeAt(Date.parse(one.created_at) / 1000) : by + one.fork_seq;
+export const endOf = ({ one, offset: by }) =>
+  clock.value ? clock.value.placeAt(Date.parse(one.updated_at) / 1000) : by + one.head;
 
 /** All of the x-axis: the family of the open agent, and a part of what its sub-agents need more. */
 export const whole = computed(() => {
   if (clock.value) return [0, clock.value.end];
   const low = offset.value;
   let high = low + Math.max(1, log.value.head);
-  for (const node of tree.value.nodes.values()) if (node.offset === low) high = Math.max(high, endOf(node));
+  for (const node of tree.value.nodes.values())
+    if (node.offset === low) high = Math.max(high, endOf(node));
   const most = low + (high - low) * BEYOND;
-  for (const node of tree.value.nodes.values()) if (node.offset > low) high = Math.max(high, Math.min(most, endOf(node)));
+  for (const node of tree.value.nodes.values())
+    if (node.offset > low) high = Math.max(high, Math.min(most, endOf(node)));
   return [low, high];
 });
-/** The part of it that is shown. */
 export const extent = computed(() => domain.value || whole.value);
 
 export const xOf = (place, width) => {

@@ -1,18 +1,42 @@
 /** All keys; and what to do without a key. */
-import html from "./html.js";
-import { COMMANDS, letters } from "./keys.js";
-import { close, Overlay } from "./overlay.js";
+import html from "page/html.js";
+import { COMMANDS, letters } from "page/keys.js";
+import { close, Overlay } from "page/parts.js";
 
 const SHOWN = { " ": "space", ArrowLeft: "←", ArrowRight: "→", PageDown: "PgDn", PageUp: "PgUp" };
-const MORE = [["⌘K", "Search everything"], ["Ctrl-F", "Find in this lineage"], ["Esc", "Close"]];
+const MORE = [
+  ["⌘K", "Search everything"],
+  ["Ctrl-F", "Find in this lineage"],
+  ["Esc", "Close"],
+];
 
-const Locked = ({ why }) => html`<${Overlay} label="No access" locked=${true} class="move"><h2>No access</h2><p>${why}</p><//>`;
+const Locked = ({ why }) =>
+  html`<${Overlay} label="No access" locked=${true} class="move"
+    ><h2>No access</h2>
+    <p>${why}</p><//
+  >`;
 
 export default function Help({ over }) {
   if (over.name === "locked") return html`<${Locked} why=${over.why} />`;
-  const turn = (event) => { letters.value = event.target.checked; localStorage.setItem("letters", letters.value ? "on" : "off"); };
-  return html`<${Overlay} label="All keys" class="help"><h2>Keys</h2>
-    <dl>${[...COMMANDS, ...MORE].map(([key, what]) => html`<div key=${key}><dt><kbd>${SHOWN[key] || key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
-    <label><input type="checkbox" checked=${letters.value} onChange=${turn} /> Use single-letter keys</label>
-    <p class="buttons"><button onClick=${close}>Close</button></p><//>`;
+  const turn = (event) => {
+    letters.value = event.target.checked;
+    localStorage.setItem("letters", letters.value ? "on" : "off");
+  };
+  return html`<${Overlay} label="All keys" class="help"
+    ><h2>Keys</h2>
+    <dl>
+      ${[...COMMANDS, ...MORE].map(
+        ([key, what]) =>
+          html`<div key=${key}>
+            <dt><kbd>${SHOWN[key] || key}</kbd></dt>
+            <dd>${what}</dd>
+          </div>`,
+      )}
+    </dl>
+    <label
+      ><input type="checkbox" checked=${letters.value} onChange=${turn} /> Use single-letter
+      keys</label
+    >
+    <p class="buttons"><button onClick=${close}>Close</button></p><//
+  >`;
 }

@@ -1,14 +1,12 @@
-/** What each key does. */
-import * as state from "./state.js";
-import { cursor, log, dialog, find } from "./state.js";
-import { signal } from "./components.js";
-import { turnAxis } from "./axis.js";
-import { copy } from "./parts.js";
-import { pin, swap } from "./diff.js";
-import { nextHit } from "./find.js";
-import { foldHere, laneStep } from "./lanes.js";
-import { page, stepped } from "./tape.js";
-import { showPane } from "./workbench.js";
+import * as state from "page/state.js";
+import { cursor, log, find } from "page/state.js";
+import { signal } from "@preact/signals";
+import { turnAxis } from "page/axis.js";
+import { copy } from "page/parts.js";
+import { pin, swap } from "page/diff.js";
+import { foldHere, laneStep } from "page/lanes.js";
+import { nextHit, page, stepped } from "page/tape.js";
+import { showPane } from "page/workbench.js";
 
 export const letters = signal(localStorage.getItem("letters") !== "off");
 
@@ -18,16 +16,25 @@ const near = (letters, by) => {
   }
   return undefined;
 };
-const move = (name) => () => { if (state.canWrite) dialog.value = { name: "move", move: name, at: cursor.value }; };
+const move = (name) => () => {
+  if (state.canWrite) state.show("move", { move: name, at: cursor.value });
+};
 const copyRef = () => copy(state.reference(cursor.value), "Reference");
 const copyLink = () => copy(state.link(cursor.value), "Link");
 
 let playing = 0;
 /** Steps through the log by itself, with idle time cut. */
 function play() {
-  if (playing) { clearTimeout(playing); playing = 0; return; }
+  if (playing) {
+    clearTimeout(playing);
+    playing = 0;
+    return;
+  }
   const next = () => {
-    if (cursor.value >= log.value.head) { playing = 0; return; }
+    if (cursor.value >= log.value.head) {
+      playing = 0;
+      return;
+    }
     const gap = log.value.times[cursor.value] - (log.value.times[cursor.value - 1] || 0);
     state.go(cursor.value + 1);
     playing = setTimeout(next, Math.max(60, Math.min(800, gap * 100)));
@@ -36,7 +43,11 @@ function play() {
 }
 
 /** @type {[string, string, () => void][]} */
-const MOVES = [["f", "Fork here", move("fork")], ["b", "Back to here", move("back")], ["u", "Undo the last move", move("undo")]];
+const MOVES = [
+  ["f", "Fork here", move("fork")],
+  ["b", "Back to here", move("back")],
+  ["u", "Undo the last move", move("undo")],
+];
 
 /** Keys, what they do, and how. @type {[string, string, () => void][]} */
 export const COMMANDS = [
@@ -60,7 +71,7 @@ export const COMMANDS = [
   ["2", "Event pane", () => showPane("event")],
   ["3", "Request pane", () => showPane("request")],
   ["4", "Diff pane", () => showPane("diff")],
-  ["o", "Overview", () => { dialog.value = { name: "overview" }; }],
+  ["o", "Overview", () => state.show("overview")],
   ["t", "Axis by time or by position", turnAxis],
   ["d", "Pin this position for the diff", pin],
   ["D", "Swap the sides of the diff", swap],
@@ -70,16 +81,20 @@ export const COMMANDS = [
   ["n", "Next match", () => nextHit(1)],
   ["N", "Previous match", () => nextHit(-1)],
   ...(state.canWrite ? MOVES : []),
-  ["/", "Search everything", () => { dialog.value = { name: "search" }; }],
-  ["?", "All keys", () => { dialog.value = { name: "help" }; }],
+  ["/", "Search everything", () => state.show("search")],
+  ["?", "All keys", () => state.show("help")],
 ];
 const BY_KEY = new Map(COMMANDS.map(([key, , run]) => [key, run]));
 const EVERYWHERE = new Set(["/", "?"]);
 
-/** @returns whether the key was taken */
+/** Returns whether the key was taken */
 export function pressed(event) {
-  const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || event.target.isContentEditable;
-  if ((event.ctrlKey || event.metaKey) && event.key === "k") { dialog.value = { name: "search" }; return true; }
+  const typing =
+    /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || event.target.isContentEditable;
+  if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+    state.show("search");
+    return true;
+  }
   const here = state.route.value.view === "workbench";
   if ((event.ctrlKey || event.metaKey) && event.key === "f" && here) {
     if (find.value && document.activeElement.closest(".find")) return false; // the second time it is the browser's own
@@ -88,14 +103,24 @@ export function pressed(event) {
     return true;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || typing) return false;
-  if (event.key === "Escape") { state.toast.value = null; return true; }
+  if (event.key === "Escape") {
+    state.toast.value = null;
+    return true;
+  }
   if (!letters.value && event.key.length === 1) return false;
   if (event.key === " " && /^(BUTTON|A|SUMMARY)$/.test(event.target.tagName)) return false;
-  if (event.target.closest?.("[role=tablist], .pane") && /^(Arrow|Page|Home|End)/.test(event.key)) return false;
+  if (event.target.closest?.("[role=tablist], .pane") && /^(Arrow|Page|Home|End)/.test(event.key))
+    return false;
   const key = { ArrowDown: "j", ArrowUp: "k" }[event.key] || event.key;
   const inTree = event.target.closest?.("[role=tree]");
-  if (inTree && (key === "j" || key === "k") && event.key.startsWith("Arrow")) { laneStep(key === "j" ? 1 : -1); return true; }
-  if (event.target.closest?.("[role=slider]") && /^Arrow(Left|Right)$/.test(event.key)) { state.go(cursor.value + (event.key === "ArrowRight" ? 1 : -1)); return true; }
+  if (inTree && (key === "j" || key === "k") && event.key.startsWith("Arrow")) {
+    laneStep(key === "j" ? 1 : -1);
+    return true;
+  }
+  if (event.target.closest?.("[role=slider]") && /^Arrow(Left|Right)$/.test(event.key)) {
+    state.go(cursor.value + (event.key === "ArrowRight" ? 1 : -1));
+    return true;
+  }
   const run = BY_KEY.get(key);
   if (!run || (!here && !EVERYWHERE.has(key))) return false;
   run();

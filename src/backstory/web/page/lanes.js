@@ -1,11 +1,12 @@
 /** The branches: names as a tree of real elements, and beside them one lane for each, drawn.
  *  Children stand newest fork first: then no connector crosses a lane. */
-import { computed, effect, signal, useLayoutEffect, useRef } from "./components.js";
-import html from "./html.js";
-import * as state from "./state.js";
-import { agents, route, cursor, log } from "./state.js";
-import { Shape, useSize } from "./parts.js";
-import { axis, endOf, extent, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "./axis.js";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { computed, effect, signal } from "@preact/signals";
+import html from "page/html.js";
+import * as state from "page/state.js";
+import { agents, route, cursor, log } from "page/state.js";
+import { Shape, useSize } from "page/parts.js";
+import { axis, endOf, extent, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "page/axis.js";
 
 export const LANE = 24;
 const MANY = 200; // beyond, branches of branches are folded at first
@@ -26,7 +27,9 @@ const path = computed(() => {
   return found;
 });
 
-const isFolded = (node) => folded.value.get(node.one.id) ?? (agents.value.size > MANY && node.depth > 0 && !path.value.includes(node));
+const isFolded = (node) =>
+  folded.value.get(node.one.id) ??
+  (agents.value.size > MANY && node.depth > 0 && !path.value.includes(node));
 
 /** Whoever opens an agent sees it: what it stands below is unfolded. */
 let opened = "";
@@ -35,15 +38,18 @@ effect(() => {
   opened = route.value.agent;
   const above = path.value.slice(0, -1).map((node) => node.one.id);
   const now = folded.peek();
-  if (above.some((id) => now.get(id))) folded.value = new Map([...now].filter(([id]) => !above.includes(id)));
+  if (above.some((id) => now.get(id)))
+    folded.value = new Map([...now].filter(([id]) => !above.includes(id)));
 });
 
-/** The rows, top to bottom. */
 export const rows = computed(() => {
   const { text, marks, active, spawned } = wanted.value;
   const filtering = text || marks || active || spawned;
-  const fits = ({ one }) => (!text || one.name.toLowerCase().includes(text.toLowerCase())) && (!marks || one.marks.length) &&
-    (!spawned || one.spawned) && (!active || Date.now() - Date.parse(one.updated_at) < 3600e3);
+  const fits = ({ one }) =>
+    (!text || one.name.toLowerCase().includes(text.toLowerCase())) &&
+    (!marks || one.marks > 0) &&
+    (!spawned || one.spawned) &&
+    (!active || Date.now() - Date.parse(one.updated_at) < 3600e3);
   const found = [];
   const waiting = [...tree.value.roots].reverse();
   while (waiting.length) {
@@ -54,21 +60,22 @@ export const rows = computed(() => {
   return found;
 });
 
-/** Where each agent's row is, and the open one's. */
 const places = computed(() => new Map(rows.value.map((node, index) => [node.one.id, index])));
 const place = computed(() => places.value.get(route.value.agent) ?? -1);
 
 const colours = new Map();
 export const look = document.documentElement.dataset;
 export const darkness = matchMedia("(prefers-color-scheme: dark)");
+const forced = matchMedia("(forced-colors: active)");
 
 /** Colours of the style sheet, as the browser resolved them: asked once for each theme. */
 export function palette(...names) {
-  const theme = `${look.theme} ${darkness.matches} `;
+  const theme = `${look.theme} ${darkness.matches} ${forced.matches} `;
   return names.map((name) => {
     if (!colours.has(theme + name)) {
       const probe = document.createElement("span");
       document.body.append(probe);
+      probe.style.forcedColorAdjust = "none";
       probe.style.color = `var(--${name})`;
       colours.set(theme + name, getComputedStyle(probe).color);
       probe.remove();
@@ -172,15 +179,26 @@ function Name({ node, index, inTabs }) {
     folded.value = new Map(folded.value).set(one.id, isOpen);
   };
   const selected = one.id === route.value.agent;
-  return html`<div role="treeitem" class="name" id=${`lane-${one.id}`} aria-level=${depth + 1} aria-selected=${selected} tabindex=${inTabs ? 0 : -1}
-    aria-expanded=${children.length ? String(isOpen) : undefined} aria-posinset=${index + 1} aria-setsize=${rows.value.length}
-    style=${{ top: `${index * LANE}px`, paddingLeft: `${8 + Math.min(depth, 8) * 12}px` }} title=${one.name} onClick=${() => state.open(one.id)}>
+  return html`<div
+    role="treeitem"
+    class="name"
+    id=${`lane-${one.id}`}
+    aria-level=${depth + 1}
+    aria-selected=${selected}
+    tabindex=${inTabs ? 0 : -1}
+    aria-expanded=${children.length ? String(isOpen) : undefined}
+    aria-posinset=${index + 1}
+    aria-setsize=${rows.value.length}
+    style=${{ top: `${index * LANE}px`, paddingLeft: `${8 + Math.min(depth, 8) * 12}px` }}
+    title=${one.name}
+    onClick=${() => state.open(one.id)}
+  >
     <${Shape} of=${one} depth=${depth} />
     <span>${one.name}</span>
-    ${children.length > 0 && html`<button tabindex="-1" class="fold" aria-label=${`${isOpen ? "Fold" : "Unfold"} ${one.name}`} onClick=${fold}>${isOpen ? "−" : `+${children.length}`}</button>`}</div>`;
+    ${children.length > 0 && html`<button tabindex="-1" class="fold" aria-label=${`${isOpen ? "Fold" : "Unfold"} ${one.name}`} onClick=${fold}>${isOpen ? "−" : `+${children.length}`}</button>`}
+  </div>`;
 }
 
-/** The agent one row up or down, or folding the open one. */
 export function laneStep(by) {
   const next = rows.value[place.value + by];
   if (next) state.open(next.one.id);
@@ -196,7 +214,7 @@ export function Lanes() {
   const first = Math.max(0, Math.floor(scrolled.value / LANE) - 2);
   const here = place.value;
   const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
-  void [state.looks.value, cursor.value, extent.value, axis.value]; // what is drawn depends on these
+  void [state.looks.value, cursor.value, extent.value, axis.value];
   useSize(box, (element) => {
     height.value = element.clientHeight;
     state.looks.value += 1;
@@ -204,28 +222,80 @@ export function Lanes() {
   useLayoutEffect(() => {
     const element = box.current;
     const top = here * LANE;
-    if (here < 0 || (top >= element.scrollTop && top + LANE <= element.scrollTop + element.clientHeight)) return;
+    if (
+      here < 0 ||
+      (top >= element.scrollTop && top + LANE <= element.scrollTop + element.clientHeight)
+    )
+      return;
     element.scrollTop = Math.max(0, top - element.clientHeight / 2);
     scrolled.value = element.scrollTop;
   }, [route.value.agent, rows.value]);
-  useLayoutEffect(() => drawLanes(still.current), [rows.value, scrolled.value, height.value, extent.value, axis.value, state.looks.value, route.value.agent]);
+  useLayoutEffect(
+    () => drawLanes(still.current),
+    [
+      rows.value,
+      scrolled.value,
+      height.value,
+      extent.value,
+      axis.value,
+      state.looks.value,
+      route.value.agent,
+    ],
+  );
   useLayoutEffect(() => drawPath(moving.current));
   const onClick = (event) => {
     const index = Math.floor((event.offsetY + scrolled.value) / LANE);
     const node = rows.value[index];
     if (!node) return;
     const place = placeAtX(event.offsetX, still.current.clientWidth);
-    if (node.one.id === route.value.agent) { state.go(Math.max(1, seqAt(place + 0.5)), { jump: true }); return; }
+    if (node.one.id === route.value.agent) {
+      state.go(Math.max(1, seqAt(place + 0.5)), { jump: true });
+      return;
+    }
     const at = Math.max(1, Math.round(place - node.offset)); // by time, only the times of the open agent are known
     state.open(node.one.id, axis.value === "time" || at >= node.one.head ? null : at);
   };
-  const set = (name) => (event) => { wanted.value = { ...wanted.value, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value }; };
+  const set = (name) => (event) => {
+    wanted.value = {
+      ...wanted.value,
+      [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value,
+    };
+  };
   return html`<section class="lanes" aria-label="Branches" style=${{ "--rows": rows.value.length }}>
-    ${agents.value.size > 8 && html`<div class="lane-filters"><input type="search" placeholder="Filter branches" aria-label="Filter branches" onInput=${set("text")} />
-      ${["marks", "active", "spawned"].map((name) => html`<label key=${name}><input type="checkbox" onChange=${set(name)} /> ${name === "marks" ? "with marks" : name}</label>`)}</div>`}
-    <div class="names" ref=${box} role="tree" aria-label="Branches" onScroll=${(event) => { scrolled.value = event.currentTarget.scrollTop; }}>
+    ${
+      agents.value.size > 8 &&
+      html`<div class="lane-filters">
+        <input
+          type="search"
+          placeholder="Filter branches"
+          aria-label="Filter branches"
+          onInput=${set("text")}
+        />
+        ${["marks", "active", "spawned"].map((name) => html`<label key=${name}><input type="checkbox" onChange=${set(name)} /> ${name === "marks" ? "with marks" : name}</label>`)}
+      </div>`
+    }
+    <div
+      class="names"
+      ref=${box}
+      role="tree"
+      aria-label="Branches"
+      onScroll=${(event) => {
+        scrolled.value = event.currentTarget.scrollTop;
+      }}
+    >
       <div role="presentation" class="all" style=${{ height: `${rows.value.length * LANE}px` }}>
-        ${seen.map((node, index) => html`<${Name} key=${node.one.id} node=${node} index=${first + index} inTabs=${here < 0 ? !index : first + index === here} />`)}</div></div>
-    <div class="stack" aria-hidden="true" onClick=${onClick} onWheel=${(event) => { box.current.scrollTop += event.deltaY; }}>
-      <canvas ref=${still}></canvas><canvas ref=${moving}></canvas></div></section>`;
+        ${seen.map((node, index) => html`<${Name} key=${node.one.id} node=${node} index=${first + index} inTabs=${here < 0 ? !index : first + index === here} />`)}
+      </div>
+    </div>
+    <div
+      class="stack"
+      aria-hidden="true"
+      onClick=${onClick}
+      onWheel=${(event) => {
+        box.current.scrollTop += event.deltaY;
+      }}
+    >
+      <canvas ref=${still}></canvas><canvas ref=${moving}></canvas>
+    </div>
+  </section>`;
 }

@@ -1,10 +1,13 @@
 /** What the page knows: signals, the API, and the texts that were fetched. No elements here. */
-import { batch, computed, signal } from "./components.js";
-import { leftBy } from "./changes.js";
-import { emptyLog, extended, ranges } from "./law.js";
+import { batch, computed, signal } from "@preact/signals";
+import { number } from "page/format.js";
+import { emptyLog, filled, framed, leftBy, ranges } from "page/lineage.js";
 
-/** What offline.js answers if the page is a file; undefined if it is served. @type {any} */
-export const file = window["backstoryFile"];
+/** The answers inside this file, if the page is not served. */
+export let file = null;
+export const answerFrom = (answers) => {
+  file = answers;
+};
 const given = JSON.parse(document.querySelector("meta[name=backstory]").getAttribute("content"));
 export const root = given.root;
 export const canWrite = given.write;
@@ -12,10 +15,11 @@ export const user = given.user;
 
 export const CHUNK = 200;
 const MOST_CHUNKS = 160;
-const MOST_OUTLINED = 100000; // events of an outline that are asked for at once
+const NEWEST = 5000; // events of the first block: those that are read first
+const MOST_OUTLINED = 100000; // events of the other blocks
 const MOST_EVENTS = 600;
 
-export const route = signal(/** @type {any} */ ({ view: "none" }));
+export const route = signal({ view: "none" });
 export const agents = signal(new Map());
 export const title = signal(""); // of the open session
 export const log = signal(emptyLog());
@@ -25,37 +29,57 @@ export const following = signal(true);
 export const unseen = signal(0);
 export const readTo = signal(0); // where reading stopped when following ended
 export const pane = signal("context");
-export const format = signal("openai");
+export const format = signal(""); // of the request pane; empty: that of the last answer
 export const other = signal(null); // the other side of a diff: {agent, at}
 export const find = signal(null); // {q, positions, done}
-export const dialog = signal(null); // what lies over the page: {name, …}
+export const dialog = signal(null);
+/** A handler that gives a signal a value, or that of the element in which something was typed or chosen. */
+export const setTo = (to, value) => () => {
+  to.value = value;
+};
+export const setTyped = (to) => (event) => {
+  to.value = event.target.value;
+};
+export const show = (name, more) => {
+  dialog.value = { name, ...more };
+};
 export const toast = signal(null);
 export const live = signal("off"); // off, on, lost
 export const failure = signal("");
 export const loading = signal(""); // how far a long outline is
-export const texts = signal(0); // counts arrivals, so that what shows texts is drawn again
-export const looks = signal(0); // counts changes of size and colours: what is drawn is drawn again
-export const fresh = signal(new Set()); // sessions written to while the page was open
+export const texts = signal(0); // counts arrivals: who reads it is drawn again
+export const looks = signal(0); // the same for changes of size and colours
+export const heard = signal([]); // heads of the last message of the stream
 export const domain = signal(null); // [low, high] in x units if the scrubber is zoomed
 
 export const here = () => route.value.agent;
-/** Makes the cursor the other side of a diff. */
-export const pin = () => { other.value = { agent: here(), at: cursor.value }; };
+export const pin = () => {
+  other.value = { agent: here(), at: cursor.value };
+};
 export const agent = computed(() => agents.value.get(route.value.agent));
 export const liveRanges = computed(() => ranges(log.value, cursor.value));
 export const leftAt = (seq) => leftBy(liveRanges.value, seq);
 
-export const KINDS = { s: "system", u: "user", a: "assistant", c: "tool_call", r: "tool_result", m: "mark",
-  n: "note", x: "clear", w: "rewind", j: "jump", "?": "unknown" };
+export const KINDS = {
+  s: "system",
+  u: "user",
+  i: "user", // nobody typed it: commands, environments and the like, as importers mark them
+  a: "assistant",
+  c: "tool_call",
+  r: "tool_result",
+  m: "mark",
+  n: "note",
+  x: "clear",
+  w: "rewind",
+  j: "jump",
+  "?": "unknown",
+};
 export const WORDS = { tool_call: "call", tool_result: "result" };
 /** The variable of the style sheet that has the colour of a kind. */
 export const hue = (kind) => (/clear|rewind|jump/.test(kind) ? "move" : kind);
 export const letterAt = (seq) => String.fromCharCode(log.value.kinds[seq - 1]);
 export const kindAt = (seq) => KINDS[letterAt(seq)] || "unknown";
-export const number = (n) => n.toLocaleString("en-US");
-export const counted = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
-/** What answers cost; what the log does not say is estimated at list prices. */
-export const costOf = ({ cost, is_estimate: about }) => `${about ? "≈ " : ""}$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
+export { number, counted, costOf } from "page/format.js";
 /** What a move is called: a clear that a summary follows is a compaction. */
 export const moveAt = (seq) => (log.value.compactions.has(seq) ? "compaction" : kindAt(seq));
 export const timeOf = (seq) => new Date(log.value.times[seq - 1] * 1000);
@@ -69,23 +93,32 @@ export class Failed extends Error {
   }
 }
 
-export let key = sessionStorage.getItem("key") || "";
-export function setKey(value) {
-  key = value;
-  sessionStorage.setItem("key", value);
-}
+/** The key of this run. All tabs of the browser have it; it is never sent by itself, as a cookie would be. */
+const KEY = `backstory-key ${root}`;
+export const readKey = () => localStorage.getItem(KEY) || "";
+export const setKey = (value) => localStorage.setItem(KEY, value);
+/** Loads the tabs again that have an old key, when an address of a new run was opened in another one. */
+window.addEventListener("storage", (event) => {
+  if (event.key === KEY && dialog.value?.name === "locked") window.location.reload();
+});
 
 /** @param {string} path @param {{body?: object, signal?: AbortSignal, raw?: boolean}} [options] @returns {Promise<any>} */
 export async function ask(path, { body, signal: stop, raw } = {}) {
   if (file) return raw ? file.rawOf(path) : file.answerOf(path);
+  const key = readKey();
   const headers = key ? { authorization: `Bearer ${key}` } : {};
   if (body) headers["content-type"] = "application/json";
-  const options = { headers, signal: stop, method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
+  const options = {
+    headers,
+    signal: stop,
+    method: body ? "POST" : "GET",
+    body: body && JSON.stringify(body),
+  };
   const answer = await fetch(`${root}/api${path}`, options);
-  if (raw) return answer;
+  if (raw && answer.ok) return answer;
   const found = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Failed(answer.status, found);
-  return Object.assign(found, { status: answer.status });
+  return found;
 }
 
 export const SILENT = "The server is not responding.";
@@ -97,22 +130,30 @@ export function trouble(error) {
 
 // --- addresses ---
 
-/** In a file the address is behind the #: a file has no other place for it. */
-const behind = (location) => new URL(/^#\//.test(location.hash) ? location.hash.slice(1) : file.opening(), "file:///");
 export const MISSING = { view: "missing" };
 const put = (url) => (file ? `#${url}` : url);
 
 export function parse(location) {
-  const from = file ? behind(location) : location;
+  const from = file ? file.locate(location) : location;
   let path;
   try {
     path = decodeURIComponent(from.pathname.slice(root.length));
-  } catch { return MISSING; } // it is not UTF-8
+  } catch {
+    return MISSING;
+  } // it is not UTF-8
   const query = new URLSearchParams(from.search);
   const bench = /^\/s\/([^/]+)\/a\/([^/@]+)(?:@(\d+))?$/.exec(path);
   if (bench) {
-    return { view: "workbench", session: bench[1], agent: bench[2], at: bench[3] ? Number(bench[3]) : null,
-      pane: query.get("pane") || "context", format: query.get("format"), with: query.get("with"), q: query.get("q") };
+    return {
+      view: "workbench",
+      session: bench[1],
+      agent: bench[2],
+      at: bench[3] ? Number(bench[3]) : null,
+      pane: query.get("pane") || "context",
+      format: query.get("format"),
+      with: query.get("with"),
+      q: query.get("q"),
+    };
   }
   if (path.startsWith("/r/")) return { view: "reference", ref: path.slice(3) };
   if (path === "/check") return { view: "check" };
@@ -127,8 +168,9 @@ export function addressOf(id, at) {
 export function address() {
   const query = new URLSearchParams();
   if (pane.value !== "context") query.set("pane", pane.value);
-  if (pane.value === "request" && format.value !== "openai") query.set("format", format.value);
-  if (pane.value === "diff" && other.value) query.set("with", `${other.value.agent}@${other.value.at}`);
+  if (pane.value === "request" && format.value) query.set("format", format.value);
+  if (pane.value === "diff" && other.value)
+    query.set("with", `${other.value.agent}@${other.value.at}`);
   if (find.value?.q) query.set("q", find.value.q);
   const path = addressOf(route.value.agent, following.value ? null : cursor.value);
   return path + (query.size ? `?${query}` : "");
@@ -149,7 +191,6 @@ export function remember(jumped) {
   }
 }
 
-/** Writes the last step, before another entry of the history is added. */
 function settle() {
   if (last) history.replaceState(null, "", put(last));
   forget();
@@ -162,11 +203,11 @@ export function forget() {
 }
 
 export const reference = (seq) => `${agent.value ? agent.value.name : ""}@${seq}`;
-export const link = (seq) => new URL(put(addressOf(route.value.agent, seq)), window.location.href).href;
+export const link = (seq) =>
+  new URL(put(addressOf(route.value.agent, seq)), window.location.href).href;
 
 // --- moving about ---
 
-/** Goes to a position of the open agent. */
 export function go(position, { jump = false, follow = false } = {}) {
   const at = Math.max(0, Math.min(position, log.value.head));
   batch(() => {
@@ -191,7 +232,7 @@ export function navigate(url, replaces = false) {
   route.value = parse(window.location);
 }
 
-/** The agent that owns a position of the open lineage. */
+/** The agent whose own event this is. */
 export function ownerOf(seq) {
   for (const [id, low, high] of log.value.pieces) if (seq >= low && seq <= high) return id;
   return route.value.agent;
@@ -208,7 +249,6 @@ const kept = (map, name, most, value) => {
   while (map.size > most) map.delete(map.keys().next().value);
 };
 
-/** Who shows a text depends on what arrives: each component that reads one is drawn again. */
 export function textAt(seq) {
   void texts.value;
   const chunk = chunks.get(`${ownerOf(seq)}:${Math.floor((seq - 1) / CHUNK)}`);
@@ -253,10 +293,13 @@ const lineFetcher = fetcher(async (name, stop) => {
 /** Asks for the lines of some positions that are on the screen and not here yet. */
 export function wantLines(seqs) {
   const missing = seqs.find((seq) => textAt(seq) === undefined);
-  if (missing === undefined) { lineFetcher(""); return; }
+  if (missing === undefined) {
+    lineFetcher("");
+    return;
+  }
   // From where the known texts end; in the middle of nowhere, as much before as behind what is in view.
   const isEdge = missing > 1 && textAt(missing - 1) !== undefined;
-  const after = Math.max(0, isEdge ? missing - 1 : missing - 1 - (CHUNK - seqs.length) / 2 | 0);
+  const after = Math.max(0, isEdge ? missing - 1 : (missing - 1 - (CHUNK - seqs.length) / 2) | 0);
   let until = Math.min(after + CHUNK, log.value.head);
   for (let seq = missing + 1; seq < until; seq++) if (textAt(seq) !== undefined) until = seq - 1;
   lineFetcher(`${route.value.agent} ${after} ${until}`);
@@ -269,13 +312,17 @@ export async function loadEvents(seqs, stop, full = false) {
   if (!missing.length) return;
   const id = route.value.agent;
   const more = full ? "&full=1" : "";
-  const found = await ask(`/agents/${id}/events?seqs=${missing.join(",")}${more}`, { signal: stop });
+  const found = await ask(`/agents/${id}/events?seqs=${missing.join(",")}${more}`, {
+    signal: stop,
+  });
   if (id !== route.value.agent) return;
-  for (const event of found.events) kept(events, `${ownerOf(event.seq)}:${event.seq}`, MOST_EVENTS, event);
+  for (const event of found.events)
+    kept(events, `${ownerOf(event.seq)}:${event.seq}`, MOST_EVENTS, event);
   texts.value += 1;
 }
-/** For a pane that shows events: it asks for "1,2,3". */
-export const eventFetcher = () => fetcher((name, stop) => loadEvents(name.split(",").map(Number), stop));
+// Asks for "1,2,3".
+export const eventFetcher = () =>
+  fetcher((name, stop) => loadEvents(name.split(",").map(Number), stop));
 
 // --- loading ---
 
@@ -287,29 +334,43 @@ export async function loadAgents(session) {
   agents.value = new Map(found.agents.map((one) => [one.id, one]));
 }
 
-/** Brings the outline of an agent up to date, page by page. */
-export async function loadLog(id) {
-  let known = logs.get(id) || emptyLog();
-  for (;;) {
-    const outline = await ask(`/agents/${id}/outline?after=${known.head}&limit=${MOST_OUTLINED}`);
-    if (outline.head > known.head || !known.pieces.length) known = extended(known, outline);
-    kept(logs, id, 4, known);
-    if (!(known.head < outline.last)) break;
-    loading.value = `${number(known.head)} of ${number(outline.last)} events`;
-  }
-  loading.value = "";
-  return known;
+const loads = new Map(); // one at a time for each agent
+
+/** Brings an agent's log up to date. `tell` is called with each log that knows more. */
+export async function loadLog(id, tell) {
+  while (loads.has(id)) await loads.get(id).catch(() => {});
+  const load = loadBlocks(id, tell).finally(() => loads.delete(id));
+  loads.set(id, load);
+  await load;
 }
 
-/** What is new of the open agent: it moves the cursor only while following. */
+/** Asks for the frame and the newest events, then for those before. */
+async function loadBlocks(id, tell) {
+  const known = logs.get(id) || emptyLog();
+  const frame = await ask(`/agents/${id}/frame?after=${known.head}`);
+  let next = frame.head > known.head || !known.pieces.length ? framed(known, frame) : known;
+  for (let until = next.head, most = NEWEST; until > known.head; most = MOST_OUTLINED) {
+    const after = Math.max(known.head, until - most);
+    next = filled(next, await ask(`/agents/${id}/outline?after=${after}&until=${until}`));
+    until = after;
+    loading.value = until > known.head ? `${number(until)} earlier events` : "";
+    if (until > known.head) tell(next);
+  }
+  kept(logs, id, 4, next);
+  tell(next);
+}
+
+/** Loads what is new of the open agent: it moves the cursor only while following. */
 export async function catchUp() {
   const id = route.value.agent;
-  const next = await loadLog(id);
-  if (id !== route.value.agent || next.head === log.value.head) return;
-  const more = next.head - log.value.head;
-  batch(() => {
-    log.value = next;
-    if (following.value) cursor.value = next.head;
-    else unseen.value += more;
+  await loadLog(id, (next) => {
+    if (id !== route.value.agent || shown.value !== id) return;
+    const more = next.head - log.value.head;
+    batch(() => {
+      log.value = next;
+      if (!more) return;
+      if (following.value) cursor.value = next.head;
+      else unseen.value += more;
+    });
   });
 }

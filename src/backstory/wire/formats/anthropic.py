@@ -6,23 +6,32 @@ model's. A form is a content: a text or a list of blocks.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from backstory.log.settings import Settings
+from backstory.wire.fields import (
+    check_keys,
+    field,
+    name_in,
+    one_in,
+    optional,
+    read_at,
+    read_items,
+    string_in,
+)
 from backstory.wire.file_sizes import Size
 from backstory.wire.formats.base import (
+    CUT_ARGUMENTS,
     Block,
     Body,
-    ProviderAnswer,
-    ResponseFacts,
     StreamAssembler,
     StreamPiece,
     TokenRules,
     ToolDefinition,
     WrittenBody,
-    build_facts,
     describe_run,
     describe_tool,
     get_schema,
@@ -32,18 +41,15 @@ from backstory.wire.formats.base import (
     list_unread_keys,
 )
 from backstory.wire.formats.blocks import (
-    MAX_BREAKPOINTS,
+    CUT_REASONS,
+    EMPTY,
     BlockFormat,
-    find_turn_ends,
     has_more_after_call,
     has_unsigned,
     is_without_words,
     join_texts,
-    read_name,
     remove_empty_text,
-    sum_usage,
 )
-from backstory.wire.formats.fields import check_keys, field, items, name_in, one_of, optional
 from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
     IMAGES,
@@ -58,6 +64,7 @@ from backstory.wire.media import (
 from backstory.wire.turns import (
     Accepted,
     AnswerTurn,
+    BodyUnit,
     Call,
     Form,
     Media,
@@ -68,7 +75,6 @@ from backstory.wire.turns import (
     Result,
     Text,
     Turn,
-    Unit,
     ends_with_model,
     is_blank,
     make_result,
@@ -76,7 +82,6 @@ from backstory.wire.turns import (
 
 # The request needs max_tokens.
 DEFAULT_MAX_TOKENS = 4096
-MARK = {"type": "ephemeral"}
 # Blocks that can have a breakpoint.
 MARKABLE = frozenset({"text", "image", "document", "search_result", "tool_use", "tool_result"})
 THINKING = ("thinking", "redacted_thinking")
@@ -87,7 +92,7 @@ SEARCH_KEYS = frozenset({"content", "title"})
 CALL_KEYS = frozenset({"id", "name", "input"})
 RESULT_KEYS = frozenset({"tool_use_id", "content", "is_error"})
 # Blocks that only other formats have: here they are a mistake, and refused.
-FOREIGN = frozenset(
+OTHER_FORMATS_TYPES = frozenset(
     {"image_url", "input_text", "output_text", "input_image", "input_file", "input_audio"}
     | {"file", "reasoning"}
 )
@@ -122,7 +127,10 @@ class AnthropicFormat(BlockFormat):
     name = "anthropic"
     # "String should match pattern '^[a-zA-Z0-9_-]+$'" (langchain PR#37756); 64 characters at most.
     call_ids = re.compile(r"[A-Za-z0-9_-]{1,64}")
-    role_names = MappingProxyType({"user": "user", "model": "assistant", "system": "system"})
+    # "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+    # (home-assistant#147760).
+    tool_names = re.compile(r"[A-Za-z0-9_-]{1,128}")
+    role_names = MappingProxyType({"user": "user", "answer": "assistant", "system": "system"})
     token_rules = (
         (
             r"claude-(opus-4[-.][789]|opus-5|sonnet-5|fable)",
@@ -139,6 +147,10 @@ class AnthropicFormat(BlockFormat):
             "effort": "output_config.effort",
             "thinking": "thinking",
         }
+    )
+    # "any" means that the model has to call some tool.
+    tool_choices = MappingProxyType(
+        {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
     )
     own_parameters = frozenset(
         {
@@ -161,6 +173,24 @@ class AnthropicFormat(BlockFormat):
             "top_k",
             "user_profile_id",
             "workspace_id",
+        }
+    )
+
+    fact_paths = MappingProxyType(
+        {
+            "id": ("id",),
+            "stop": ("stop_reason",),
+            "tier": ("usage.service_tier",),
+            "diagnostics": ("diagnostics",),
+        }
+    )
+    # The tokens that were read from the cache and those that were written to it count apart.
+    usage_paths = MappingProxyType(
+        {
+            "input": ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+            "output": ("output_tokens",),
+            "cached": ("cache_read_input_tokens",),
+            "cache_written": ("cache_creation_input_tokens",),
         }
     )
 
@@ -189,19 +219,11 @@ class AnthropicFormat(BlockFormat):
         """Write a tool_use block."""
         return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
 
-    def write_answer(self, turn: AnswerTurn) -> Form:
-        """Write texts, then calls. Anything after a tool_use block is refused: "tool_use ids were
-        found without tool_result blocks immediately after" (recorded by opencode, haiku-4.5,
-        2026-05-05)."""
-        return [*map(self.write_text, turn.texts), *map(self.write_call, turn.calls)]
-
     def write_result(self, call: Call, result: Result) -> Form:
         """Write a tool_result block."""
-        content = (
-            result.text
-            if result.content is None
-            else self.write_content(result.content, in_result=True)
-        )
+        content: Any = result.text
+        if result.content is not None:
+            content = self.write_content(result.content, in_result=True)
         block: Block = {"type": "tool_result", "tool_use_id": call.id, "content": content}
         if result.is_error:
             block["is_error"] = True
@@ -210,6 +232,13 @@ class AnthropicFormat(BlockFormat):
     def list_blocks(self, form: Form) -> Any:
         """Return a content as a list of blocks."""
         return [self.write_text(form)] if isinstance(form, str) else form
+
+    def write_body(self, turns: list[Turn]) -> WrittenBody:
+        """Write the system text and the messages."""
+        system, messages, sources = self.write_messages(turns)
+        if system is None:
+            return WrittenBody({"messages": messages}, sources)
+        return WrittenBody({"system": system, "messages": messages}, sources)
 
     def takes_on_top(self, form: Form) -> bool:
         """Return True for text. Between messages there may be blocks that add and remove tools; on
@@ -237,70 +266,59 @@ class AnthropicFormat(BlockFormat):
                 is_before_model = False
         return legal
 
-    def write_body(self, turns: list[Turn]) -> WrittenBody:
-        """Write the system text and the messages."""
-        system, messages, origins = self.write_messages(turns)
-        if system is None:
-            return WrittenBody({"messages": messages}, origins)
-        return WrittenBody({"system": system, "messages": messages}, origins)
-
     # --- reading ---
 
-    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield system blocks one by one, then the messages, each user message as its results and
+    def read_body(self, body: Mapping[str, Any]) -> list[BodyUnit]:
+        """Return system blocks one by one, then the messages, each user message as its results and
         the rest."""
+        units: list[BodyUnit] = []
         system = body.get("system")
         if isinstance(system, str):
-            yield Unit("system", system, [Text(system)], "system")
+            units.append(BodyUnit("system", system, [Text(system)], is_on_top=True))
         elif system is not None:
-            yield from self.read_system_blocks(system, "system")
-        for path, message in items(dict(body), "messages"):
-            has_fields = any(
-                key not in MESSAGE_KEYS and value is not None for key, value in message.items()
-            )
-            if has_fields and not is_other_server(body.get("model")):
+            units += read_at(".system", self.read_system_blocks, system)
+        is_strict = not is_other_server(body.get("model"))
+        return units + read_items(body, "messages", partial(self._read_message, is_strict))
+
+    def _read_message(self, is_strict: bool, message: Body) -> list[BodyUnit]:
+        role = one_in(message, "role", ("user", "assistant", "system"))
+        extra = {key: value for key, value in message.items() if key not in MESSAGE_KEYS}
+        accepted: tuple[str, ...] = ()
+        if any(value is not None for value in extra.values()):
+            if is_strict:
                 # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429).
-                check_keys(message, MESSAGE_KEYS, path)
-            for unit in self._read_message(message, path):
-                yield unit._replace(took=(Accepted.FIELDS,)) if has_fields else unit
-
-    def _read_message(self, message: Body, path: str) -> Iterator[Unit]:
-        role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
-        content = message.get("content")
-        inside = f"{path}.content"
-        if role == "user" and not isinstance(content, str):
-            yield from self.read_user_blocks(content, inside)
-            return
+                check_keys(message, MESSAGE_KEYS)
+            accepted = (Accepted.FIELDS,)
         if role == "assistant":
-            role = "step"
-        parts = self.read_form(role, content, inside)
-        yield Unit(role, content, parts, inside)
+            role = "answer"
+        units = read_at(".content", self.read_content, role, message.get("content"))
+        return [unit._replace(accepted=accepted) for unit in units]
 
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
+    def read_form(self, role: str, form: Form) -> list[Part]:
         """Return the parts of a content. An answer that is nothing but a compaction says its
         summary."""
-        if role == "step" and isinstance(form, list) and len(form) == 1 and is_summary(form[0]):
+        if role == "answer" and isinstance(form, list) and len(form) == 1 and is_summary(form[0]):
             return [Text(form[0]["content"]), Other("compaction")]
-        return super().read_form(role, form, path)
+        return super().read_form(role, form)
 
     def is_result(self, block: Block) -> bool:
         """Return True if a block is the result of a call."""
         return bool(block.get("type") == "tool_result")
 
-    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
+    def read_block(self, role: str, block: Block) -> list[Part]:
         """Return the parts of a block."""
-        match field(block, "type", str, path):
+        match field(block, "type", str):
             case "text":
-                text = Text(field(block, "text", str, path))
+                text = Text(field(block, "text", str))
                 return [text, Other("citations")] if block.get("citations") else [text]
             case "image" | "document" as kind:
                 return read_media(kind, block)
             case "search_result":
                 return [read_search(block), *list_unread(block, SEARCH_KEYS)]
             case "tool_use":
-                return [read_call(block, path)]
+                return [read_call(block)]
             case "tool_result":
-                return [self._read_result(block, path)]
+                return [self._read_result(block)]
             case "thinking":
                 return [read_thinking(block)]
             case "redacted_thinking":
@@ -308,14 +326,13 @@ class AnthropicFormat(BlockFormat):
             case kind:
                 return [read_service_block(kind, block)]
 
-    def _read_result(self, block: Block, path: str) -> Result:
-        id = name_in(block, "tool_use_id", path)
-        is_error = optional(block, "is_error", bool, path)
+    def _read_result(self, block: Block) -> Result:
+        id = name_in(block, "tool_use_id")
+        is_error = optional(block, "is_error", bool)
         content = block.get("content")
-        parts: list[Part] = []
+        parts = list_unread(block, RESULT_KEYS)
         if content not in (None, ""):
-            parts += self.read_form("result", content, f"{path}.content")
-        parts += list_unread(block, RESULT_KEYS)
+            parts = read_at(".content", self.read_form, "result", content) + parts
         return make_result(id, parts, is_error)
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
@@ -323,23 +340,12 @@ class AnthropicFormat(BlockFormat):
         format."""
         return answer.get("type") in ("message", "message_start")
 
-    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """Return an answer's content, model and usage."""
-        content = field(dict(response), "content", list, "response")
-        model = response.get("model")
-        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-        usage = sum_usage(response.get("usage"), names, "output_tokens")
-        return ProviderAnswer(content, model, usage)
-
-    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
-        """Return the id, the stop reason and other facts of a response."""
-        usage = response.get("usage")
-        return build_facts(
-            id=response.get("id"),
-            stop=response.get("stop_reason"),
-            tier=usage.get("service_tier") if isinstance(usage, Mapping) else None,
-            diagnostics=response.get("diagnostics"),
-        )
+    def read_response(self, response: Mapping[str, Any]) -> Form:
+        """Return the content of an answer."""
+        content = field(response, "content", list)
+        if response.get("stop_reason", "") in CUT_REASONS:
+            content = mark_cut_call(content)
+        return content
 
     def is_compaction(self, response: Mapping[str, Any]) -> bool:
         """Return True if there is a compaction block ("Compaction" in Anthropic's guide). Without a
@@ -350,19 +356,11 @@ class AnthropicFormat(BlockFormat):
         """Return an assembler for the events of one stream."""
         return AnthropicStream()
 
-    # --- what goes back ---
+    # --- what goes back to the provider that gave it ---
 
-    def put_before(self, written: Form, form: Form) -> list[Form]:
-        """Put blocks before the first form of an answer, but after its thinking: "a final
-        `assistant` message must start with a thinking block" (claude-code#11978)."""
-        count = 0
-        for block in form if isinstance(form, list) else ():
-            if not isinstance(block, dict) or block.get("type") not in THINKING:
-                break
-            count += 1
-        if count == 0:
-            return [written, form]
-        return [form[:count], written, form[count:]]
+    def is_thinking(self, block: Block) -> bool:
+        """Return True if a block is thinking, sealed or not."""
+        return isinstance(block, dict) and block.get("type") in THINKING
 
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
         """Return the rule by which the service refuses a form of these parts; empty if it takes
@@ -371,15 +369,15 @@ class AnthropicFormat(BlockFormat):
             return "Invalid `signature` in `thinking` block"
         if is_without_words(parts):  # (home-assistant#175637)
             return "text content blocks must contain non-whitespace text"
-        if role == "step" and has_more_after_call(parts):  # see `write_answer`
+        if role == "answer" and has_more_after_call(parts):  # see `write_answer`
             return "`tool_use` ids were found without `tool_result` blocks immediately after"
         return ""
 
-    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, parts: list[Part], stored: bool) -> tuple[Form, list[str]]:
         """Remove empty text: "text content blocks must be non-empty" (claude-code#59812). Blank
         text beside something else is taken: [" ", "real"] was accepted (LibreChat agents
         PR#124)."""
-        return remove_empty_text(form)
+        return remove_empty_text(form) if EMPTY in parts else (form, [])
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call under another id."""
@@ -394,20 +392,25 @@ class AnthropicFormat(BlockFormat):
         """Return a whole request. It needs max_tokens, and more of them than the budget for
         thinking: "`max_tokens` must be greater than `thinking.budget_tokens`"."""
         request, repairs = super().add_settings(body, settings, model)
+        if not is_other_server(model or settings.model):
+            repairs += self.drop_thinking(request, body["messages"])
         request.setdefault("max_tokens", DEFAULT_MAX_TOKENS)
         limit = request["max_tokens"]
-        thinking = request.get("thinking")
-        budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
-        if isinstance(budget, int) and budget >= limit:
-            limit += budget
-            request["max_tokens"] = limit
-            why = f"max_tokens is {limit}: the budget of {budget} for thinking is a part of it"
-            repairs.append(Repair("parameter", None, why))
+        match request.get("thinking"):
+            case {"budget_tokens": int(budget)} if type(limit) is int and budget >= limit:
+                limit += budget
+                request["max_tokens"] = limit
+                why = f"max_tokens is {limit}: the budget of {budget} for thinking is a part of it"
+                repairs.append(Repair("parameter", None, why))
         return request, repairs
 
     def write_tool(self, tool: ToolDefinition) -> Block:
         """Write the definition of a tool."""
         return describe_tool(tool) | {"input_schema": get_schema(tool)}
+
+    def write_named_choice(self, name: str | None) -> Any:
+        """Write the choice of the tool of this name."""
+        return {"type": "tool", "name": name}
 
     def write_parameter(self, name: str, value: Any, model: str | None) -> Body:
         """Return the fields of a canonical parameter by their paths."""
@@ -415,46 +418,32 @@ class AnthropicFormat(BlockFormat):
             return {"thinking": {"type": "enabled", "budget_tokens": value}}
         return super().write_parameter(name, value, model)
 
-    def write_tool_choice(self, mode: str, name: str | None) -> Body:
-        """Return the field of a tool choice. "any" means that the model has to call some tool."""
-        if mode == "tool":
-            return {"tool_choice": {"type": "tool", "name": name}}
-        if mode == "required":
-            return {"tool_choice": {"type": "any"}}
-        return {"tool_choice": {"type": mode}} if mode else {}
-
     # --- the prompt cache ---
 
     def mark_cache(self, body: Body, model: str | None) -> Body:
-        """Set breakpoints on the tools, on the system text and on the user's last two messages,
-        instead of those of a loaded history."""
-        marks = find_marks([body.get("system"), body["messages"]])
-        marked = dict(remove_marks(body, marks))
-        messages: list[Body] = []
-        for message in marked["messages"]:
-            # Marked content is a list of blocks, and stays one when the breakpoint moves on.
-            blocks = self.list_blocks(message["content"])
-            messages.append(message | {"content": blocks})
-        for index in find_turn_ends(messages):
-            message = messages[index]
-            message["content"] = mark_last_block(message["content"])
-        marked["messages"] = messages
-        if body.get("system"):
-            system = self.list_blocks(marked["system"])
-            marked["system"] = mark_last_block(system)
-        if body.get("tools"):
-            marked["tools"] = mark_last_tool(body["tools"])
+        """Set breakpoints on the tools, on the system text and on the user's last two messages."""
+        marked = self.mark_messages(body)
+        tools = marked.get("tools")
+        if isinstance(tools, list):
+            marked["tools"] = self.mark_last_tool(tools)
         return marked
 
-    def finish_body(self, body: Body) -> tuple[Body, list[str]]:
-        """Remove all but the last four breakpoints: a loaded history may have more."""
-        marks = find_marks([body.get("system"), body["messages"]])
-        surplus = marks[:-MAX_BREAKPOINTS]
-        if not surplus:
-            return body, []
-        count = len(surplus)
-        why = f"{count} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"
-        return remove_marks(body, surplus), [why]
+    def mark_last_tool(self, tools: list[Block]) -> list[Block]:
+        """Set a breakpoint on the last tool that can have one: "Tools with defer_loading cannot use
+        prompt caching"."""
+        for index in reversed(range(len(tools))):
+            match tools[index]:
+                case {**tool} if not tool.get("defer_loading"):
+                    return [*tools[:index], tool | write_mark(), *tools[index + 1 :]]
+        return tools
+
+    def mark_last(self, blocks: list[Block]) -> list[Block]:
+        """Set a breakpoint on the last block that can have one. Thinking and empty text cannot."""
+        for index in reversed(range(len(blocks))):
+            block = blocks[index]
+            if block.get("type") in MARKABLE and block.get("text") != "":
+                return [*blocks[:index], block | write_mark(), *blocks[index + 1 :]]
+        return blocks
 
 
 # --- blocks ---
@@ -487,26 +476,30 @@ def write_source(found: Media) -> Block | None:
     return {"type": "base64", "media_type": found.type, "data": standard(found)}
 
 
-def read_call(block: Block, path: str) -> Call:
+def read_call(block: Block) -> Call:
     """Return the call in a tool_use block."""
-    arguments = field(block, "input", dict, path)
-    id = name_in(block, "id", path)
-    name = name_in(block, "name", path)
+    arguments = field(block, "input", dict)
+    id = name_in(block, "id")
+    name = name_in(block, "name")
     extras = list_unread_keys(block, CALL_KEYS)
     return Call(id, name, arguments, extras=extras)
+
+
+def mark_cut_call(content: list[Block]) -> list[Block]:
+    """Return content in which a last call without input says that it was cut off."""
+    match content:
+        case [*others, {"type": "tool_use", "input": {**given}} as call] if not given:
+            return [*others, call | {"input": read_arguments(CUT_ARGUMENTS).value}]
+    return content
 
 
 def read_thinking(block: Block) -> Reasoning:
     """Return the reasoning in a thinking block."""
     text, signature = block.get("thinking"), block.get("signature")
-    is_complete = isinstance(text, str)
-    return Reasoning(
-        text=str(text) if is_complete else "",
-        seal=str(signature or ""),
-        is_complete=is_complete,
-        is_signed=has_text(signature),
-        what="thinking",
-    )
+    is_signed = has_text(signature)
+    if not isinstance(text, str):
+        return Reasoning("", str(signature or ""), False, is_signed, "thinking")
+    return Reasoning(text, str(signature or ""), is_signed=is_signed, what="thinking")
 
 
 def read_redacted_thinking(block: Block) -> Reasoning:
@@ -533,45 +526,53 @@ def read_service_block(kind: str, block: Block) -> Other:
         return describe_run(kind, name, block.get("content"))
     if kind == "container_upload":
         return Other(kind, media="document")
-    return Other(kind, complete=kind not in FOREIGN)
+    return Other(kind, is_complete=kind not in OTHER_FORMATS_TYPES)
 
 
 def read_media(kind: str, block: Block) -> list[Part]:
     """Return an image or a document, the images in it, and what is not read of it."""
-    if is_content_source(block.get("source")):
-        parts = read_content_source(kind, block)
-    else:
-        parts = [read_source(kind, block)]
-    return [*parts, *find_refused_type(block), *list_unread(block, MEDIA_KEYS)]
+    return [*read_source(kind, block), *list_unread(block, MEDIA_KEYS)]
 
 
-def read_content_source(kind: str, block: Block) -> list[Part]:
+def read_source(kind: str, block: Block) -> list[Part]:
+    """Return the media of a block by its source."""
+    name = string_in(block, "title")
+    match block.get("source"):
+        case {"type": "base64", "data": str(data), "media_type": str(type_)}:
+            found = Media(kind, usual_type(type_), data, name=name)
+            return [found, *find_refused_type(kind, type_)]
+        case {"type": "url", "url": str(url)}:
+            return [Media(kind, PDF if kind == "document" else None, url=url, name=name)]
+        case {"type": "text", "data": str(text)} | {"type": "content", "content": str(text)}:
+            return [Media(kind, "text/plain", text=text, name=name)]
+        case {"type": "content", "content": list(content)} if all(map(is_readable, content)):
+            return read_content_source(kind, content, name)
+        case {"type": "base64" | "url" | "text" | "content"}:
+            return [Other(kind, is_complete=False, media=kind)]
+        case {"type": str(type_), **source}:
+            is_whole = type_ != "file" or has_text(source.get("file_id"))
+            return [Other(f"{kind} by {type_}", is_complete=is_whole, media=kind)]
+    return [Other(kind, is_complete=False, media=kind)]
+
+
+def find_refused_type(kind: str, type_: str) -> list[Part]:
+    """Return a part for an image's type that the service refuses: "media_type: Input should be
+    'image/jpeg', 'image/png', 'image/gif' or 'image/webp'" (claude-code#8184)."""
+    if kind == "document" or type_ in IMAGES:
+        return []
+    return [Other(f"the media type {type_!r}", is_complete=False)]
+
+
+def read_content_source(kind: str, content: list[Block], name: str | None) -> list[Part]:
     """Return a document whose source is a list of blocks, and the images among them."""
-    content = block["source"]["content"]
-    if not all(map(is_readable, content)):
-        return [Other(kind, complete=False, media=kind)]
     images: list[Part] = []
     for item in content:
         if item["type"] == "image":
-            images.append(read_source("image", item))
-            images.extend(find_refused_type(item))
-    document = read_source(kind, block)
-    has_text_too = not isinstance(document, Media) or document.text
-    if has_text_too or not images:
-        return [document, *images]
-    name = read_name(block.get("title"))
-    if name is None:
-        return images
-    return [*images, Other(f"the name {name!r}")]
-
-
-def is_content_source(source: Any) -> bool:
-    """Return True if the source of a document is a list of blocks."""
-    return (
-        isinstance(source, dict)
-        and source.get("type") == "content"
-        and isinstance(source.get("content"), list)
-    )
+            images += read_source("image", item)
+    text = join_texts(content)
+    if text or not images:
+        return [Media(kind, "text/plain", text=text, name=name), *images]
+    return images if name is None else [*images, Other(f"the name {name!r}")]
 
 
 def is_readable(item: Any) -> bool:
@@ -584,41 +585,15 @@ def is_readable(item: Any) -> bool:
     return False
 
 
-def read_source(kind: str, block: Block) -> Part:
-    """Return the media of a block by its source."""
-    name = read_name(block.get("title"))
-    match block.get("source"):
-        case {"type": "base64", "data": str(data), "media_type": str(type_)}:
-            return Media(kind, usual_type(type_), data, name=name)
-        case {"type": "url", "url": str(url)}:
-            return Media(kind, PDF if kind == "document" else None, url=url, name=name)
-        case {"type": "text", "data": str(text)}:
-            return Media(kind, "text/plain", text=text, name=name)
-        case {"type": "content", "content": content}:
-            text = content if isinstance(content, str) else join_texts(content)
-            return Media(kind, "text/plain", text=text, name=name)
-        case {"type": str(type_)} if type_ not in ("base64", "url", "text"):
-            is_whole = type_ != "file" or has_text(block["source"].get("file_id"))
-            return Other(f"{kind} by {type_}", complete=is_whole, media=kind)
-    return Other(kind, complete=False, media=kind)
-
-
-def find_refused_type(block: Block) -> list[Part]:
-    """Return a part for an image's type that the service refuses: "media_type: Input should be
-    'image/jpeg', 'image/png', 'image/gif' or 'image/webp'" (claude-code#8184)."""
-    match block:
-        case {"type": "image", "source": {"type": "base64", "media_type": str(type_)}}:
-            if type_ not in IMAGES:
-                return [Other(f"the media type {type_!r}", complete=False)]
-    return []
-
-
 def read_search(block: Block) -> Media:
     """Return a search result as a text document."""
-    content = block.get("content")
-    text = content if isinstance(content, str) else join_texts(content)
-    name = read_name(block.get("title"))
-    return media("text/plain", text=text, name=name)
+    name = string_in(block, "title")
+    return media("text/plain", text=read_text(block.get("content")), name=name)
+
+
+def read_text(content: Any) -> str:
+    """Return the text of a content, which is a text or a list of blocks."""
+    return content if isinstance(content, str) else join_texts(content)
 
 
 def is_other_server(model: Any) -> bool:
@@ -656,74 +631,9 @@ def ends_with_service_result(turn: AnswerTurn) -> bool:
 # --- breakpoints of the prompt cache ---
 
 
-def find_marks(value: Any) -> list[Block]:
-    """Return the blocks with a breakpoint, in order. Those within a block (a result, a document, a
-    search result) come before the block itself."""
-    if isinstance(value, list):
-        return [block for item in value for block in find_marks(item)]
-    if not isinstance(value, dict):
-        return []
-    marks: list[Block] = []
-    for key in ("content", "source"):
-        if isinstance(value.get(key), list | dict):
-            marks += find_marks(value[key])
-    if value.get("cache_control") is not None:
-        marks.append(value)
-    return marks
-
-
-def remove_marks(body: Body, blocks: list[Block]) -> Body:
-    """Return a body without the breakpoints of these blocks, which are parts of it."""
-    if not blocks:
-        return body
-    ids = {id(block) for block in blocks}
-    bare = body | {"messages": copy_without_marks(body["messages"], ids)}
-    if "system" in body:
-        bare["system"] = copy_without_marks(body["system"], ids)
-    return bare
-
-
-def copy_without_marks(value: Any, ids: set[int]) -> Any:
-    """Return a copy of a block, or of a list of blocks, without the breakpoints of blocks with
-    these ids."""
-    if isinstance(value, list):
-        return [copy_without_marks(item, ids) for item in value]
-    if not isinstance(value, dict):
-        return value
-    block = remove_mark(value) if id(value) in ids else dict(value)
-    for key in ("content", "source"):
-        if key in block:
-            block[key] = copy_without_marks(block[key], ids)
-    return block
-
-
-def remove_mark(block: Block) -> Block:
-    """Return a block or a tool without its breakpoint."""
-    bare = dict(block)
-    bare.pop("cache_control", None)
-    return bare
-
-
-def mark_last_block(blocks: list[Block]) -> list[Block]:
-    """Set a breakpoint on the last block that can have one. Thinking and empty text cannot."""
-    marked = list(blocks)
-    for index in reversed(range(len(blocks))):
-        block = blocks[index]
-        if block.get("type") in MARKABLE and block.get("text") != "":
-            marked[index] = block | {"cache_control": MARK}
-            break
-    return marked
-
-
-def mark_last_tool(tools: list[Block]) -> list[Block]:
-    """Set a breakpoint on the last tool that can have one, and on no other: "Tools with
-    defer_loading cannot use prompt caching"."""
-    tools = [remove_mark(tool) for tool in tools]
-    for tool in reversed(tools):
-        if not tool.get("defer_loading"):
-            tool["cache_control"] = MARK
-            break
-    return tools
+def write_mark() -> Block:
+    """Write the field that makes a block or a tool a breakpoint."""
+    return {"cache_control": {"type": "ephemeral"}}
 
 
 # --- streams ---
@@ -778,24 +688,25 @@ class AnthropicStream(StreamAssembler):
         for key, value in event["delta"].items():
             if value is not None:
                 self._message[key] = value
-        before = self._message.get("usage") or {}
-        more = event.get("usage") or {}
-        self._message["usage"] = {**before, **more}
+        usage = dict(self._message.get("usage") or {})
+        for key, value in (event.get("usage") or {}).items():
+            if value is not None:
+                usage[key] = value
+        if usage:
+            self._message["usage"] = usage
 
     def finish(self) -> Body:
         """Return the message, as far as it arrived."""
         content = [finish_block(block) for block in self._blocks.values()]
-        return {**self._message, "content": content}
+        return {"stop_reason": None, **self._message, "content": content}
 
 
 def finish_block(block: Block) -> Block:
     """Return a block as it is sent back: with its input parsed, and without null fields."""
-    found = {}
-    for key, value in block.items():
-        if value is not None and key != "partial_json":
-            found[key] = value
-    if block.get("partial_json"):
-        found["input"] = read_arguments(block["partial_json"]).value
+    found = {key: value for key, value in block.items() if value is not None}
+    arguments = found.pop("partial_json", None)
+    if arguments:
+        found["input"] = read_arguments(arguments).value
     return found
 
 

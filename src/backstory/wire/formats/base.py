@@ -1,15 +1,17 @@
 """The base of all formats: what a service accepts, its writers and its readers."""
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from backstory.log.settings import Settings
 from backstory.wire.file_sizes import Size
 from backstory.wire.json_values import read_arguments
 from backstory.wire.turns import (
     AnswerTurn,
+    BodyUnit,
     Call,
     Form,
     Media,
@@ -20,17 +22,16 @@ from backstory.wire.turns import (
     Result,
     Text,
     Turn,
-    Unit,
     is_blank,
 )
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 FormatName = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
-FORMAT_NAMES: tuple[str, ...] = get_args(FormatName)
+FORMATS: tuple[FormatName, ...] = get_args(FormatName)
+NO_NAME = "unknown_tool"
 Block = Any
 Body = dict[str, Any]
 ToolDefinition = Mapping[str, Any]
-NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 ImagePrice = Callable[[Size, str], float]  # by the size and the detail of an image
@@ -48,11 +49,11 @@ class TokenRules(NamedTuple):
     """How the models of one family count the tokens of a request.
 
     Framing and prices of media are what providers publish or what recorded usages showed;
-    docs/wire.md has the errors.
+    benchmarks/README.md has the errors.
     """
 
     name: str
-    vocabulary: str | None = None  # None: it is not public, and OpenAI's newest stands in for it
+    vocabulary: str | None = None  # None: it is not public, and OpenAI's newest is used
     ratio: float = 1.0  # tokens for each token of that vocabulary
     opening: int = 3  # for the request, whatever it says
     message: int = 4  # around each message, its role included
@@ -72,45 +73,9 @@ class TokenRules(NamedTuple):
     seal: tuple[int, float] | None = None
 
 
-class ResponseFacts(TypedDict, total=False):
-    """Facts about a response that a log keeps; only those that the provider gave."""
-
-    id: str
-    stop: str  # the reason for which the answer ended
-    stored: bool  # does the provider keep the response?
-    tier: str  # the service tier
-    diagnostics: Any  # why the prompt cache was not used, for example
-
-
-def build_facts(
-    *,
-    id: Any = None,
-    stop: Any = None,
-    stored: Any = None,
-    tier: Any = None,
-    diagnostics: Any = None,
-) -> ResponseFacts:
-    """Return the facts that have a value of their type."""
-    facts: ResponseFacts = {}
-    if isinstance(id, str) and id:
-        facts["id"] = id
-    if isinstance(stop, str) and stop:
-        facts["stop"] = stop
-    if isinstance(stored, bool):
-        facts["stored"] = stored
-    if isinstance(tier, str) and tier:
-        facts["tier"] = tier
-    if diagnostics:
-        facts["diagnostics"] = diagnostics
-    return facts
-
-
-class ProviderAnswer(NamedTuple):
-    """The parts of a provider's answer: its form, and what else is worth keeping."""
-
-    form: Form
-    model: str | None
-    usage: dict[str, int] | None
+# Facts about a response that a log keeps: its id, the reason for which it ended, whether the
+# provider keeps it, its service tier, and why the prompt cache was not used.
+FACT_TYPES = {"id": str, "stop": str, "stored": bool, "tier": str, "diagnostics": object}
 
 
 StreamPiece = tuple[str, str]  # "text" or "thinking", and a piece of it
@@ -130,23 +95,22 @@ class StreamAssembler:
         raise NotImplementedError
 
 
-class WrittenForm(NamedTuple):
-    """A turn, or one result of a turn, in a format's own form."""
-
-    role: str  # system, user, model
-    form: Form
-    positions: list[int]  # of its events
+# A role (system, user, answer), a form, and the turn or result that it was written from. Not a
+# named tuple: there is one for each message, and it takes 20 times as long to create.
+WrittenForm = tuple[str, Form, Turn | Result]
+Sources = list[Turn | Result]
 
 
 class WrittenBody(NamedTuple):
-    """A body, and for each message in it the positions of its events."""
+    """A body, and for each message in it the turns and results that it was written from."""
 
     body: Body
-    origins: list[list[int]]
+    sources: list[Sources]
 
 
 class Format:
-    """One provider's request format. A subclass is everything that is known of one provider.
+    """One provider's request format. A subclass is everything that is known of one provider, with
+    its methods in the order of this class.
 
     Writers and readers are inverse: `read_form` takes apart whatever the writers make. A *form* is
     a message, result or answer as the provider has it; a *block* is a part of it.
@@ -171,7 +135,7 @@ class Format:
     has_speakers: ClassVar[bool] = False
     # An image can have a level of detail.
     has_detail: ClassVar[bool] = False
-    # The media of a result go behind the results of its answer.
+    # The media of a result come after all results of its answer.
     media_after_results: ClassVar[bool] = False
     # The kinds of calls for which `write_result` can write an output.
     call_kinds: ClassVar[frozenset[str]] = frozenset({""})
@@ -184,49 +148,17 @@ class Format:
     parameters: ClassVar[Mapping[str, str]]
     # The provider's own parameters, which pass through as they are.
     own_parameters: ClassVar[frozenset[str]]
-
-    # --- reading ---
-
-    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield the pieces of a body in the order of the log."""
-        raise NotImplementedError
-
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
-        """Return the parts of a form."""
-        raise NotImplementedError
-
-    def recognizes(self, answer: Mapping[str, Any]) -> bool:
-        """Return True if an answer, or the first event of a stream, has the shape of this
-        format."""
-        raise NotImplementedError
-
-    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """Return an answer's form, model and usage."""
-        raise NotImplementedError
-
-    def read_answer(self, form: Form) -> Iterable[Unit]:
-        """Return the pieces of an answer. It is one step, unless a service runs tools in the middle
-        of it."""
-        return [Unit("step", form, self.read_form("step", form, "response"), "response")]
-
-    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
-        """Return the id, the stop reason and other facts of a response."""
-        raise NotImplementedError
-
-    def is_compaction(self, response: Mapping[str, Any]) -> bool:
-        """Return True if an answer begins with a summary that replaces all messages before it."""
-        return False
-
-    def open_stream(self) -> StreamAssembler:
-        """Return an assembler for the events of one stream."""
-        raise NotImplementedError
-
-    def assemble_stream(self, events: Iterable[Mapping[str, Any]]) -> Body:
-        """Return the answer in the events of a stream."""
-        stream = self.open_stream()
-        for event in events:
-            stream.add(event)
-        return stream.finish()
+    # The path of a tool choice in a request, and the value of each mode.
+    choice_path: ClassVar[str] = "tool_choice"
+    tool_choices: ClassVar[Mapping[str, Any]]
+    # Of a response: the path of the model, of the usage, of each fact (the first that there is),
+    # and of the numbers of tokens in the usage, which are added up.
+    model_path: ClassVar[str] = "model"
+    usage_path: ClassVar[str] = "usage"
+    fact_paths: ClassVar[Mapping[str, Sequence[str]]]
+    usage_paths: ClassVar[Mapping[str, Sequence[str]]]
+    # The fields of a request that have the conversation: no parameter replaces them.
+    conversation_fields: ClassVar[frozenset[str]] = frozenset({"messages", "system"})
 
     # --- writing ---
 
@@ -242,6 +174,10 @@ class Format:
         """Write a block of media, or text where it goes as text; None if the format cannot carry
         it."""
         raise NotImplementedError
+
+    def can_name_file(self, found: Media) -> bool:
+        """Return True if this document can have a name."""
+        return True
 
     def write_content(self, parts: Iterable[Part], *, in_result: bool = False) -> list[Block]:
         """Write text and media as blocks."""
@@ -261,6 +197,10 @@ class Format:
         """Write the result of a call."""
         raise NotImplementedError
 
+    def get_result_kind(self, kind: str) -> str:
+        """Return the kind of the results that `write_result` writes for a kind of call."""
+        return kind if kind in self.call_kinds else ""
+
     def write_results(self, turn: AnswerTurn) -> list[WrittenForm]:
         """Write the results of an answer's calls."""
         forms: list[WrittenForm] = []
@@ -271,30 +211,24 @@ class Format:
             form = result.form
             if form is None:
                 form = self.write_result(turn.calls[index], result)
-            forms.append(WrittenForm("user", form, list_positions(result)))
+            forms.append(("user", form, result))
         return forms
 
-    def write_forms(self, turns: Iterable[Turn]) -> list[WrittenForm]:
+    def write_forms(self, turns: Iterable[Turn]) -> Iterator[WrittenForm]:
         """Write turns one by one, the results of an answer after it. A turn that has a form keeps
         it."""
-        forms: list[WrittenForm] = []
         for turn in turns:
             form = turn.form
-            positions = list_positions(turn)
             if isinstance(turn, MessageTurn):
                 if form is None:
                     form = self.write_message(turn)
-                forms.append(WrittenForm(turn.role, form, positions))
+                yield turn.role, form, turn
                 continue
             if form is None:
                 form = self.write_answer(turn)
-            for call in turn.calls:
-                if call.position is not None and call.position != turn.position:
-                    positions.append(call.position)
-            forms.append(WrittenForm("model", form, positions))
+            yield "answer", form, turn
             if turn.calls:
-                forms += self.write_results(turn)
-        return forms
+                yield from self.write_results(turn)
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the messages of a request, and the system text that leads them."""
@@ -304,10 +238,6 @@ class Format:
         """Return a body as the provider's SDK takes it."""
         return body
 
-    def can_name_file(self, found: Media) -> bool:
-        """Return True if this document can have a name."""
-        return True
-
     def takes_on_top(self, form: Form) -> bool:
         """Return True if the form of a system message between others may also go to the top."""
         return True
@@ -316,6 +246,95 @@ class Format:
         """Return the indexes of the system turns that may stand between others. `wanted` are those
         that should stay there."""
         return set()
+
+    # --- reading ---
+
+    def read_body(self, body: Mapping[str, Any]) -> list[BodyUnit]:
+        """Return the units of a body in the order of the log."""
+        raise NotImplementedError
+
+    def read_form(self, role: str, form: Form) -> list[Part]:
+        """Return the parts of a form."""
+        raise NotImplementedError
+
+    def recognizes(self, answer: Mapping[str, Any]) -> bool:
+        """Return True if an answer, or the first event of a stream, has the shape of this
+        format."""
+        raise NotImplementedError
+
+    def read_response(self, response: Mapping[str, Any]) -> Form:
+        """Return the form of an answer."""
+        raise NotImplementedError
+
+    def read_answer(self, form: Form) -> list[BodyUnit]:
+        """Return the units of an answer. It is one, unless a service runs tools in the middle of
+        it."""
+        return [BodyUnit("answer", form, self.read_form("answer", form))]
+
+    def get_field(self, value: Mapping[str, Any], key: str) -> Any:
+        """Return a field of a response; None if it is missing."""
+        return value.get(key)
+
+    def find_value(self, value: Any, path: str) -> Any:
+        """Return the value at a path such as `choices.0.finish_reason`; None if there is none."""
+        for key in path.split("."):
+            if isinstance(value, list) and value and key == "0":
+                value = value[0]
+            elif isinstance(value, Mapping):
+                value = self.get_field(value, key)
+            else:
+                return None
+        return value
+
+    def read_model(self, response: Mapping[str, Any]) -> str | None:
+        """Return the model that a response names."""
+        model = self.find_value(response, self.model_path)
+        return model if isinstance(model, str) else None
+
+    def read_facts(self, response: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the id, the stop reason and other facts of a response, as far as the provider gave
+        them."""
+        facts: dict[str, Any] = {}
+        for name, paths in self.fact_paths.items():
+            for path in paths:
+                value = self.find_value(response, path)
+                is_fact = value not in (None, "", [], {}) and isinstance(value, FACT_TYPES[name])
+                if is_fact and name not in facts:
+                    facts[name] = value
+        return facts
+
+    def read_usage(self, usage: Any) -> dict[str, int] | None:
+        """Return tokens as they are kept: all that were read and written, and of these the ones
+        that came from the cache or were put there, unless there are none. A value that is not a
+        number counts as 0."""
+        if not isinstance(usage, Mapping):
+            return None
+        counts: dict[str, int] = {}
+        for name, paths in self.usage_paths.items():
+            found = [self.find_value(usage, path) for path in paths]
+            tokens = sum(value for value in found if type(value) is int)
+            if tokens or name in ("input", "output"):
+                counts[name] = tokens
+        return counts
+
+    def is_compaction(self, response: Mapping[str, Any]) -> bool:
+        """Return True if an answer begins with a summary that replaces all messages before it."""
+        return False
+
+    def open_stream(self) -> StreamAssembler:
+        """Return an assembler for the events of one stream."""
+        raise NotImplementedError
+
+    def assemble_stream(self, events: Iterable[Mapping[str, Any]]) -> Body:
+        """Return the answer in the events of a stream."""
+        stream = self.open_stream()
+        for event in events:
+            stream.add(event)
+        return stream.finish()
+
+    def pack_form(self, form: Form) -> Form:
+        """Return a form as the log keeps it: JSON cannot hold bytes."""
+        return form
 
     # --- what goes back to the provider that gave it ---
 
@@ -327,15 +346,15 @@ class Format:
         """Put a written form before the first form of an answer."""
         return [written, form]
 
-    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
-        """Return a form without what the service refused in a recording, and a report of each
-        change."""
-        return form, []
-
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
         """Return the rule by which the service refuses a form of these parts; empty if it takes it.
         `model` is the one that the form came from."""
         return ""
+
+    def repair_form(self, form: Form, parts: list[Part], stored: bool) -> tuple[Form, list[str]]:
+        """Return a form of these parts without what the service refused in a recording, and a
+        report of each change."""
+        return form, []
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return the form of a result for the same call with another id."""
@@ -351,7 +370,8 @@ class Format:
     def add_settings(
         self, body: Body, settings: Settings, model: str | None
     ) -> tuple[Body, list[Repair]]:
-        """Return a whole request, and a report of what the format cannot express.
+        """Return a whole request, and a report of what the format cannot express. It shares nothing
+        with the settings.
 
         `model` replaces that of the settings.
         """
@@ -361,48 +381,54 @@ class Format:
         request.update(body)
         tools = self._choose_tools(settings.tools, repairs)
         if tools:
-            merge_fields(request, self.write_tools(tools))
-        own = settings.params.get(self.name)
-        if isinstance(own, Mapping):
-            merge_fields(request, deepcopy(dict(own)))
-        for name, value in settings.params.items():
-            is_choice = name == "tool_choice"
-            if name in self.own_parameters:
-                merge_fields(request, self.write_own_parameter(name, deepcopy(value)))
-            elif name not in FORMAT_NAMES and (tools or not is_choice):
-                self._add_parameter(request, name, value, model, repairs)
+            forms = [self._write_tool_form(tool, repairs) for tool in tools]
+            merge_fields(request, self.write_tools(forms))
+        parameters = drop_absent(deepcopy(dict(settings.params)))
+        own = parameters.get(self.name)
+        if not isinstance(own, Mapping):
+            own = {}
+        merge_fields(request, self._choose_own_fields(own, repairs))
+        if not own.get("tools"):
+            drop_tool_choice(parameters, [tool["name"] for tool in tools], repairs)
+        for name, value in parameters.items():
+            self._add_parameter(request, name, value, model, repairs)
         return request, repairs
 
     def _add_parameter(
         self, request: Body, name: str, value: Any, model: str | None, repairs: list[Repair]
     ) -> None:
-        """Add a canonical parameter. Report it if the format cannot express it."""
+        """Add a parameter. Report it if its value is of another type than providers take."""
+        expected = find_expected_value(name, value)
+        if expected:
+            why = f"{name} = {value!r:.60} is not {expected}: it was left out"
+            repairs.append(Repair("parameter", None, why))
+        elif name in self.own_parameters:
+            merge_fields(request, self.write_own_parameter(name, value))
+        elif name not in FORMATS:
+            self._add_canonical_parameter(request, name, value, model, repairs)
+
+    def _add_canonical_parameter(
+        self, request: Body, name: str, value: Any, model: str | None, repairs: list[Repair]
+    ) -> None:
+        """Add a parameter that all providers know. Report it if the format cannot express it."""
         fields = self.write_parameter(name, value, model)
+        is_set = bool(fields)
         for path, field in fields.items():
-            set_field(request, path, field)
-        if not fields:
+            is_set = set_field(request, path, field) and is_set
+        if not is_set:
             why = f"the format {self.name} cannot say {name} = {value!r:.60}: it was left out"
             repairs.append(Repair("parameter", None, why))
 
-    def write_own_parameter(self, name: str, value: Any) -> Body:
-        """Return the field of one of the provider's own parameters."""
-        return {name: value}
-
-    def _choose_tools(self, tools: Iterable[ToolDefinition], repairs: list[Repair]) -> list[Block]:
-        """Write the tools that the format can express."""
-        written: list[Block] = []
-        for tool in tools:
-            native = tool.get("native")
-            form = native.get("wire") if native and native.get("format") == self.name else None
-            if isinstance(form, Mapping):
-                written.append(dict(form))
-            elif native is None or "parameters" in tool:
-                written.append(self.write_tool(tool))
-            else:
-                owner = native.get("format")
-                why = f"the tool {tool['name']!r} is known to {owner!r} only and was left out"
-                repairs.append(Repair("tools", None, why))
-        return written
+    def _choose_own_fields(self, own: Mapping[str, Any], repairs: list[Repair]) -> Body:
+        """Return the fields that are for this format only, without those of the conversation."""
+        fields: Body = {}
+        for name, value in drop_absent(own).items():
+            if name not in self.conversation_fields:
+                fields[name] = value
+                continue
+            why = f"the parameter {name} would replace the conversation: it was left out"
+            repairs.append(Repair("parameter", None, why))
+        return fields
 
     def write_tool(self, tool: ToolDefinition) -> Block:
         """Write the definition of a tool."""
@@ -412,10 +438,23 @@ class Format:
         """Return the field that has the tools."""
         return {"tools": tools}
 
+    def write_tool_choice(self, mode: str, name: str | None) -> Body:
+        """Return the fields of a tool choice by their paths: `mode` is auto, none, required or
+        tool. There are none if the format cannot express it."""
+        if mode == "tool":
+            return {self.choice_path: self.write_named_choice(name)}
+        choice = deepcopy(self.tool_choices.get(mode))
+        return {self.choice_path: choice} if choice else {}
+
+    def write_named_choice(self, name: str | None) -> Any:
+        """Write the choice of the tool of this name."""
+        raise NotImplementedError
+
     def write_parameter(self, name: str, value: Any, model: str | None) -> Body:
         """Return the fields of a canonical parameter by their paths; none if there are none."""
         if name == "tool_choice":
-            return self.write_tool_choice(*read_tool_choice(value))
+            mode, tool = read_tool_choice(value)
+            return self.write_tool_choice(mode, tool and self.make_legal_name(tool))
         if name not in self.parameters:
             return {}
         # All but OpenAI want a list of stop sequences, even for one.
@@ -423,10 +462,64 @@ class Format:
             value = [value]
         return {self.parameters[name]: value}
 
-    def write_tool_choice(self, mode: str, name: str | None) -> Body:
-        """Return the fields of a tool choice by their paths: `mode` is auto, none, required or
-        tool. There are none if the format cannot express it."""
-        raise NotImplementedError
+    def write_own_parameter(self, name: str, value: Any) -> Body:
+        """Return the field of one of the provider's own parameters."""
+        return {name: value}
+
+    def _choose_tools(
+        self, tools: Iterable[ToolDefinition], repairs: list[Repair]
+    ) -> list[ToolDefinition]:
+        """Return the tools that the format can express, and report the others."""
+        chosen: list[ToolDefinition] = []
+        for tool in tools:
+            native = tool.get("native")
+            if native is None or "parameters" in tool or self._find_own_form(tool) is not None:
+                chosen.append(tool)
+                continue
+            owner = native.get("format")
+            why = f"the tool {tool['name']!r} is known to {owner!r} only and was left out"
+            repairs.append(Repair("tools", None, why))
+        return chosen
+
+    def _find_own_form(self, tool: ToolDefinition) -> Block | None:
+        """Return the definition of a tool in this format, if the settings have it."""
+        native = tool.get("native")
+        form = native.get("wire") if native and native.get("format") == self.name else None
+        return dict(form) if isinstance(form, Mapping) else None
+
+    def _write_tool_form(self, tool: ToolDefinition, repairs: list[Repair]) -> Block:
+        """Write the definition of a tool under the name that its calls have in the request."""
+        tool = deepcopy(tool)
+        form = self._find_own_form(tool)
+        if form is not None:
+            return form
+        name = self.make_legal_name(tool["name"])
+        if name != tool["name"]:
+            repairs.append(Repair("name", None, self.explain_name(tool["name"], name)))
+        return self.write_tool({**tool, "name": name})
+
+    def make_legal_name(self, name: str) -> str:
+        """Return the name of a tool as the service accepts it: still readable, and unique."""
+        if self.tool_names.fullmatch(name):
+            return name
+        if is_blank(name):
+            return NO_NAME
+        readable = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:40].strip("_") or "tool"
+        if not readable[0].isalpha():
+            readable = f"tool_{readable}"
+        return f"{readable}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+    def is_legal_call(self, call: Call) -> bool:
+        """Return True if the service accepts the id and the name of a call."""
+        if self.tool_names.fullmatch(call.name) is None:
+            return False
+        return self.call_ids is None or self.call_ids.fullmatch(call.id or "") is not None
+
+    def explain_name(self, name: str, legal: str) -> str:
+        """Return why a tool has another name in a request."""
+        return f"{self.name} refuses the tool name {name!r}: it is {legal!r}"
+
+    # --- the prompt cache ---
 
     def mark_cache(self, body: Body, model: str | None) -> Body:
         """Return a body with breakpoints of the prompt cache: cached input costs a tenth.
@@ -435,9 +528,10 @@ class Format:
         """
         return body
 
-    def pack_form(self, form: Form) -> Form:
-        """Return a form as the log keeps it: JSON cannot hold bytes."""
-        return form
+    def drop_extra_marks(self, body: Body) -> tuple[Body, list[str]]:
+        """Return a whole request without the breakpoints that are too many, and a report of
+        that."""
+        return body, []
 
 
 # --- writing ---
@@ -451,12 +545,20 @@ def list_result_order(turn: AnswerTurn) -> Sequence[int]:
     return turn.arrivals
 
 
-def list_positions(turn: Turn | Result) -> list[int]:
-    """Return the position of a turn or a result, if it has one."""
-    return [] if turn.position is None else [turn.position]
-
-
 # --- reading ---
+
+
+# Arguments of a call that was cut off before any of them arrived. They are not JSON, so that no
+# tool runs with them, as it would with empty ones.
+CUT_ARGUMENTS = "{"
+
+
+def cut_arguments(text: str) -> str:
+    """Return the arguments of a call that was cut off, which are not JSON, even if all of them
+    arrived."""
+    if read_arguments(text).is_same:
+        return text.rstrip()[:-1] or CUT_ARGUMENTS
+    return text
 
 
 def make_call(id: str | None, name: str, arguments: str, kind: str = "") -> Call:
@@ -534,7 +636,7 @@ def describe_run(what: str, name: Any, *values: Any) -> Other:
         return Other(what)
     tag = re.sub(r"\W+", "_", name) if isinstance(name, str) else "tool"
     text = "\n".join([f"<{tag}>", *lines, f"</{tag}>"])
-    return Other(what, told=text)
+    return Other(what, words=text)
 
 
 def is_unread(key: str) -> bool:
@@ -546,8 +648,8 @@ def list_lines(value: Any, name: str = "") -> Iterator[str]:
     """Yield the texts in a value, each after the name of its field."""
     if isinstance(value, dict):
         for key, item in value.items():
-            if is_readable_field(value, key):
-                yield from list_lines(item, key)
+            if is_readable_field(value, str(key)):
+                yield from list_lines(item, str(key))
         return
     if isinstance(value, list):
         for item in value:
@@ -565,36 +667,6 @@ def is_readable_field(value: dict[str, Any], key: str) -> bool:
     return key != "data" or value.get("type") != "base64"
 
 
-# --- usage ---
-
-
-def make_usage(read: Any, written: Any, cached: Any = 0, cache_written: Any = 0) -> dict[str, int]:
-    """Return tokens as they are kept: all that were read and written, and of these the ones that
-    came from the cache or were put there, unless there are none. A value that is not a number
-    counts as 0."""
-    usage = {"input": to_count(read), "output": to_count(written)}
-    if to_count(cached):
-        usage["cached"] = cached
-    if to_count(cache_written):
-        usage["cache_written"] = cache_written
-    return usage
-
-
-def to_count(value: Any) -> int:
-    """Return a number of tokens, or 0 if the value is not a number."""
-    return value if type(value) is int else 0
-
-
-def make_detailed_usage(usage: Any, read: str, written: str) -> dict[str, int] | None:
-    """Return tokens as they are kept. These services have the tokens that were read from the cache
-    in an object of details."""
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get(f"{read}_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return make_usage(usage.get(read), usage.get(written), cached)
-
-
 # --- settings ---
 
 
@@ -608,6 +680,54 @@ def read_tool_choice(value: Any) -> tuple[str, str | None]:
     return "", None
 
 
+def drop_tool_choice(parameters: Body, tools: Sequence[str], repairs: list[Repair]) -> None:
+    """Remove a tool choice that none of the tools fits: "'tool_choice' is only allowed when 'tools'
+    are specified" (OpenAI). Report it, if it means that a tool must be called."""
+    choice = parameters.get("tool_choice", "auto")
+    _, name = read_tool_choice(choice)
+    if tools and (name is None or name in tools):
+        return
+    parameters.pop("tool_choice", None)
+    if choice not in ("auto", "none"):
+        missing = f"there is no tool {name!r}" if tools else "there are no tools to choose from"
+        repairs.append(Repair("parameter", None, f"{missing}: tool_choice was left out"))
+
+
+def drop_absent(parameters: Mapping[str, Any]) -> Body:
+    """Return the parameters that have a value."""
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def is_text_or_texts(value: Any) -> bool:
+    """Return True if a value is a text or a list of texts."""
+    texts = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(text, str) for text in texts)
+
+
+# What canonical parameters take (a bool is no number), and its description.
+EXPECTED_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "max_tokens": (lambda value: type(value) is int and value > 0, "a number of tokens"),
+    "temperature": (lambda value: type(value) in (int, float), "a number"),
+    "top_p": (lambda value: type(value) in (int, float), "a number"),
+    "stop": (is_text_or_texts, "a text or a list of texts"),
+    "effort": (lambda value: isinstance(value, str), "a word such as 'low'"),
+    # A number of tokens, or a provider's own description.
+    "thinking": (
+        lambda value: type(value) is int or isinstance(value, Mapping),
+        "a number of tokens",
+    ),
+}
+
+
+def find_expected_value(name: str, value: Any) -> str:
+    """Return a description of the values that a canonical parameter takes; empty if `value` is one
+    of them."""
+    if name not in EXPECTED_VALUES:
+        return ""
+    is_expected, description = EXPECTED_VALUES[name]
+    return "" if is_expected(value) else description
+
+
 def describe_tool(tool: ToolDefinition) -> Body:
     """Return the name of a tool, and its description if there is one."""
     if tool.get("description"):
@@ -617,15 +737,19 @@ def describe_tool(tool: ToolDefinition) -> Body:
 
 def get_schema(tool: ToolDefinition) -> Any:
     """Return the JSON schema of a tool's arguments."""
-    return tool.get("parameters", NO_PARAMETERS)
+    return tool.get("parameters", {"type": "object", "properties": {}})
 
 
-def set_field(body: Body, path: str, value: Any) -> None:
-    """Set the field at a path such as `generationConfig.topP`."""
+def set_field(body: Body, path: str, value: Any) -> bool:
+    """Set the field at a path such as `generationConfig.topP`. Return False if a field on the way
+    is not an object."""
     *outer, last = path.split(".")
     for key in outer:
         body = body.setdefault(key, {})
+        if not isinstance(body, dict):
+            return False
     body[last] = value
+    return True
 
 
 def merge_fields(body: Body, fields: Body) -> None:

@@ -6,21 +6,32 @@ become stubs.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from backstory.log.settings import Settings
+from backstory.wire.fields import (
+    WrongField,
+    check_keys,
+    expect,
+    field,
+    name_in,
+    one_in,
+    read_as_json,
+    read_at,
+    read_items,
+    string_in,
+)
 from backstory.wire.formats.base import (
+    CUT_ARGUMENTS,
     Block,
     Body,
-    ProviderAnswer,
-    ResponseFacts,
     StreamAssembler,
     StreamPiece,
     TokenRules,
     ToolDefinition,
     WrittenBody,
-    build_facts,
     describe_run,
     describe_tool,
     get_schema,
@@ -31,26 +42,15 @@ from backstory.wire.formats.base import (
     price_flat,
 )
 from backstory.wire.formats.blocks import (
-    MAX_BREAKPOINTS,
+    CUT_REASONS,
+    EMPTY,
     BlockFormat,
-    find_turn_ends,
     has_more_after_call,
+    has_text_field,
     has_unsigned,
     is_without_words,
     join_texts,
-    read_json,
-    read_name,
     remove_empty_text,
-    sum_usage,
-)
-from backstory.wire.formats.fields import (
-    check_keys,
-    expect,
-    field,
-    items,
-    name_in,
-    one_of,
-    wrong,
 )
 from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
@@ -67,22 +67,22 @@ from backstory.wire.media import (
 )
 from backstory.wire.turns import (
     AnswerTurn,
+    BodyUnit,
     Call,
     Form,
     Media,
     Other,
     Part,
     Reasoning,
+    Repair,
     Result,
     Text,
     Turn,
-    Unit,
     make_result,
 )
 
 BESIDE_DOCUMENT = "(a document)"
 REASONING = "reasoningContent"
-POINT = {"cachePoint": {"type": "default"}}
 # The fields that are read of a message and of its blocks.
 MESSAGE_KEYS = frozenset({"role", "content"})
 MEDIA_KEYS = frozenset({"format", "source", "name", "error"})
@@ -90,7 +90,9 @@ SEARCH_KEYS = frozenset({"content", "title"})
 CALL_KEYS = frozenset({"toolUseId", "name", "input"})
 RESULT_KEYS = frozenset({"toolUseId", "content", "status"})
 # Keys of other formats' blocks: here they are a mistake, and refused.
-FOREIGN = frozenset({"type", "functionCall", "functionResponse", "inlineData", "fileData"})
+OTHER_FORMATS_KEYS = frozenset(
+    {"type", "functionCall", "functionResponse", "inlineData", "fileData"}
+)
 # The names that the service has for types of media: botocore's model of Converse.
 MEDIA_FORMATS = {
     "image": frozenset({"png", "jpeg", "gif", "webp"}),
@@ -121,7 +123,7 @@ class BedrockFormat(BlockFormat):
     name = "bedrock"
     # botocore's model of Converse: `[a-zA-Z0-9_.:-]+`, 64 characters at most.
     call_ids = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
-    role_names = MappingProxyType({"user": "user", "model": "assistant"})
+    role_names = MappingProxyType({"user": "user", "answer": "assistant"})
     model_key = "modelId"
     token_rules = (
         (r"nova-2", NOVA_TOKENS._replace(opening=42, message=3)),
@@ -135,6 +137,9 @@ class BedrockFormat(BlockFormat):
             "stop": "inferenceConfig.stopSequences",
         }
     )
+    # Converse has no way to say "none".
+    choice_path = "toolConfig.toolChoice"
+    tool_choices = MappingProxyType({"auto": {"auto": {}}, "required": {"any": {}}})
     own_parameters = frozenset(
         {
             "additionalModelRequestFields",
@@ -146,6 +151,23 @@ class BedrockFormat(BlockFormat):
             "promptVariables",
             "requestMetadata",
             "serviceTier",
+        }
+    )
+
+    model_path = ""  # the service does not say which model it was
+    fact_paths = MappingProxyType(
+        {
+            "id": ("ResponseMetadata.RequestId",),
+            "stop": ("stopReason",),
+            "tier": ("serviceTier.type",),
+        }
+    )
+    usage_paths = MappingProxyType(
+        {
+            "input": ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"),
+            "output": ("outputTokens",),
+            "cached": ("cacheReadInputTokens",),
+            "cache_written": ("cacheWriteInputTokens",),
         }
     )
 
@@ -173,10 +195,6 @@ class BedrockFormat(BlockFormat):
         """Write a toolUse block."""
         return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments}}
 
-    def write_answer(self, turn: AnswerTurn) -> Form:
-        """Write texts, then calls: anything after a toolUse block is refused."""
-        return [*map(self.write_text, turn.texts), *map(self.write_call, turn.calls)]
-
     def write_result(self, call: Call, result: Result) -> Form:
         """Write a toolResult block."""
         if result.content:
@@ -190,7 +208,7 @@ class BedrockFormat(BlockFormat):
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system text, the messages, and stubs for the tools in them."""
-        system, messages, origins = self.write_messages(turns)
+        system, messages, sources = self.write_messages(turns)
         body: Body = {}
         if system is not None:
             body["system"] = system
@@ -199,68 +217,78 @@ class BedrockFormat(BlockFormat):
         stubs = list_tool_stubs(turns)
         if stubs:
             body["toolConfig"] = {"tools": stubs}
-        return WrittenBody(body, origins)
+        return WrittenBody(body, sources)
+
+    def convert_for_sdk(self, body: Body) -> Body:
+        """Return a body with the blobs of its messages as bytes."""
+        converted = {}
+        for key in ("system", "messages"):
+            if key in body:
+                converted[key] = convert_blobs(body[key], unpack_blob)
+        return body | converted
 
     # --- reading ---
 
-    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield system blocks one by one, then the messages, each user message as its results and
+    def read_body(self, body: Mapping[str, Any]) -> list[BodyUnit]:
+        """Return system blocks one by one, then the messages, each user message as its results and
         the rest."""
         system = body.get("system") or []
-        yield from self.read_system_blocks(system, "system")
-        for path, message in items(dict(body), "messages"):
-            role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
-            check_keys(message, MESSAGE_KEYS, path)  # botocore: "Unknown parameter in messages[0]"
-            content = field(message, "content", list, path)
-            inside = f"{path}.content"
-            if role == "user":
-                yield from self.read_user_blocks(content, inside)
-                continue
-            if role == "assistant":
-                role = "step"
-            parts = self.read_form(role, content, inside)
-            yield Unit(role, content, parts, inside)
+        units = read_at(".system", self.read_system_blocks, system)
+        return units + read_items(body, "messages", self._read_message)
+
+    def _read_message(self, message: Body) -> list[BodyUnit]:
+        role = one_in(message, "role", ("user", "assistant", "system"))
+        check_keys(message, MESSAGE_KEYS)  # botocore: "Unknown parameter in messages[0]"
+        content = field(message, "content", list)
+        if role == "assistant":
+            role = "answer"
+        return read_at(".content", self.read_content, role, content)
 
     def is_result(self, block: Block) -> bool:
         """Return True if a block is the result of a call."""
         return "toolResult" in block
 
-    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
+    def read_block(self, role: str, block: Block) -> list[Part]:
         """Return the parts of a block, which has one key."""
         fields = [(key, value) for key, value in block.items() if value is not None]
         if len(fields) != 1:
-            raise wrong(path, f"expected an object with one key, found {len(fields)}")
+            raise WrongField(f"expected an object with one key, found {len(fields)}")
         [(key, value)] = fields
-        inside = f"{path}.{key}"
+        try:
+            return self._read_value(role, key, value)
+        except WrongField as error:
+            raise error.move_into(f".{key}") from None
+
+    def _read_value(self, role: str, key: str, value: Any) -> list[Part]:
         match key:
             case "text":
-                return [Text(expect(value, str, inside))]
+                return [Text(expect(value, str))]
             case "json":
-                return [Text(read_json(value, inside))]
+                return [Text(read_as_json(value))]
             case "image" | "document" | "video" | "audio":
-                unread = list_unread(expect(value, dict, inside), MEDIA_KEYS)
+                unread = list_unread(expect(value, dict), MEDIA_KEYS)
                 return [read_media(key, value), *unread]
             case "guardContent" | "searchResult" | "citationsContent":
                 return read_wrapped(key, value)
             case "toolUse":
-                return [read_call(expect(value, dict, inside), inside)]
+                return [read_call(expect(value, dict))]
             case "toolResult":
-                return [self._read_result(role, expect(value, dict, inside), inside)]
+                return [self._read_result(role, expect(value, dict))]
             case "reasoningContent":
                 return [read_reasoning(value)]
-        return [Other(key, complete=key not in FOREIGN)]
+        return [Other(key, is_complete=key not in OTHER_FORMATS_KEYS)]
 
-    def _read_result(self, role: str, result: Block, path: str) -> Part:
-        content = field(result, "content", list, path)
-        if role == "step":  # of a tool that the service ran
+    def _read_result(self, role: str, result: Block) -> Part:
+        content = field(result, "content", list)
+        if role == "answer":  # of a tool that the service ran
             what = "the result of a tool run by the service"
             return describe_run(what, result.get("type"), content)
-        id = name_in(result, "toolUseId", path)
-        parts = self.read_form("result", content, f"{path}.content")
+        id = name_in(result, "toolUseId")
+        parts = read_at(".content", self.read_form, "result", content)
         parts += list_unread(result, RESULT_KEYS)
         status = result.get("status")
         if status is not None:
-            one_of(status, ("success", "error"), f"{path}.status")
+            one_in(result, "status", ("success", "error"))
         return make_result(id, parts, status == "error")
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
@@ -271,31 +299,29 @@ class BedrockFormat(BlockFormat):
             return "message" in output
         return any(name in answer for name in FIRST_EVENTS)
 
-    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """Return an answer's content and usage. The service does not say which model it was."""
-        output = field(dict(response), "output", dict, "response")
-        message = field(output, "message", dict, "response.output")
-        content = field(message, "content", list, "response.output.message")
+    def read_response(self, response: Mapping[str, Any]) -> Form:
+        """Return the content of an answer."""
+        output = field(response, "output", dict)
+        message = read_at(".output", field, output, "message", dict)
+        content = read_at(".output.message", field, message, "content", list)
         form = [remove_call_type(block) for block in content]
-        names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-        usage = sum_usage(response.get("usage"), names, "outputTokens")
-        return ProviderAnswer(form, None, usage)
-
-    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
-        """Return the id, the stop reason and other facts of a response."""
-        about = response.get("ResponseMetadata")
-        tier = response.get("serviceTier")
-        return build_facts(
-            id=about.get("RequestId") if isinstance(about, Mapping) else None,
-            stop=response.get("stopReason"),
-            tier=tier.get("type") if isinstance(tier, Mapping) else None,
-        )
+        if response.get("stopReason", "") in CUT_REASONS:
+            form = mark_cut_call(form)
+        return form
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the events of one stream."""
         return BedrockStream()
 
-    # --- what goes back ---
+    def pack_form(self, form: Form) -> Form:
+        """Return a form with its blobs as base64, for the log."""
+        return convert_blobs(form, pack_blob)
+
+    # --- what goes back to the provider that gave it ---
+
+    def is_thinking(self, block: Block) -> bool:
+        """Return True if a block is reasoning."""
+        return isinstance(block, dict) and REASONING in block
 
     def find_refusal(self, role: str, parts: list[Part], model: str | None) -> str:
         """Return the rule by which the service refuses a form of these parts; empty if it takes
@@ -305,14 +331,14 @@ class BedrockFormat(BlockFormat):
         if is_without_words(parts):  # (hermes-agent PR#63983)
             return "text content blocks must contain non-whitespace text"
         others = [part for part in parts if part != Other("cachePoint")]
-        if role == "step" and has_more_after_call(others):
+        if role == "answer" and has_more_after_call(others):
             return "anything after a toolUse block is refused"
         return ""
 
-    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, parts: list[Part], stored: bool) -> tuple[Form, list[str]]:
         """Remove empty text: "The text field in the ContentBlock object … is blank" (agentcore
         PR#185). A line break beside a document was accepted."""
-        return remove_empty_text(form)
+        return remove_empty_text(form) if EMPTY in parts else (form, [])
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call under another id."""
@@ -320,25 +346,26 @@ class BedrockFormat(BlockFormat):
         return [{"toolResult": block["toolResult"] | {"toolUseId": id}}]
 
     def finish_body(self, body: Body) -> tuple[Body, list[str]]:
-        """Give documents names of their own and words beside them, and remove all but the last four
-        breakpoints."""
-        body, changes = DocumentRules().apply(body)
-        body, dropped = drop_extra_points(body)
-        return body, changes + dropped
-
-    def pack_form(self, form: Form) -> Form:
-        """Return a form with its blobs as base64, for the log."""
-        return convert_blobs(form, pack_blob)
-
-    def convert_for_sdk(self, body: Body) -> Body:
-        """Return a body with the blobs of its messages as bytes."""
-        converted = {}
-        for key in ("system", "messages"):
-            if key in body:
-                converted[key] = convert_blobs(body[key], unpack_blob)
-        return body | converted
+        """Give documents names of their own and words beside them."""
+        return DocumentRules().apply(body)
 
     # --- around the messages ---
+
+    def add_settings(
+        self, body: Body, settings: Settings, model: str | None
+    ) -> tuple[Body, list[Repair]]:
+        """Return a whole request. Tools that are gone keep their stubs beside those that are
+        there."""
+        request, repairs = super().add_settings(body, settings, model)
+        extra = request.get("additionalModelRequestFields")
+        repairs += self.drop_thinking(extra, body["messages"])
+        stubs, tools = list_tools(body), list_tools(request)
+        config = request.get("toolConfig")
+        if isinstance(config, dict) and tools != stubs:
+            names = [get_tool_name(tool) for tool in tools]
+            gone = [stub for stub in stubs if get_tool_name(stub) not in names]
+            request["toolConfig"] = config | {"tools": tools + gone}
+        return request, repairs
 
     def write_tool(self, tool: ToolDefinition) -> Block:
         """Write the definition of a tool."""
@@ -348,30 +375,26 @@ class BedrockFormat(BlockFormat):
         """Return the field that has the tools."""
         return {"toolConfig": {"tools": tools}}
 
-    def write_tool_choice(self, mode: str, name: str | None) -> Body:
-        """Return the field of a tool choice. Converse has no way to say "none"."""
-        choices = {"auto": {"auto": {}}, "required": {"any": {}}, "tool": {"tool": {"name": name}}}
-        return {"toolConfig.toolChoice": choices[mode]} if mode in choices else {}
+    def write_named_choice(self, name: str | None) -> Any:
+        """Write the choice of the tool of this name."""
+        return {"tool": {"name": name}}
+
+    # --- the prompt cache ---
 
     def mark_cache(self, body: Body, model: str | None) -> Body:
-        """Set breakpoints behind the tools, the system text and the user's last two messages,
-        instead of those of a loaded history. A breakpoint is a block of its own."""
-        messages = []
-        for message in body["messages"]:
-            messages.append(message | {"content": remove_points(message["content"])})
-        for index in find_turn_ends(messages):
-            messages[index]["content"].append(POINT)
-        marked = body | {"messages": messages}
-        system = remove_points(body.get("system") or [])
-        if system:
-            marked["system"] = [*system, POINT]
-        config = body.get("toolConfig") or {}
-        tools = remove_points(config.get("tools") or [])
+        """Set breakpoints after the tools, the system text and the user's last two messages. A
+        breakpoint is a block of its own."""
+        marked = self.mark_messages(body)
+        tools = list_tools(marked)
         # Nova caches system text and messages only: AWS, "Prompt caching for faster model
         # inference".
         if tools and "nova" not in (model or ""):
-            marked["toolConfig"] = config | {"tools": [*tools, POINT]}
+            marked["toolConfig"] = marked["toolConfig"] | {"tools": self.mark_last(tools)}
         return marked
+
+    def mark_last(self, blocks: list[Block]) -> list[Block]:
+        """Add a breakpoint."""
+        return [*blocks, {"cachePoint": {"type": "default"}}]
 
 
 # --- blocks ---
@@ -410,30 +433,27 @@ def read_reasoning(value: Any) -> Reasoning:
 def read_wrapped(key: str, value: Any) -> list[Part]:
     """Return text that is wrapped: guarded by a guardrail, found by a search, cited from a
     document."""
-    match value:
-        case {"text": {"text": str(text)}} if key == "guardContent":
+    match key, value:
+        case "guardContent", {"text": {"text": str(text)}}:
             return [Text(text)]
-        case {"image": image} if key == "guardContent":
+        case "guardContent", {"image": image}:
             return [read_media("image", image)]
-        case {"content": list(content)} if key == "searchResult":
-            name = read_name(value.get("title"))
+        case "searchResult", {"content": list(content)}:
+            name = string_in(value, "title")
             document = Media("document", "text/plain", text=join_texts(content), name=name)
             return [document, *list_unread(value, SEARCH_KEYS)]
-        case {"content": list(content)}:
-            parts: list[Part] = []
-            for block in content:
-                if isinstance(block, dict) and isinstance(block.get("text"), str):
-                    parts.append(Text(block["text"]))
-            return [*parts, Other("citations")]
+        case _, {"content": list(content)}:
+            texts = [block["text"] for block in content if has_text_field(block)]
+            return [*map(Text, texts), Other("citations")]
     return [Other(key)]
 
 
-def read_call(use: Block, path: str) -> Part:
+def read_call(use: Block) -> Part:
     """Return the call in a toolUse block. A tool that the service ran itself (Nova) has its result
     in the same answer."""
-    arguments = field(use, "input", dict, path)
-    id = name_in(use, "toolUseId", path)
-    name = name_in(use, "name", path)
+    arguments = field(use, "input", dict)
+    id = name_in(use, "toolUseId")
+    name = name_in(use, "name")
     if use.get("type") == "server_tool_use":
         what = f"{name} run by the service"
         return describe_run(what, name, arguments)
@@ -448,6 +468,15 @@ def remove_call_type(block: Any) -> Any:
         case {"toolUse": {"type": "tool_use", **use}}:
             return {"toolUse": use}
     return block
+
+
+def mark_cut_call(content: list[Block]) -> list[Block]:
+    """Return content in which a last call without input says that it was cut off."""
+    match content:
+        case [*others, {"toolUse": {"input": {**given}, **use}}] if not given:
+            arguments = read_arguments(CUT_ARGUMENTS).value
+            return [*others, {"toolUse": {**use, "input": arguments}}]
+    return content
 
 
 # --- media ---
@@ -466,27 +495,22 @@ def find_media_format(found: Media) -> str | None:
 
 def read_media(kind: str, value: Any) -> Part:
     """Return the media in a block: its data, its text, or something in a store."""
-    broken = Other(kind, complete=False, media=kind)
-    if not isinstance(value, dict):
+    broken = Other(kind, is_complete=False, media=kind)
+    if not isinstance(value, dict) or not has_media_format(kind, value.get("format")):
         return broken
-    format = value.get("format")
-    name = read_name(value.get("name"))
-    if not has_media_format(kind, format):
-        return broken
+    name = string_in(value, "name")
     match value.get("source"):
         case {"bytes": str() | bytes() | bytearray() as data}:
-            return read_blob(kind, format, data, name)
+            return read_blob(kind, value.get("format"), data, name)
         case {"bytes": _}:
             return broken
         case {"text": str(text)}:
             return Media(kind, "text/plain", text=text, name=name)
         case {"content": list(content)}:
-            text = join_texts(content)
-            return Media(kind, "text/plain", text=text, name=name)
+            return Media(kind, "text/plain", text=join_texts(content), name=name)
         case dict(source) if source:
-            place, value = next(iter(source.items()))
-            is_whole = isinstance(value, dict)
-            return Other(f"{kind} by {place}", complete=is_whole, media=kind)
+            place, where = next(iter(source.items()))
+            return Other(f"{kind} by {place}", is_complete=isinstance(where, dict), media=kind)
     return broken
 
 
@@ -505,12 +529,8 @@ def read_blob(kind: str, format: str | None, data: Any, name: str | None) -> Med
         return Media(kind, type_, text, name=name)
     suffix = format.rpartition("/")[2]  # "video/mp4" was accepted, too
     type_ = type_of_suffix(suffix) or ""
-    is_of_kind = type_.startswith(f"{kind}/")
-    if kind == "document" and type_:
-        is_of_kind = True
-    if not is_of_kind:
-        type_ = f"{kind}/{suffix}"
-    return Media(kind, type_, text, name=name)
+    is_of_kind = bool(type_) if kind == "document" else type_.startswith(f"{kind}/")
+    return Media(kind, type_ if is_of_kind else f"{kind}/{suffix}", text, name=name)
 
 
 def list_tool_stubs(turns: list[Turn]) -> list[Block]:
@@ -562,6 +582,14 @@ def unpack_blob(blob: Any) -> Any:
     return blob
 
 
+def has_document(block: Block) -> bool:
+    """Return True if a block is a document, or a result with one."""
+    result = block.get("toolResult")
+    if result is None:
+        return "document" in block
+    return any("document" in inner for inner in result["content"])
+
+
 class DocumentRules:
     """Applies the service's rules on documents to a body.
 
@@ -577,97 +605,65 @@ class DocumentRules:
         """Return the body, and a report of each change."""
         messages: list[Body] = []
         for message in body["messages"]:
-            content = self._add_text(message["content"])
-            messages.append(message | {"content": content})
+            if any(map(has_document, message["content"])):
+                message = message | {"content": self._apply_to(message["content"])}
+            messages.append(message)
         if not self._changes:
             return body, []
         changes = list(dict.fromkeys(self._changes))
         return body | {"messages": messages}, changes
 
-    def _add_text(self, content: list[Block]) -> list[Block]:
-        blocks: list[Block] = []
-        has_document = has_words = False
-        for block in content:
-            blocks.append(self._rename(block))
-            has_document = has_document or "document" in block
-            has_words = has_words or has_text(block.get("text"))
-        if has_document and not has_words:
+    def _apply_to(self, content: list[Block]) -> list[Block]:
+        renamed = self._rename(content)
+        has_words = any(has_text(block.get("text")) for block in content)
+        if not has_words and any("document" in block for block in content):
             why = f"a document needs words beside it: they are {BESIDE_DOCUMENT!r}"
             self._changes.append(why)
-            blocks.append({"text": BESIDE_DOCUMENT})
+            renamed.append({"text": BESIDE_DOCUMENT})
+        return renamed
+
+    def _rename(self, content: list[Block]) -> list[Block]:
+        """Return blocks with names for their documents that were not used before."""
+        blocks: list[Block] = []
+        for block in content:
+            match block:
+                case {"toolResult": {"content": list(inner)} as result}:
+                    block = {"toolResult": result | {"content": self._rename(inner)}}
+                case {"document": {"name": name} as document}:
+                    unique = self._find_free_name(str(name))
+                    if unique != name:
+                        block = {"document": document | {"name": unique}}
+            blocks.append(block)
         return blocks
-
-    def _rename(self, block: Block) -> Block:
-        if "toolResult" in block:
-            return self._rename_in_result(block)
-        document = block.get("document")
-        if not isinstance(document, dict):
-            return block
-        name = str(document.get("name"))
-        unique = self._find_free_name(name)
-        self._names.add(unique.lower())
-        if unique == name:
-            return block
-        self._changes.append(f"a document's name comes again: it is {unique!r}")
-        return {"document": document | {"name": unique}}
-
-    def _rename_in_result(self, block: Block) -> Block:
-        result = block["toolResult"]
-        content = [self._rename(part) for part in result.get("content") or ()]
-        if content == result.get("content"):
-            return block
-        return {"toolResult": result | {"content": content}}
 
     def _find_free_name(self, name: str) -> str:
         unique, number = name, 1
         while unique.lower() in self._names:
             number += 1
             unique = f"{name} {number}"
+        self._names.add(unique.lower())
+        if number > 1:
+            self._changes.append(f"a document's name comes again: it is {unique!r}")
         return unique
 
 
-# --- breakpoints of the prompt cache ---
+# --- tools ---
 
 
-def remove_points(blocks: list[Block]) -> list[Block]:
-    """Return blocks without breakpoints."""
-    return [block for block in blocks if "cachePoint" not in block]
+def list_tools(body: Body) -> list[Block]:
+    """Return the tools of a request."""
+    match body:
+        case {"toolConfig": {"tools": list(tools)}}:
+            return tools
+    return []
 
 
-def drop_extra_points(body: Body) -> tuple[Body, list[str]]:
-    """Remove all but the last four breakpoints: a loaded history may have more."""
-    contents = [body.get("system") or []]
-    for message in body["messages"]:
-        contents.append(message["content"])
-    count = 0
-    for content in contents:
-        count += len(content) - len(remove_points(content))
-    surplus = max(0, count - MAX_BREAKPOINTS)
-    if not surplus:
-        return body, []
-    system, *others = remove_first_points(contents, surplus)
-    thinned = dict(body)
-    if "system" in body:
-        thinned["system"] = system
-    thinned["messages"] = []
-    for message, content in zip(body["messages"], others, strict=True):
-        thinned["messages"].append(message | {"content": content})
-    why = f"{surplus} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"
-    return thinned, [why]
-
-
-def remove_first_points(contents: list[list[Block]], count: int) -> list[list[Block]]:
-    """Return contents without the first `count` breakpoints."""
-    found: list[list[Block]] = []
-    for content in contents:
-        blocks: list[Block] = []
-        for block in content:
-            if count and "cachePoint" in block:
-                count -= 1
-            else:
-                blocks.append(block)
-        found.append(blocks)
-    return found
+def get_tool_name(tool: Block) -> Any:
+    """Return the name of a tool, or None if it is a breakpoint or a tool of the service."""
+    match tool:
+        case {"toolSpec": {"name": name}}:
+            return name
+    return None
 
 
 # --- streams ---
@@ -676,6 +672,8 @@ def remove_first_points(contents: list[list[Block]], count: int) -> list[list[Bl
 # An SDK puts each event under its name; on the wire the name is in the frame's headers.
 FIRST_EVENTS = ("messageStart", "contentBlockStart", "contentBlockDelta")
 STREAM_EVENTS = ("contentBlockStart", "contentBlockDelta", "messageStop", "metadata")
+# Fields of events that belong to the whole answer.
+ABOUT = ("stopReason", "usage", "serviceTier")
 
 
 class BedrockStream(StreamAssembler):
@@ -691,11 +689,11 @@ class BedrockStream(StreamAssembler):
         for name, value in event.items():
             if name.endswith("Exception"):
                 self._about["error"] = value
-        for name in STREAM_EVENTS:
-            if name in event:
-                event = event[name]
-                break
-        match event:
+        inner = unwrap_event(event)
+        for name in ABOUT:
+            if name in inner:
+                self._about[name] = inner[name]
+        match inner:
             case {"start": start, "contentBlockIndex": index}:
                 self._blocks[index] = {key: dict(value) for key, value in start.items()}
             case {"delta": delta, "contentBlockIndex": index}:
@@ -703,12 +701,6 @@ class BedrockStream(StreamAssembler):
                 for key, value in delta.items():
                     continue_block(block, key, value)
                 return find_spoken(delta)
-            case {"usage": usage}:
-                self._about["usage"] = usage
-                if "serviceTier" in event:
-                    self._about["serviceTier"] = event["serviceTier"]
-            case {"stopReason": reason}:
-                self._about["stopReason"] = reason
         return []
 
     def finish(self) -> Body:
@@ -718,7 +710,15 @@ class BedrockStream(StreamAssembler):
             if self._blocks[index]:
                 content.append(finish_block(self._blocks[index]))
         message = {"role": "assistant", "content": content}
-        return {**self._about, "output": {"message": message}}
+        return {"stopReason": None, **self._about, "output": {"message": message}}
+
+
+def unwrap_event(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an event without the name that an SDK puts around it."""
+    for name in STREAM_EVENTS:
+        if name in event:
+            return event[name] or {}
+    return event
 
 
 def find_spoken(delta: Mapping[str, Any]) -> list[StreamPiece]:
@@ -763,17 +763,11 @@ def continue_reasoning(reasoning: Block, delta: Mapping[str, Any]) -> None:
 
 def finish_block(block: Block) -> Block:
     """Return a block as it is sent back: with its input parsed, and its cited text inside."""
-    if "toolUse" in block:
-        use = block["toolUse"]
-        given = use.get("input")
-        if isinstance(given, Mapping):
-            return block
-        arguments = read_arguments(given or "").value
-        return {"toolUse": use | {"input": arguments}}
-    if "citationsContent" in block and "text" in block:
-        content = [{"text": block["text"]}]
-        cited = block["citationsContent"] | {"content": content}
-        return {"citationsContent": cited}
+    match block:
+        case {"toolUse": dict(use)} if not isinstance(use.get("input"), Mapping):
+            return {"toolUse": use | {"input": read_arguments(use.get("input")).value}}
+        case {"citationsContent": cited, "text": text}:
+            return {"citationsContent": cited | {"content": [{"text": text}]}}
     return block
 
 

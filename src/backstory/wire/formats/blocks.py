@@ -1,42 +1,47 @@
 """The base of formats whose messages are lists of blocks: Anthropic, Bedrock and Gemini."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
+from functools import partial
+from itertools import takewhile
 from typing import Any, ClassVar, NamedTuple
 
+from backstory.wire.fields import read_each
 from backstory.wire.formats.base import (
     Block,
     Body,
     Format,
-    make_usage,
-    to_count,
+    Sources,
 )
-from backstory.wire.formats.fields import objects, wrong
-from backstory.wire.json_values import write_json
 from backstory.wire.turns import (
     BETWEEN,
+    AnswerTurn,
+    BodyUnit,
     Call,
     Form,
     MessageTurn,
     Other,
     Part,
     Reasoning,
+    Repair,
     Text,
     Turn,
-    Unit,
-    count_leading_system,
     is_blank,
+    split_leading_system,
 )
 
 # "A maximum of 4 blocks with cache_control may be provided"
 MAX_BREAKPOINTS = 4
+# The reasons for which Claude and Bedrock cut an answer off; None: its stream ended without one.
+CUT_REASONS = (None, "max_tokens", "model_context_window_exceeded")
 
 
 class WrittenMessages(NamedTuple):
-    """System text on top (None if there is none), messages, and the positions of each message."""
+    """System text on top (None if there is none), messages, and the sources of each message."""
 
     system: Form | None
     messages: list[Body]
-    origins: list[list[int]]
+    sources: list[Sources]
 
 
 class BlockFormat(Format):
@@ -47,11 +52,23 @@ class BlockFormat(Format):
     # The key of a message's blocks.
     content_key: ClassVar[str] = "content"
 
+    # --- writing ---
+
     def write_message(self, turn: MessageTurn) -> Form:
         """Write the blocks of a system or user message."""
         if turn.content is not None:
             return self.write_content(turn.content)
         return [self.write_text(turn.text)]
+
+    def write_answer(self, turn: AnswerTurn) -> Form:
+        """Write texts, then calls. Anything after a call is refused: "tool_use ids were found
+        without tool_result blocks immediately after" (recorded by opencode, haiku-4.5,
+        2026-05-05)."""
+        return [*map(self.write_text, turn.texts), *map(self.write_call, turn.calls)]
+
+    def write_call(self, call: Call) -> Block:
+        """Write a call."""
+        raise NotImplementedError
 
     def list_blocks(self, form: Form) -> Any:
         """Return a form as a list of blocks."""
@@ -67,102 +84,168 @@ class BlockFormat(Format):
         return blocks
 
     def write_messages(self, turns: list[Turn]) -> WrittenMessages:
-        """Write the system text on top, and messages. Neighbours of one role are one message: the
-        first half of rule 9."""
-        count = count_leading_system(turns)
-        system = [written.form for written in self.write_forms(turns[:count])]
+        """Write the system text on top, and messages. Neighbours of one role are one message."""
+        leading, rest = split_leading_system(turns)
+        system = [form for _, form, _ in self.write_forms(leading)]
         top = self.join_blocks(system) if system else None
         messages: list[Body] = []
-        origins: list[list[int]] = []
-        role, joined = "", -1  # of the last message, and the index of the last one that was joined
-        for written in self.write_forms(turns[count:]):
-            if written.role != role:
-                role = written.role
-                messages.append({"role": self.role_names[role], self.content_key: written.form})
-                origins.append(written.positions)
+        sources: list[Sources] = []
+        key = self.content_key
+        last_role, is_joined = "", False  # of the last message
+        for role, form, source in self.write_forms(rest):
+            if role != last_role:
+                messages.append({"role": self.role_names[role], key: form})
+                sources.append([source])
+                last_role, is_joined = role, False
                 continue
             message = messages[-1]
-            if joined != len(messages) - 1:  # a form is never changed, only a copy of it
-                joined = len(messages) - 1
-                message[self.content_key] = [*self.list_blocks(message[self.content_key])]
-                origins[-1] = [*origins[-1]]
-            message[self.content_key] += self.list_blocks(written.form)
-            origins[-1] += written.positions
-        return WrittenMessages(top, messages, [sorted(set(places)) for places in origins])
+            if not is_joined:  # a form is never changed, only a copy of it
+                message[key] = [*self.list_blocks(message[key])]
+                is_joined = True
+            message[key] += self.list_blocks(form)
+            sources[-1].append(source)
+        return WrittenMessages(top, messages, sources)
 
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
+    # --- reading ---
+
+    def read_form(self, role: str, form: Form) -> list[Part]:
         """Return the parts of a content."""
-        parts: list[Part] = []
-        for where, block in objects(self.list_blocks(form), path):
-            parts.extend(self.read_block(role, block, where))
-        return parts
+        return read_each(self.list_blocks(form), partial(self.read_block, role))
 
-    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
-        """Return the parts of a block."""
-        raise NotImplementedError
+    def read_system_blocks(self, blocks: Any) -> list[BodyUnit]:
+        """Return the blocks of system text one by one."""
+        return read_each(blocks, self._read_system_block)
+
+    def _read_system_block(self, block: Block) -> list[BodyUnit]:
+        return [BodyUnit("system", [block], self.read_block("system", block), is_on_top=True)]
+
+    def read_content(self, role: str, content: Form) -> list[BodyUnit]:
+        """Return the units of a message: of the user, the results one by one, then the rest."""
+        if role != "user" or not isinstance(content, list):
+            return [BodyUnit(role, content, self.read_form(role, content))]
+        units: list[BodyUnit] = []
+        rest = BodyUnit("user", [], [])
+        for unit in read_each(content, self._read_user_block):
+            if unit.role == "result":
+                units.append(unit)
+            else:
+                rest.form.extend(unit.form)
+                rest.parts.extend(unit.parts)
+        # An empty message is logged, and its request reports that it is left out.
+        if rest.form or not content:
+            units.append(rest)
+        return units
+
+    def _read_user_block(self, block: Block) -> list[BodyUnit]:
+        role = "result" if self.is_result(block) else "user"
+        return [BodyUnit(role, [block], self.read_block(role, block))]
 
     def is_result(self, block: Block) -> bool:
         """Return True if a block is the result of a call."""
         raise NotImplementedError
 
-    def read_system_blocks(self, blocks: Any, path: str) -> Iterator[Unit]:
-        """Yield the blocks of system text one by one."""
-        for where, block in objects(blocks, path):
-            parts = self.read_block("system", block, where)
-            yield Unit("system", [block], parts, where)
+    def read_block(self, role: str, block: Block) -> list[Part]:
+        """Return the parts of a block."""
+        raise NotImplementedError
 
-    def read_user_blocks(self, blocks: Any, path: str) -> Iterator[Unit]:
-        """Yield the results in a user message one by one, then the rest of it."""
-        rest: list[Block] = []
-        for where, block in objects(blocks, path):
-            if self.is_result(block):
-                parts = self.read_block("result", block, where)
-                yield Unit("result", [block], parts, where)
-            else:
-                rest.append(block)
-        # An empty message is logged, and its request reports that it is left out.
-        if rest or not blocks:
-            parts = self.read_form("user", rest, path)
-            yield Unit("user", rest, parts, path)
+    # --- what goes back to the provider that gave it ---
+
+    def is_thinking(self, block: Block) -> bool:
+        """Return True if a block is thinking that has to stay first in an answer."""
+        return False
+
+    def put_before(self, written: Form, form: Form) -> list[Form]:
+        """Put blocks before the first form of an answer, but after its thinking: "a final
+        `assistant` message must start with a thinking block" (claude-code#11978)."""
+        blocks = form if isinstance(form, list) else ()
+        count = len(list(takewhile(self.is_thinking, blocks)))
+        if count == 0:
+            return [written, form]
+        return [form[:count], written, form[count:]]
+
+    # --- around the messages ---
+
+    def drop_thinking(self, fields: Any, messages: list[Body]) -> list[Repair]:
+        """Remove extended thinking from the fields of a request whose last turn began without it,
+        as after a change of the model: "Expected `thinking` or `redacted_thinking`, but found
+        `tool_use`" (pydantic-ai#2453, haystack-core-integrations#2146)."""
+        match fields:
+            case {"thinking": {"type": "enabled"}} if self.lacks_thinking(messages):
+                del fields["thinking"]
+                why = "thinking was left out: the last turn runs tools, and began without it"
+                return [Repair("parameter", None, why)]
+        return []
+
+    def lacks_thinking(self, messages: list[Body]) -> bool:
+        """Return True if the last turn runs tools, and no answer in it has thinking."""
+        has_results = False
+        for message in reversed(messages):
+            blocks = self.list_blocks(message[self.content_key])
+            if any(map(self.is_thinking, blocks)):
+                return False
+            if message["role"] == "user":
+                if not any(map(self.is_result, blocks)):
+                    break
+                has_results = True
+        return has_results
+
+    # --- the prompt cache ---
+
+    def mark_last(self, blocks: list[Block]) -> list[Block]:
+        """Return blocks with a breakpoint at their end."""
+        raise NotImplementedError
+
+    def mark_messages(self, body: Body) -> Body:
+        """Return a body with breakpoints after the system text and the user's last two messages,
+        instead of those of a loaded history. The second last is where the previous request ended,
+        so that its cache is found again."""
+        bare = MarkRemover().remove(body)
+        messages: list[Body] = []
+        for message in bare["messages"]:
+            # Marked content is a list of blocks, and stays one when the breakpoint moves on.
+            messages.append(message | {"content": self.list_blocks(message["content"])})
+        asked = [message for message in messages if message["role"] == "user"]
+        for message in asked[-2:]:
+            message["content"] = self.mark_last(message["content"])
+        marked = bare | {"messages": messages}
+        system = self.list_blocks(bare.get("system") or [])
+        if system:
+            marked["system"] = self.mark_last(system)
+        else:
+            marked.pop("system", None)  # there was nothing but a breakpoint
+        return marked
+
+    def drop_extra_marks(self, body: Body) -> tuple[Body, list[str]]:
+        """Remove all but the last four breakpoints: tools and a loaded history may have more. The
+        one of the whole request, which Anthropic's service moves by itself, is one of them
+        ("Automatic caching" in its guide)."""
+        limit = MAX_BREAKPOINTS - (body.get("cache_control") is not None)
+        count = sum(count_marks(body.get(key)) for key in MARKED_FIELDS) - limit
+        if count <= 0:
+            return body, []
+        why = f"{count} cache breakpoints left out: there may be {MAX_BREAKPOINTS}"
+        return MarkRemover(count).remove(body), [why]
 
 
 # --- reading ---
 
 
-def read_name(value: Any) -> str | None:
-    """Return the name of a file, or None if it is not a string."""
-    return value if isinstance(value, str) else None
-
-
 def join_texts(blocks: Any) -> str:
     """Return the texts of the blocks of a document."""
-    texts: list[str] = []
-    for block in blocks if isinstance(blocks, list) else ():
-        text = block.get("text") if isinstance(block, dict) else None
-        if isinstance(text, str):
-            texts.append(text)
-    return BETWEEN.join(texts)
+    if not isinstance(blocks, list):
+        return ""
+    return BETWEEN.join([block["text"] for block in blocks if has_text_field(block)])
 
 
-def read_json(value: Any, path: str) -> str:
-    """Return the JSON of a tool's output as text."""
-    try:
-        return write_json(value)
-    except (TypeError, ValueError) as error:
-        raise wrong(path, f"this is not JSON: {error}") from error
-
-
-def sum_usage(usage: Any, read: tuple[str, str, str], written: str) -> dict[str, int] | None:
-    """Return tokens as they are kept. These services count apart the tokens that were read from the
-    cache and those that were written to it."""
-    if not isinstance(usage, dict):
-        return None
-    new, cached, cache_written = [to_count(usage.get(name)) for name in read]
-    total = new + cached + cache_written
-    return make_usage(total, usage.get(written), cached, cache_written)
+def has_text_field(block: Any) -> bool:
+    """Return True if a block has text, even blank text."""
+    return isinstance(block, dict) and isinstance(block.get("text"), str)
 
 
 # --- what goes back, and what is refused ---
+
+
+EMPTY = Text("")
 
 
 def remove_empty_text(form: Form) -> tuple[Form, list[str]]:
@@ -207,12 +290,59 @@ def has_more_after_call(parts: list[Part]) -> bool:
 
 # --- the prompt cache ---
 
+# The fields of a request that can have breakpoints, in the order in which the services read them.
+MARKED_FIELDS = ("tools", "toolConfig", "system", "messages")
+# The fields within them.
+INNER_FIELDS = ("tools", "content", "source")
+# Breakpoints: a field of Anthropic's blocks, and a block of its own of Bedrock.
+MARKS = ("cache_control", "cachePoint")
 
-def find_turn_ends(messages: list[Body]) -> list[int]:
-    """Return the messages that get a breakpoint: the user's last one, and the one where the
-    previous request ended, so that its cache is found again."""
-    indexes: list[int] = []
-    for index, message in enumerate(messages):
-        if message["role"] == "user":
-            indexes.append(index)
-    return indexes[-2:]
+
+MARK_PLACES = frozenset({*MARKS, *INNER_FIELDS})
+
+
+def count_marks(value: Any) -> int:
+    """Return the number of breakpoints in a block, or in a list of blocks."""
+    count = 0
+    for block in value if isinstance(value, list) else [value]:
+        # Most blocks have none of these fields.
+        if not isinstance(block, dict) or MARK_PLACES.isdisjoint(block):
+            continue
+        for key in MARKS:
+            count += block.get(key) is not None
+        for key in INNER_FIELDS:
+            count += count_marks(block.get(key))
+    return count
+
+
+class MarkRemover:
+    """Removes the first breakpoints of a body."""
+
+    def __init__(self, most: float = math.inf) -> None:
+        self._rest = most
+
+    def remove(self, body: Body) -> Body:
+        """Return a body without the breakpoints."""
+        bare = dict(body)
+        for key in MARKED_FIELDS:
+            if key in body:
+                bare[key] = self._copy(body[key])
+        return bare
+
+    def _copy(self, value: Any) -> Any:
+        """Return a copy without breakpoints. Those within a block (a result, a document, a search
+        result) come before that of the block itself."""
+        if isinstance(value, list):
+            copies = [self._copy(item) for item in value]
+            return [copy for copy in copies if copy != {}]
+        if not isinstance(value, dict):
+            return value
+        block = dict(value)
+        for key in INNER_FIELDS:
+            if key in block:
+                block[key] = self._copy(block[key])
+        for key in MARKS:
+            if self._rest and block.get(key) is not None:
+                del block[key]
+                self._rest -= 1
+        return block

@@ -13,44 +13,39 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
+from backstory.wire.fields import (
+    WrongField,
+    check_keys,
+    expect,
+    field,
+    name_in,
+    one_in,
+    optional,
+    read_as_json,
+    read_at,
+    read_each,
+    read_items,
+    text_or_none,
+)
 from backstory.wire.formats.base import (
     Block,
     Body,
-    ProviderAnswer,
-    ResponseFacts,
     StreamAssembler,
     StreamPiece,
     TokenRules,
     ToolDefinition,
     WrittenBody,
     WrittenForm,
-    build_facts,
     describe_run,
     describe_tool,
     get_schema,
     has_text,
-    list_positions,
     list_result_order,
     list_unread,
     list_unread_keys,
-    make_usage,
     price_flat,
-    to_count,
 )
-from backstory.wire.formats.blocks import (
-    BlockFormat,
-    read_json,
-)
-from backstory.wire.formats.fields import (
-    check_keys,
-    expect,
-    items,
-    name_in,
-    objects,
-    one_of,
-    optional,
-    wrong,
-)
+from backstory.wire.formats.blocks import BlockFormat
 from backstory.wire.json_values import write_json
 from backstory.wire.media import (
     PDF,
@@ -64,6 +59,7 @@ from backstory.wire.media import (
 )
 from backstory.wire.turns import (
     AnswerTurn,
+    BodyUnit,
     Call,
     Form,
     Media,
@@ -73,7 +69,6 @@ from backstory.wire.turns import (
     Result,
     Text,
     Turn,
-    Unit,
     make_result,
 )
 
@@ -120,10 +115,13 @@ DATA_KEYS = (
     *("functionCall", "function_call", "functionResponse", "function_response", "text"),
     *("inlineData", "inline_data", "fileData", "file_data", *RUNS),
 )
+DATA_NAMES = frozenset(DATA_KEYS)
 # The fields that are read of a part. Only the service understands others.
-PART_KEYS = frozenset({*DATA_KEYS, "thought", "thoughtSignature", "thought_signature"})
+PART_KEYS = frozenset({*DATA_NAMES, "thought", "thoughtSignature", "thought_signature"})
 # Keys of other formats' blocks: here they are a mistake, and refused.
-FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
+OTHER_FORMATS_KEYS = frozenset(
+    {"type", "toolUse", "toolResult", "reasoningContent", "image", "document"}
+)
 
 GEMINI_TOKENS = TokenRules(
     "gemini",
@@ -191,7 +189,7 @@ class GeminiFormat(BlockFormat):
     call_ids = None
     tool_names = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
     media_after_results = True
-    role_names = MappingProxyType({"user": "user", "model": "model"})
+    role_names = MappingProxyType({"user": "user", "answer": "model"})
     content_key = "parts"
     token_rules = (
         (r"gemini-3", GEMINI_3_TOKENS),
@@ -208,7 +206,31 @@ class GeminiFormat(BlockFormat):
             "thinking": "generationConfig.thinkingConfig.thinkingBudget",
         }
     )
+    choice_path = "toolConfig.functionCallingConfig"
+    tool_choices = MappingProxyType(
+        {"auto": {"mode": "AUTO"}, "none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
+    )
+    conversation_fields = frozenset({"contents", "systemInstruction", "system_instruction"})
     own_parameters = frozenset({*OWN_FIELDS, *CONFIG_FIELDS, *PARAMETER_NAMES})
+
+    model_path = "modelVersion"
+    usage_path = "usageMetadata"
+    # A prompt that is blocked has no candidates.
+    fact_paths = MappingProxyType(
+        {
+            "id": ("responseId",),
+            "stop": ("promptFeedback.blockReason", "candidates.0.finishReason"),
+            "tier": ("usageMetadata.trafficType",),
+        }
+    )
+    # Thoughts are counted apart from the answer.
+    usage_paths = MappingProxyType(
+        {
+            "input": ("promptTokenCount",),
+            "output": ("candidatesTokenCount", "thoughtsTokenCount"),
+            "cached": ("cachedContentTokenCount",),
+        }
+    )
 
     # --- writing ---
 
@@ -243,12 +265,9 @@ class GeminiFormat(BlockFormat):
         """Write texts, then calls, the first of them signed: "Function call is missing a
         thought_signature" (dify#29187), and this one is for histories of other models (strands
         PR#1298)."""
-        parts = [self.write_text(text) for text in turn.texts]
-        for index, call in enumerate(turn.calls):
-            part = self.write_call(call)
-            if index == 0:
-                part["thoughtSignature"] = NO_SIGNATURE
-            parts.append(part)
+        parts = super().write_answer(turn)
+        if turn.calls:
+            parts[len(turn.texts)]["thoughtSignature"] = NO_SIGNATURE
         return parts
 
     def write_result(self, call: Call, result: Result) -> Form:
@@ -265,17 +284,16 @@ class GeminiFormat(BlockFormat):
         """Write the results of an answer's calls, and after all of them the media in them."""
         forms = super().write_results(turn)
         parts: list[Part] = []
-        positions: list[int] = []
         for index in list_result_order(turn):
             result = turn.results[index]
             if result is None:  # the media have to wait for it
                 return forms
             if result.content is not None:
-                parts += [part for part in result.content if part != Text(result.text)]
-                positions += list_positions(result)
+                # All text is in the result itself.
+                parts += [part for part in result.content if not isinstance(part, Text)]
         media = self.write_content(parts, in_result=True)
         if media:
-            forms.append(WrittenForm("user", media, positions))
+            forms.append(("user", media, forms[-1][2]))  # it joins the last result
         return forms
 
     def list_blocks(self, form: Form) -> Any:
@@ -285,59 +303,55 @@ class GeminiFormat(BlockFormat):
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system instruction and the contents."""
-        system, contents, origins = self.write_messages(turns)
+        system, contents, sources = self.write_messages(turns)
         if system is None:
-            return WrittenBody({"contents": contents}, origins)
+            return WrittenBody({"contents": contents}, sources)
         body = {"systemInstruction": {"parts": system}, "contents": contents}
-        return WrittenBody(body, origins)
+        return WrittenBody(body, sources)
 
     # --- reading ---
 
-    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield system parts one by one, then the contents, each user content as its results and
+    def read_body(self, body: Mapping[str, Any]) -> list[BodyUnit]:
+        """Return system parts one by one, then the contents, each user content as its results and
         the rest."""
+        units: list[BodyUnit] = []
         system = get_field(body, "systemInstruction")
         if system is not None:
-            yield from self._read_system(expect(system, dict, "systemInstruction"))
+            units += read_at(".systemInstruction", self._read_system, system)
         contents = {"contents": self.list_blocks(body["contents"])} if "contents" in body else {}
-        for path, content in items(contents, "contents"):
-            role = content.get("role") or "user"
-            one_of(role, ("user", "model", "function"), f"{path}.role")
-            check_keys(content, CONTENT_KEYS, path)  # "Invalid JSON payload received. Unknown name"
-            inside = f"{path}.parts"
-            if "parts" not in content:
-                raise wrong(inside, "missing, expected an array")
-            parts = content["parts"]
-            if not isinstance(parts, dict):
-                expect(parts, list, inside)
-            if role == "model":
-                yield Unit("step", parts, self.read_form("step", parts, inside), inside)
-            else:
-                yield from self._read_user(parts, inside)
+        return units + read_items(contents, "contents", self._read_turn)
 
-    def _read_system(self, instruction: Block) -> Iterator[Unit]:
-        path = "systemInstruction.parts"
-        part = instruction.get("parts")
+    def _read_system(self, instruction: Any) -> list[BodyUnit]:
+        part = expect(instruction, dict).get("parts")
         if isinstance(part, dict):
-            yield Unit("system", part, self.read_block("system", part, path), path)
-            return
-        for where, block in items(instruction, "parts", "systemInstruction"):
-            yield Unit("system", [block], self.read_block("system", block, where), where)
+            parts = read_at(".parts", self.read_block, "system", part)
+            return [BodyUnit("system", part, parts, is_on_top=True)]
+        blocks = field(instruction, "parts", list)
+        return read_at(".parts", self.read_system_blocks, blocks)
 
-    def _read_user(self, parts: Form, path: str) -> Iterator[Unit]:
-        if not isinstance(parts, dict):
-            yield from self.read_user_blocks(parts, path)
-            return
-        role = "result" if self.is_result(parts) else "user"
-        yield Unit(role, parts, self.read_block(role, parts, path), path)
+    def _read_turn(self, content: Block) -> list[BodyUnit]:
+        role = "user"
+        if content.get("role"):
+            role = one_in(content, "role", ("user", "model", "function"))
+        check_keys(content, CONTENT_KEYS)  # "Invalid JSON payload received. Unknown name"
+        if "parts" not in content:
+            raise WrongField("missing, expected an array", ".parts")
+        parts = content["parts"]
+        if role == "model":
+            role = "answer"
+        elif isinstance(parts, dict) and self.is_result(parts):
+            role = "result"
+        else:
+            role = "user"
+        return read_at(".parts", self.read_content, role, parts)
 
     def is_result(self, block: Block) -> bool:
         """Return True if a part is the result of a call."""
         return get_field(block, "functionResponse") is not None
 
-    def read_block(self, role: str, block: Block, path: str) -> list[Part]:
-        """Return what a part says, its seal, and what else stands in it."""
-        found = read_data(block, path)
+    def read_block(self, role: str, block: Block) -> list[Part]:
+        """Return what a part says, its seal, and its other fields."""
+        found = read_data(block)
         others = read_seal(block)
         if len(block) > 1:
             others += list_others(block, found)
@@ -349,42 +363,26 @@ class GeminiFormat(BlockFormat):
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
         """Return True if an answer, or the first event of a stream, has the shape of this
-        format."""
-        return "candidates" in answer
+        format. A prompt that is blocked has no candidates."""
+        return "candidates" in answer or get_field(answer, "promptFeedback") is not None
 
-    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """Return the parts of the first candidate, the model and the usage."""
-        path = "response.candidates"
-        candidates = expect(response.get("candidates") or [{}], list, path)
-        first = expect(candidates[0], dict, f"{path}[0]")
-        content = optional(first, "content", dict, f"{path}[0]")
+    def read_response(self, response: Mapping[str, Any]) -> Form:
+        """Return the parts of the first candidate."""
+        candidates = optional(response, "candidates", list) or [{}]
+        content = read_at(".candidates[0]", read_candidate, candidates[0])
         parts = self.list_blocks(content.get("parts") or [])
-        expect(parts, list, f"{path}[0].content.parts")
-        form = [part for part in parts if part]  # a stream may end with an empty part
-        model = get_field(response, "modelVersion")
-        if not isinstance(model, str):
-            model = None
-        usage = read_usage(get_field(response, "usageMetadata"))
-        return ProviderAnswer(form, model, usage)
+        read_at(".candidates[0].content.parts", expect, parts, list)
+        return [part for part in parts if part]  # a stream may end with an empty part
 
-    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
-        """Return the id, the stop reason and other facts of a response. A prompt that is blocked
-        has no candidates."""
-        candidates = response.get("candidates") or [{}]
-        feedback = get_field(response, "promptFeedback")
-        blocked = get_field(feedback, "blockReason") if isinstance(feedback, Mapping) else None
-        usage = get_field(response, "usageMetadata")
-        return build_facts(
-            id=get_field(response, "responseId"),
-            stop=blocked or get_field(candidates[0], "finishReason"),
-            tier=get_field(usage, "trafficType") if isinstance(usage, Mapping) else None,
-        )
+    def get_field(self, value: Mapping[str, Any], key: str) -> Any:
+        """Return a field in either of its two spellings."""
+        return get_field(value, key)
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the chunks of one stream."""
         return GeminiStream()
 
-    # --- what goes back ---
+    # --- what goes back to the provider that gave it ---
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call under another id."""
@@ -407,22 +405,16 @@ class GeminiFormat(BlockFormat):
             others.insert(0, {"functionDeclarations": functions})
         return {"tools": others}
 
+    def write_named_choice(self, name: str | None) -> Any:
+        """Write the choice of the tool of this name: ANY with a list of names forces one."""
+        return {"mode": "ANY", "allowedFunctionNames": [name]}
+
     def write_own_parameter(self, name: str, value: Any) -> Body:
         """Return the field of one of Google's own parameters, in either of its two spellings."""
         field = PARAMETER_NAMES.get(name, name)
         if field in CONFIG_FIELDS:
             return {"generationConfig": {field: value}}
         return {field: value}
-
-    def write_tool_choice(self, mode: str, name: str | None) -> Body:
-        """Return the field of a tool choice. ANY with a list of names forces one function."""
-        choices: dict[str, Body] = {
-            "auto": {"mode": "AUTO"},
-            "none": {"mode": "NONE"},
-            "required": {"mode": "ANY"},
-            "tool": {"mode": "ANY", "allowedFunctionNames": [name]},
-        }
-        return {"toolConfig.functionCallingConfig": choices[mode]} if mode in choices else {}
 
 
 # --- parts ---
@@ -431,7 +423,7 @@ class GeminiFormat(BlockFormat):
 def get_field(value: Mapping[str, Any], name: str) -> Any:
     """Return a field in either of its two spellings."""
     found = value.get(name)
-    return value.get(SNAKE_CASE[name]) if found is None else found
+    return value.get(SNAKE_CASE.get(name, name)) if found is None else found
 
 
 def find_key(value: Mapping[str, Any], name: str) -> str:
@@ -448,50 +440,49 @@ def takes_type(found: Media) -> bool:
     return found.type in IMAGES if found.kind == "image" else found.kind != "document"
 
 
-def read_data(part: Block, path: str) -> Part:
+def read_candidate(candidate: Any) -> Block:
+    """Return the content of a candidate."""
+    return optional(expect(candidate, dict), "content", dict)
+
+
+def read_data(part: Block) -> Part:
     """Return what a part says."""
     call = get_field(part, "functionCall")
     if call is not None:
-        inside = f"{path}.functionCall"
-        return read_call(expect(call, dict, inside), inside)
+        return read_at(".functionCall", read_call, call)
     result = get_field(part, "functionResponse")
     if result is not None:
-        inside = f"{path}.functionResponse"
-        return read_result(expect(result, dict, inside), inside)
+        return read_at(".functionResponse", read_result, result)
     if part.get("thought"):
         return read_thought(part)
     if part.get("text") is not None:
-        return Text(expect(part["text"], str, f"{path}.text"))
+        return Text(field(part, "text", str))
     if has_media(part):
         return read_media(part)
-    return read_service_part(part, path)
+    return read_service_part(part)
 
 
-def read_service_part(part: Block, path: str) -> Other:
+def read_service_part(part: Block) -> Other:
     """Return a part that only the service understands."""
     keys = [key for key, value in part.items() if value is not None]
     if not keys:
-        raise wrong(path, "a part without data")
+        raise WrongField("a part without data")
     key = keys[0]
-    if key in RUNS:
+    if key in RUNS and isinstance(part[key], dict):
         return describe_run(key, RUNS[key], part[key])
-    return Other(key, complete=key not in FOREIGN)
+    return Other(key, is_complete=key not in RUNS and key not in OTHER_FORMATS_KEYS)
 
 
 def list_others(part: Block, found: Part) -> list[Part]:
     """Return parts for the fields of a part that are not read."""
     name = found.what if isinstance(found, Other) else None
-    others: list[Part] = []
-    for key, value in part.items():
-        is_read = key in PART_KEYS or key == name
-        if value and not is_read:
-            others.append(Other(key))
+    unread = [key for key, value in part.items() if value and key not in PART_KEYS and key != name]
     # A part has just one: "required oneof field 'data' must have one initialized field"
     # (gemini-cli#5575).
-    data = [key for key in DATA_KEYS if part.get(key) is not None]
-    for key in data[1:]:
-        if part[key]:
-            others.append(Other(key, complete=False))
+    others: list[Part] = [Other(key) for key in unread]
+    if len(DATA_NAMES.intersection(part)) > 1:
+        data = [key for key in DATA_KEYS if part.get(key) is not None]
+        others += [Other(key, is_complete=False) for key in data[1:] if part[key]]
     return others
 
 
@@ -506,71 +497,57 @@ def read_seal(part: Block) -> list[Part]:
 
 
 def read_thought(part: Block) -> Reasoning:
-    """Return the thinking in a part."""
+    """Return the thinking in a part: text, what a tool did, or, of models that paint, an image. A
+    seal may stand alone, but makes nothing whole that is broken."""
+    bare = {key: value for key, value in part.items() if key != "thought"}
+    is_complete = True
+    try:
+        found = read_data(bare)
+    except WrongField:
+        is_complete = False
+    else:
+        if isinstance(found, Media):
+            is_complete = is_sound(found)
+        elif isinstance(found, Other):
+            is_complete = found.is_complete
     text = part.get("text")
-    return Reasoning(
-        text=text if isinstance(text, str) else "",
-        is_complete=is_whole_thought(part),
-        what="thought",
-    )
+    return Reasoning(text if isinstance(text, str) else "", "", is_complete, what="thought")
 
 
-def is_whole_thought(part: Block) -> bool:
-    """Return True if a thought has what was thought: text, what a tool did, or, of models that
-    paint, an image. A seal may stand alone, but makes nothing whole that is broken."""
-    text = part.get("text")
-    if text is not None:
-        return isinstance(text, str)
-    if has_media(part):
-        found = read_media(part)
-        return is_sound(found) if isinstance(found, Media) else found.complete
-    runs = [part[key] for key in RUNS if part.get(key) is not None]
-    if runs:
-        return all(isinstance(run, dict) for run in runs)
-    return bool(read_seal(part))
-
-
-def read_call(call: Block, path: str) -> Call:
+def read_call(value: Any) -> Call:
     """Return a call."""
-    id = read_id(call, path)
-    name = name_in(call, "name", path)
-    arguments = optional(call, "args", dict, path)
+    call = expect(value, dict)
+    id = text_or_none(call, "id") or None
+    name = name_in(call, "name")
+    arguments = optional(call, "args", dict)
     extras = list_unread_keys(call, CALL_KEYS)
     return Call(id, name, arguments, extras=extras)
 
 
-def read_id(value: Block, path: str) -> str | None:
-    """Return the id of a call or a result, which may be missing or empty."""
-    if value.get("id") is None:
-        return None
-    return expect(value["id"], str, f"{path}.id") or None
-
-
-def read_result(result: Block, path: str) -> Result:
+def read_result(value: Any) -> Result:
     """Return the result of a call: its text, and the media beside it."""
-    id = read_id(result, path)
-    name = name_in(result, "name", path)
-    response = optional(result, "response", dict, path)
-    text, is_error = read_output(response, f"{path}.response")
+    result = expect(value, dict)
+    id = text_or_none(result, "id") or None
+    name = name_in(result, "name")
+    response = optional(result, "response", dict)
+    text, is_error = read_at(".response", read_output, response)
     parts: list[Part] = []
     if text is not None:
         parts.append(Text(text))
-    media_parts = optional(result, "parts", list, path)
-    for _, part in objects(media_parts, f"{path}.parts"):
-        parts.append(read_media(part))
+    media_parts = optional(result, "parts", list)
+    parts += read_at(".parts", read_each, media_parts, lambda part: [read_media(part)])
     parts += list_unread(result, RESULT_KEYS)
     return make_result(id, parts, is_error, name)
 
 
-def read_output(response: Block, path: str) -> tuple[str | None, bool]:
+def read_output(response: Block) -> tuple[str | None, bool]:
     """Return the text of a tool's output, and whether it is an error."""
-    if not response:
-        return None, False
-    if len(response) == 1:
-        [(key, value)] = response.items()
-        if key in ("error", "output", "result") and isinstance(value, str):
-            return value, key == "error"
-    return read_json(response, path), False
+    match list(response.items()):
+        case []:
+            return None, False
+        case [("error" | "output" | "result" as key, str(text))]:
+            return text, key == "error"
+    return read_as_json(response), False
 
 
 def has_media(part: Block) -> bool:
@@ -589,29 +566,30 @@ def read_media(part: Block) -> Media | Other:
         return read_file(file)
     if blob is None and file is None:  # in a result
         return Other(next(iter(part), "part"))
-    key = "fileData" if blob is None else "inlineData"
-    return Other(key, complete=False, media="document")
+    return read_broken("fileData" if blob is None else "inlineData")
+
+
+def read_broken(key: str) -> Other:
+    """Return media that the service would refuse."""
+    return Other(key, is_complete=False, media="document")
 
 
 def read_blob(blob: Block) -> Media | Other:
     """Return media by their data."""
-    type_ = get_field(blob, "mimeType")
-    data = blob.get("data")
+    type_, data = get_field(blob, "mimeType"), blob.get("data")
     if not has_text(type_) or not isinstance(data, str):
-        return Other("inlineData", complete=False, media="document")
+        return read_broken("inlineData")
     return media(type_, data=data, name=read_file_name(blob))
 
 
 def read_file(file: Block) -> Media | Other:
     """Return media by their address. The service takes it without a type."""
-    type_ = get_field(file, "mimeType")
-    url = get_field(file, "fileUri")
+    type_, url = get_field(file, "mimeType"), get_field(file, "fileUri")
     if not isinstance(url, str) or not isinstance(type_, str | None):
-        return Other("fileData", complete=False, media="document")
+        return read_broken("fileData")
     known = type_of(media(type_, url=url))
     if OWN_FILE.match(url):
-        kind = media(known).kind
-        return Other("a file in Gemini's store", media=kind)
+        return Other("a file in Gemini's store", media=media(known).kind)
     if not known:
         return Other("fileData", media="document")
     return media(known, url=url, name=read_file_name(file))
@@ -621,16 +599,6 @@ def read_file_name(file: Block) -> str | None:
     """Return the name of a file, if it has one."""
     name = get_field(file, "displayName")
     return name if isinstance(name, str) and name else None
-
-
-def read_usage(usage: Any) -> dict[str, int] | None:
-    """Return tokens as they are kept. Thoughts are counted apart from the answer."""
-    if not isinstance(usage, dict):
-        return None
-    written = to_count(get_field(usage, "candidatesTokenCount"))
-    written += to_count(get_field(usage, "thoughtsTokenCount"))
-    cached = get_field(usage, "cachedContentTokenCount")
-    return make_usage(get_field(usage, "promptTokenCount"), written, cached)
 
 
 # --- streams ---
@@ -690,35 +658,17 @@ class PartList:
         if call is None:
             self._parts.append(part)
             return
-        if self._open is not None and self._is_continued_by(key, call):
-            self._continue_call(key, part)
-        else:
-            self._begin_call(key, part)
-        if not get_field(call, "willContinue"):
-            self._open = None
-
-    def _begin_call(self, key: str, part: Block) -> None:
-        self._open = len(self._parts)
-        if is_partial(part[key]):
-            call = add_pieces({}, part[key])
-            part = {**part, key: call}
-        self._parts.append(part)
-
-    def _continue_call(self, key: str, part: Block) -> None:
-        assert self._open is not None
-        begun = self._parts[self._open]
-        whole = dict(begun)
-        for name, value in part.items():
-            if value is not None:
-                whole[name] = value
-        whole[key] = add_pieces(begun[key], part[key])
-        self._parts[self._open] = whole
-
-    def _is_continued_by(self, key: str, call: Block) -> bool:
-        assert self._open is not None
-        begun = self._parts[self._open]
-        name = call.get("name")
-        return not name or name == begun[key].get("name")
+        index = len(self._parts) if self._open is None else self._open
+        begun = {} if self._open is None else self._parts[index]
+        if call.get("name") not in (None, "", begun.get(key, {}).get("name")):
+            begun = {}
+            index = len(self._parts)
+        whole = begun | {name: value for name, value in part.items() if value is not None}
+        whole[key] = add_pieces(begun.get(key, {}), call)
+        if index == len(self._parts):
+            self._parts.append(whole)
+        self._parts[index] = whole
+        self._open = index if get_field(call, "willContinue") else None
 
     def finish(self, *, is_over: bool) -> list[Any]:
         """Return the parts. If the stream was cut off, the arguments of a call that would continue
@@ -727,9 +677,8 @@ class PartList:
         if self._open is not None and not is_over:
             part = self._parts[self._open]
             key = find_key(part, "functionCall")
-            call = dict(part[key])
-            arguments = call.get("args") or {}
-            call["args"] = {"_invalid_json": write_json(arguments)}
+            text = write_json(part[key].get("args") or {})
+            call = part[key] | {"args": {"_invalid_json": text}}
             self._parts[self._open] = {**part, key: call}
         return self._parts
 
@@ -742,11 +691,6 @@ PATH_KEY = re.compile(
 )
 WHOLE_PATH = re.compile(rf"\$?(?:{PATH_KEY.pattern})+")
 MAX_SKIPPED = 1000  # items of a list that no path names: more would be a way to fill the memory
-
-
-def is_partial(call: Block) -> bool:
-    """Return True if a call has pieces of its arguments, or continues."""
-    return any(name in call for name in PARTIAL_KEYS)
 
 
 def add_pieces(call: Block, more: Block) -> Block:

@@ -7,42 +7,43 @@ the form of a unit is its message. Many servers have words of their own (`reason
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
+from backstory.wire.fields import (
+    WrongField,
+    expect,
+    field,
+    name_in,
+    one_in,
+    read_as_json,
+    read_at,
+    read_each,
+    read_items,
+    string_in,
+    text_or_none,
+)
 from backstory.wire.file_sizes import Size
 from backstory.wire.formats.base import (
+    CUT_ARGUMENTS,
     NEWEST_VOCABULARY,
     OLDER_VOCABULARY,
     Body,
     Format,
     ImagePrice,
-    ProviderAnswer,
-    ResponseFacts,
+    Sources,
     StreamAssembler,
     StreamPiece,
     TokenRules,
     ToolDefinition,
     WrittenBody,
-    build_facts,
+    cut_arguments,
     describe_tool,
     get_schema,
     list_unread,
     make_call,
-    make_detailed_usage,
-)
-from backstory.wire.formats.fields import (
-    expect,
-    field,
-    id_in,
-    items,
-    name_in,
-    objects,
-    one_of,
-    text_or_none,
-    wrong,
 )
 from backstory.wire.json_values import write_json
 from backstory.wire.media import (
@@ -53,6 +54,7 @@ from backstory.wire.media import (
     file_name,
     from_url,
     is_base64,
+    standard,
     type_of_suffix,
     web_url,
 )
@@ -60,6 +62,7 @@ from backstory.wire.turns import (
     BETWEEN,
     Accepted,
     AnswerTurn,
+    BodyUnit,
     Call,
     Form,
     Media,
@@ -71,7 +74,6 @@ from backstory.wire.turns import (
     Speaker,
     Text,
     Turn,
-    Unit,
     is_blank,
     make_result,
 )
@@ -80,7 +82,7 @@ ROLES = {
     "system": "system",
     "developer": "system",
     "user": "user",
-    "assistant": "step",
+    "assistant": "answer",
     "tool": "result",
     "function": "result",
 }
@@ -99,6 +101,8 @@ CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
 WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
 # Fields with which an answer is complete without any content.
 SAYING_KEYS = frozenset({"tool_calls", "function_call", "refusal", "audio"})
+# The reasons for which an answer is cut off; None: its stream ended without a reason.
+CUT_REASONS = (None, "length")
 FILLED = "arguments that are null or blank become {}"
 
 
@@ -188,6 +192,8 @@ class OpenAIFormat(Format):
             "effort": "reasoning_effort",
         }
     )
+    tool_choices = MappingProxyType({"auto": "auto", "none": "none", "required": "required"})
+    conversation_fields = frozenset({"messages"})
     own_parameters = frozenset(
         {
             "audio",
@@ -218,7 +224,18 @@ class OpenAIFormat(Format):
         }
     )
 
-    # --- from turns to a body ---
+    fact_paths = MappingProxyType(
+        {"id": ("id",), "stop": ("choices.0.finish_reason",), "tier": ("service_tier",)}
+    )
+    usage_paths = MappingProxyType(
+        {
+            "input": ("prompt_tokens",),
+            "output": ("completion_tokens",),
+            "cached": ("prompt_tokens_details.cached_tokens",),
+        }
+    )
+
+    # --- writing ---
 
     def write_message(self, turn: MessageTurn) -> dict[str, Any]:
         """Write a system or user message."""
@@ -238,14 +255,14 @@ class OpenAIFormat(Format):
         if text is not None or in_result:
             return text
         if found.kind == "image":
-            return _write_image(found)
+            return write_image(found)
         if found.data is None:
             return None
         if found.kind == "document" and found.type == PDF:
             file = {"filename": file_name(found), "file_data": data_url(found)}
             return {"type": "file", "file": file}
         if found.kind == "audio" and found.type in SOUNDS:
-            sound = {"data": found.data, "format": SOUNDS[found.type]}
+            sound = {"data": standard(found), "format": SOUNDS[found.type]}
             return {"type": "input_audio", "input_audio": sound}
         return None
 
@@ -276,72 +293,63 @@ class OpenAIFormat(Format):
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the messages of a request."""
-        forms = self.write_forms(turns)
-        messages = [written.form for written in forms]
-        return WrittenBody({"messages": messages}, [written.positions for written in forms])
+        messages: list[Form] = []
+        sources: list[Sources] = []
+        for _, form, source in self.write_forms(turns):
+            messages.append(form)
+            sources.append([source])
+        return WrittenBody({"messages": messages}, sources)
 
-    # --- from a body or an answer to parts ---
+    # --- reading ---
 
-    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield each message. Zhipu's servers take results that do not say which call they
-        answer."""
+    def read_body(self, body: Mapping[str, Any]) -> list[BodyUnit]:
+        """Return each message. Zhipu's servers take results that do not say which call they
+        answer, once there are calls."""
+        units = read_items(body, "messages", self._read_message)
         has_calls = False
-        for path, message in items(dict(body), "messages"):
-            role = _read_role(message, path)
-            accepted: tuple[Accepted, ...] = ()
-            has_name = "tool_call_id" in message or "name" in message
-            if role == "result" and not has_name:
-                if not has_calls:
-                    raise wrong(f"{path}.tool_call_id", "missing, expected a string")
-                accepted = (Accepted.UNNAMED,)
+        for index, unit in enumerate(units):
+            message = unit.form
             if message.get("tool_calls"):
                 has_calls = True
-            parts = self.read_form(role, message, path)
-            yield Unit(role, message, parts, path, took=accepted)
+            if unit.role != "result" or "tool_call_id" in message or "name" in message:
+                continue
+            if not has_calls:
+                path = f".messages[{index}].tool_call_id"
+                raise WrongField("missing, expected a string", path)
+            units[index] = unit._replace(accepted=(Accepted.UNNAMED,))
+        return units
 
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
+    def _read_message(self, message: dict[str, Any]) -> list[BodyUnit]:
+        role = read_role(message)
+        return [BodyUnit(role, message, self.read_form(role, message))]
+
+    def read_form(self, role: str, form: Form) -> list[Part]:
         """Return the parts of a message."""
-        message = expect(form, dict, path)
-        if _read_role(message, path) != role:
-            raise wrong(f"{path}.role", f"this is not a {role} message")
-        if role == "step":
-            return _read_answer(message, path)
-        inside = f"{path}.content"
+        message = expect(form, dict)
+        if read_role(message) != role:
+            raise WrongField(f"expected a message of the role {role}", ".role")
+        if role == "answer":
+            return read_answer(message)
         if "content" not in message and message["role"] != LEGACY:
-            raise wrong(inside, "missing, expected a string, an array of parts or null")
-        parts = read_content(message.get("content"), inside)
+            raise WrongField("missing, expected a string, an array of parts or null", ".content")
+        parts = read_content(message)
         if role == "result":
-            result = _read_result(message, parts, path)
-            return [result]
-        speaker = _read_speaker(message)
-        rest = _read_rest(message)
-        return speaker + parts + rest
+            return [read_result(message, parts)]
+        return [*read_speaker(message), *parts, *read_rest(message)]
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
-        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        """Return True if an answer, or the first event of a stream, has the shape of this
+        format."""
         return "choices" in answer
 
-    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """Return the message of the first choice as the next request takes it, the model and the
-        usage."""
-        choices = field(dict(response), "choices", list, "response")
-        first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
-        message = field(first, "message", dict, "response.choices[0]")
-        model = response.get("model")
-        return ProviderAnswer(
-            _clean_answer(message),
-            model if isinstance(model, str) else None,
-            counts(response.get("usage")),
-        )
-
-    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
-        """Return the id, the stop reason and other facts of a response."""
-        choices = response.get("choices") or [{}]
-        return build_facts(
-            id=response.get("id"),
-            stop=choices[0].get("finish_reason"),
-            tier=response.get("service_tier"),
-        )
+    def read_response(self, response: Mapping[str, Any]) -> Form:
+        """Return the message of the first choice as the next request takes it."""
+        choices = field(response, "choices", list)
+        first = read_at(".choices[0]", expect, choices[0] if choices else {}, dict)
+        message = read_at(".choices[0]", field, first, "message", dict)
+        if first.get("finish_reason", "") in CUT_REASONS:
+            message = mark_cut_call(message)
+        return clean_answer(message)
 
     def open_stream(self) -> StreamAssembler:
         """Return an assembler for the chunks of one stream."""
@@ -357,12 +365,12 @@ class OpenAIFormat(Format):
         whole: dict[str, Any] = {}
         calls: list[Any] = []
         for form in forms:
-            if not _can_join(whole, form):
+            if not can_join(whole, form):
                 return None
             content = form.get("content")
             # "empty array. Expected an array with minimum length 1": it is not the content of the
             # whole.
-            if content == [] or _has_text(whole):
+            if content == [] or has_content(whole):
                 content = whole.get("content")
             calls.extend(form.get("tool_calls") or ())
             whole = {**form, **whole}
@@ -371,12 +379,14 @@ class OpenAIFormat(Format):
             whole["tool_calls"] = calls
         return whole
 
-    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, parts: list[Part], stored: bool) -> tuple[Form, list[str]]:
         """Return a message without arguments that are null or blank."""
+        if not any(isinstance(part, Call) for part in parts):
+            return form, []
         message = dict(form)
         if form.get("tool_calls"):
-            message["tool_calls"] = [_fill_call(call) for call in form["tool_calls"]]
-        if not _is_empty_function(form.get("function_call")):
+            message["tool_calls"] = [fill_call(call) for call in form["tool_calls"]]
+        if not is_empty_function(form.get("function_call")):
             message["function_call"] = fill_arguments(form["function_call"])
         if message == form:
             return form, []
@@ -393,6 +403,10 @@ class OpenAIFormat(Format):
         function = describe_tool(tool) | {"parameters": get_schema(tool)}
         return {"type": "function", "function": function}
 
+    def write_named_choice(self, name: str | None) -> Any:
+        """Write the choice of the tool of this name."""
+        return {"type": "function", "function": {"name": name}}
+
     def write_parameter(self, name: str, value: Any, model: str | None) -> Body:
         """Return the fields of a canonical parameter by their paths."""
         if name == "max_tokens" and COUNTS_REASONING.match(model or ""):
@@ -401,127 +415,114 @@ class OpenAIFormat(Format):
             return {"stop": value}
         return super().write_parameter(name, value, model)
 
-    def write_tool_choice(self, mode: str, name: str | None) -> Body:
-        """Return the field of a tool choice."""
-        if mode == "tool":
-            return {"tool_choice": {"type": "function", "function": {"name": name}}}
-        return {"tool_choice": mode} if mode else {}
-
 
 # --- messages ---
 
 
-def _read_role(message: dict[str, Any], path: str) -> str:
-    return ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")]
+def read_role(message: dict[str, Any]) -> str:
+    """Return our word for the role of a message."""
+    return ROLES[one_in(message, "role", ROLES)]
 
 
-def _can_join(whole: dict[str, Any], form: Form) -> bool:
-    """Return True if `form` can be joined with the messages before it: only one of them has
-    text."""
-    if not isinstance(form, dict):
-        return False
-    calls = form.get("tool_calls")
-    if calls is not None and not isinstance(calls, list):
-        return False
-    return not (_has_text(whole) and _has_text(form))
-
-
-def _read_speaker(message: dict[str, Any]) -> list[Part]:
-    name = message.get("name")
-    if isinstance(name, str) and name:
-        return [Speaker(name)]
+def read_speaker(message: dict[str, Any]) -> list[Part]:
+    """Return the name of the speaker, if there is one."""
+    match message:
+        case {"name": str(name)} if name:
+            return [Speaker(name)]
     return []
 
 
-def _read_rest(message: dict[str, Any]) -> list[Part]:
+def read_rest(message: dict[str, Any]) -> list[Part]:
     """Return the fields that only some servers have: thinking, and others."""
     parts: list[Part] = []
-    thinking = ""
+    has_thinking = False
     for key, value in message.items():
         if not value or key in MESSAGE_KEYS:
             continue
-        if not _is_thinking(key):
+        if not is_thinking(key):
             parts.append(Other(key))
-        elif isinstance(value, str) and not thinking:
-            thinking = value
+        elif isinstance(value, str) and not has_thinking:
             parts.append(Reasoning(value, what=key))
-        else:  # vLLM has the same text once more under another name
+            has_thinking = True
+        else:  # vLLM repeats the text under another name
             parts.append(Reasoning("", what=key))
     return parts
 
 
-def _is_thinking(key: str) -> bool:
-    """DeepSeek, Qwen and llama.cpp write reasoning_content, OpenRouter and gpt-oss reasoning."""
+def is_thinking(key: str) -> bool:
+    """Return True for a field of thinking. DeepSeek, Qwen and llama.cpp write reasoning_content,
+    OpenRouter and gpt-oss reasoning."""
     return "reasoning" in key or "thinking" in key
 
 
-def _read_result(message: dict[str, Any], parts: list[Part], path: str) -> Result:
+def read_result(message: dict[str, Any], parts: list[Part]) -> Result:
+    """Return the result in a tool message. `parts` are those of its content."""
     if message["role"] == LEGACY:
-        return make_result(None, parts, None, name_in(message, "name", path), LEGACY)
-    id = id_in(message, "tool_call_id", path)
+        return make_result(None, parts, None, name_in(message, "name"), LEGACY)
+    # Servers have sent empty ids, null, or none at all, and accepted them again.
+    id = text_or_none(message, "tool_call_id") or ""
     name = None
     if not id:  # Mistral's servers know a result by the name of its tool, too
-        name = text_or_none(message.get("name"), f"{path}.name")
-    return make_result(id, [*parts, *_read_rest(message)], None, name)
+        name = text_or_none(message, "name")
+    return make_result(id, [*parts, *read_rest(message)], None, name)
 
 
-def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
-    parts = _read_speaker(message)
-    parts += read_content(message.get("content"), f"{path}.content")
+def read_answer(message: dict[str, Any]) -> list[Part]:
+    """Return the parts of an answer: speaker, text, fields of some servers, and calls."""
+    parts = [*read_speaker(message), *read_content(message)]
     refusal = message.get("refusal")
     if isinstance(refusal, str):
         parts.append(Text(refusal))
-    parts += _read_rest(message)
+    parts += read_rest(message)
     function = message.get("function_call")
-    if not _is_empty_function(function):
-        inside = f"{path}.function_call"
-        function = expect(function, dict, inside)
-        parts.append(_read_function(None, function, inside, LEGACY))
-    if message.get("tool_calls") is None:
-        return parts
-    for where, call in items(message, "tool_calls", path):
-        parts.append(_read_call(call, where))
-        for key, value in call.items():
-            if value and key not in CALL_KEYS:
-                parts.append(Other(key))
+    if not is_empty_function(function):
+        parts.append(read_at(".function_call", read_function, None, function, LEGACY))
+    if message.get("tool_calls") is not None:
+        parts += read_items(message, "tool_calls", read_call)
     return parts
 
 
-def _is_empty_function(function: Any) -> bool:
+def is_empty_function(function: Any) -> bool:
     """Return True for a call of no function. Servers fill in null, {} and an empty name."""
     if isinstance(function, dict):
         return not function.get("name") and not function.get("arguments")
     return not function
 
 
-def _read_call(call: dict[str, Any], path: str) -> Call:
-    id = id_in(call, "id", path)
-    type_ = text_or_none(call.get("type"), f"{path}.type")
-    if type_ != "custom":
-        function = field(call, "function", dict, path)
-        return _read_function(id, function, f"{path}.function", "")
-    inside = f"{path}.custom"
-    custom = field(call, "custom", dict, path)
-    name = name_in(custom, "name", inside)
-    text = field(custom, "input", str, inside)
-    return Call(id, name, {"input": text})
+def read_call(call: dict[str, Any]) -> list[Part]:
+    """Return a call of a function or of a custom tool, and its other fields."""
+    id = text_or_none(call, "id") or ""
+    if text_or_none(call, "type") == "custom":
+        custom = field(call, "custom", dict)
+        found = read_at(".custom", read_custom, id, custom)
+    else:
+        found = read_at(".function", read_function, id, field(call, "function", dict), "")
+    return [found, *list_unread(call, CALL_KEYS)]
 
 
-def _read_function(id: str | None, function: dict[str, Any], path: str, kind: str) -> Call:
-    name = name_in(function, "name", path)
+def read_custom(id: str, custom: dict[str, Any]) -> Call:
+    """Return the call of a custom tool."""
+    name = name_in(custom, "name")
+    return Call(id, name, {"input": field(custom, "input", str)})
+
+
+def read_function(id: str | None, value: Any, kind: str) -> Call:
+    """Return the call of a function. Compatible servers send and take objects as arguments, too."""
+    function = expect(value, dict)
+    name = name_in(function, "name")
     arguments = function.get("arguments")
-    if isinstance(arguments, dict):  # compatible servers send and take objects, too
+    if isinstance(arguments, dict):
         return Call(id, name, arguments, kind=kind)
-    text = text_or_none(arguments, f"{path}.arguments")
-    return make_call(id, name, text or "", kind)
+    return make_call(id, name, text_or_none(function, "arguments") or "", kind)
 
 
 # --- content ---
 
 # Parts that only other formats have: here they are a mistake, and refused.
-FOREIGN = frozenset(
+OTHER_FORMATS_TYPES = frozenset(
     {"input_text", "output_text", "input_image", "input_file", "tool_use", "tool_result"}
 )
+TEXTS = frozenset({"text", "refusal"})
 NAMES = ("file_name", "document_name")  # Perplexity's word for a file's name, and Mistral's
 LINKS = {
     "image_url": "image",
@@ -531,131 +532,115 @@ LINKS = {
 }
 
 
-def read_content(content: Any, path: str) -> list[Part]:
-    """Return the parts of a content, which is a text or a list of parts."""
+def read_content(message: dict[str, Any]) -> list[Part]:
+    """Return the parts of a message's content, which is a text or a list of parts."""
+    content = message.get("content")
     if content is None:
         return []
     if isinstance(content, str):
         return [Text(content)]
     if isinstance(content, dict):  # Cloudflare parses an answer for which there is a schema
-        return [Text(write_json(content))]
-    parts: list[Part] = []
-    for where, part in objects(content, path):
-        parts.extend(_read_part(part, where))
-    return parts
+        return [Text(read_as_json(content))]
+    return read_at(".content", read_each, content, read_part)
 
 
-def _read_part(part: dict[str, Any], path: str) -> list[Part]:
-    type_ = field(part, "type", str, path)
-    found: Part
-    known = {type_}
-    if type_ in ("text", "refusal"):
-        found = Text(field(part, type_, str, path))
-        known = {"text", "refusal"}
-    elif type_ in LINKS:
-        found = _read_link(type_, part)
-        known.update(NAMES)
-    elif type_ == "file":
-        found = _read_file(part.get("file"))
-    elif type_ == "input_audio":
-        found = read_sound(part.get("input_audio"))
-    elif type_ == "thinking":
-        return [_read_thinking(part)]
-    else:
-        return [Other(type_, complete=type_ not in FOREIGN)]
-    others = list_unread(part, frozenset(known))
-    return [found, *others]
+def read_part(part: dict[str, Any]) -> list[Part]:
+    """Return what a part says, and the fields of it that are not read."""
+    type_ = field(part, "type", str)
+    if type_ in TEXTS:
+        text = Text(field(part, type_, str))
+        return [text, *list_unread(part, TEXTS)]
+    if type_ in LINKS:
+        return [read_link(type_, part), *list_unread(part, frozenset({type_, *NAMES}))]
+    match type_:
+        case "file":
+            found = read_file(part.get("file"))
+        case "input_audio":
+            found = read_sound(part.get("input_audio"))
+        case "thinking":
+            return [read_thinking(part)]
+        case _:
+            return [Other(type_, is_complete=type_ not in OTHER_FORMATS_TYPES)]
+    return [found, *list_unread(part, frozenset({type_}))]
 
 
-def _read_thinking(part: dict[str, Any]) -> Reasoning:
-    """Read a thinking part of Mistral's models, which has parts of its own."""
-    thinking = part.get("thinking")
-    if not isinstance(thinking, list):
-        thinking = [{"text": thinking}]
+def read_thinking(part: dict[str, Any]) -> Reasoning:
+    """Return a thinking part of Mistral's models, which has parts of its own."""
+    pieces = part.get("thinking")
+    if not isinstance(pieces, list):
+        pieces = [{"text": pieces}]
     text = ""
-    for piece in thinking:
-        words = piece.get("text") if isinstance(piece, dict) else None
-        if isinstance(words, str):
-            text += words
-    seal = part.get("signature")
-    if not isinstance(seal, str):
-        seal = ""
-    return Reasoning(text, seal, what="thinking")
+    for piece in pieces:
+        match piece:
+            case {"text": str(words)}:
+                text += words
+    return Reasoning(text, string_in(part, "signature") or "", what="thinking")
 
 
-def _read_link(type_: str, part: dict[str, Any]) -> Part:
-    """Read a link to media: an object with its URL or, with Mistral, the URL alone."""
+def read_link(type_: str, part: dict[str, Any]) -> Part:
+    """Return media by a link: an object with its URL or, with Mistral, the URL alone."""
     kind = LINKS[type_]
     url = part.get(type_)
     detail = None
     if isinstance(url, dict):
-        detail = detail_of(url)
+        detail = read_detail(url)
         url = url.get("url")
     if not isinstance(url, str):
-        return Other(type_, complete=False, media=kind)
-    name = _find_file_name(part)
+        return Other(type_, is_complete=False, media=kind)
+    names = [string_in(part, key) for key in NAMES]
+    name = next(filter(None, names), None)
     found = from_url(url, kind, detail=detail, name=name)
     if found.url is None or not is_base64(url):
         return found
     # Perplexity takes a file's bare base64 for its URL, and Zhipu an image's.
-    return found._replace(type=_type_of_name(name), data=url, url=None)
+    return found._replace(type=find_type(name), data=url, url=None)
 
 
-def _find_file_name(part: dict[str, Any]) -> str | None:
-    for key in NAMES:
-        name = part.get(key)
-        if isinstance(name, str):
-            return name
-    return None
-
-
-def _type_of_name(name: str | None) -> str | None:
+def find_type(name: str | None) -> str | None:
+    """Return the media type of a file by its name."""
     return type_of_suffix((name or "").rpartition(".")[2])
 
 
-def detail_of(image: dict[str, Any]) -> str | None:
+def read_detail(image: dict[str, Any]) -> str | None:
     """Return how closely to look at an image, or None if that is not given."""
-    detail = image.get("detail")
-    return detail if isinstance(detail, str) and detail != "auto" else None
+    detail = string_in(image, "detail")
+    return None if detail == "auto" else detail
 
 
-def _read_file(file: Any) -> Part:
-    if not isinstance(file, dict):
-        return Other("file", complete=False, media="document")
-    if isinstance(file.get("file_data"), str):
-        name = file.get("filename")
-        return read_file_data(file["file_data"], name if isinstance(name, str) else None)
-    if isinstance(file.get("file_id"), str):
-        return Other("a file in the service's store", media="document")
-    return Other("file", media="document")
+def read_file(file: Any) -> Part:
+    """Return a file by its data; only the service has one that is named by its id."""
+    match file:
+        case {"file_data": str(data)}:
+            return read_file_data(data, string_in(file, "filename"))
+        case {"file_id": str()}:
+            return Other("a file in the service's store", media="document")
+    return Other("file", is_complete=isinstance(file, dict), media="document")
 
 
 def read_file_data(data: str, name: str | None, detail: str | None = None) -> Media:
-    """Read a file: a data URL, or bare base64, whose type is known from its name."""
+    """Return a file by a data URL, or by bare base64, whose type is known from its name."""
     found = from_url(data, "document", name=name, detail=detail)
     if found.data is not None:
         return found
-    found = found._replace(type=_type_of_name(name) or PDF)
+    found = found._replace(type=find_type(name) or PDF)
     if web_url(found):  # OpenRouter takes an address here ("PDF inputs" in its guide)
         return found
     return found._replace(data=data, url=None)
 
 
 def read_sound(sound: Any) -> Part:
-    """Read a sound: its data or its address."""
-    if isinstance(
-        sound, str
-    ):  # Mistral takes the data alone, or its address, and finds out its type
-        return _read_sound_data(sound)
+    """Return a sound by its data or its address."""
     match sound:
+        case str():  # Mistral takes the data alone, or its address, and finds out its type
+            return read_sound_data(sound)
         case {"data": str(data), "format": str(format)}:
             type_ = type_of_suffix(format) or f"audio/{format}"
-            return _read_sound_data(data)._replace(type=type_)
-    return Other("input_audio", complete=False, media="audio")
+            return read_sound_data(data)._replace(type=type_)
+    return Other("input_audio", is_complete=False, media="audio")
 
 
-def _read_sound_data(data: str) -> Media:
-    """Read the data of a sound. Alibaba's servers take a URL here, too ("Qwen-Omni" in its
+def read_sound_data(data: str) -> Media:
+    """Return a sound by its data. Alibaba's servers take a URL here, too ("Qwen-Omni" in its
     guide)."""
     found = from_url(data, "audio")
     if found.data or web_url(found):
@@ -663,8 +648,9 @@ def _read_sound_data(data: str) -> Media:
     return found._replace(data=data, url=None)
 
 
-def _write_image(found: Media) -> dict[str, Any] | None:
-    url = image_url(found)
+def write_image(found: Media) -> dict[str, Any] | None:
+    """Write an image; None if OpenAI cannot read it."""
+    url = write_image_url(found)
     if url is None:
         return None
     image = {"url": url}
@@ -673,7 +659,7 @@ def _write_image(found: Media) -> dict[str, Any] | None:
     return {"type": "image_url", "image_url": image}
 
 
-def image_url(found: Media) -> str | None:
+def write_image_url(found: Media) -> str | None:
     """Return the address of an image, or its data as a URL; None if OpenAI cannot read it."""
     if web_url(found):
         return found.url
@@ -683,51 +669,50 @@ def image_url(found: Media) -> str | None:
 # --- answers ---
 
 
-def _clean_answer(message: dict[str, Any]) -> dict[str, Any]:
+def clean_answer(message: dict[str, Any]) -> dict[str, Any]:
     """Return the message of an answer as the next request takes it."""
     form: dict[str, Any] = {}
     for key, value in message.items():
-        if _is_wanted_back(key, value) and not _is_empty(key, value):
+        if is_wanted_back(key, value) and not is_empty(key, value):
             form[key] = value
-    audio = form.get("audio")
-    if audio is not None:
-        form["audio"] = {"id": audio["id"]}  # the data is in the service's store
-    content = form.get("content")
-    if isinstance(content, dict):
-        form["content"] = write_json(content)
-    calls = form.get("tool_calls")
-    if isinstance(calls, list):
-        form["tool_calls"] = [_add_arguments(call) for call in calls]
+    match form:
+        case {"audio": {"id": id}}:
+            form["audio"] = {"id": id}  # the data is in the service's store
+    match form:
+        case {"content": dict(content)}:
+            form["content"] = read_as_json(content)
+    match form:
+        case {"tool_calls": list(calls)}:
+            form["tool_calls"] = [add_arguments(call) for call in calls]
     # An answer that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).
     is_cut = form.keys().isdisjoint(SAYING_KEYS)
     return {"role": "assistant", "content": "" if is_cut else None} | form
 
 
-def _is_wanted_back(key: str, value: Any) -> bool:
+def is_wanted_back(key: str, value: Any) -> bool:
     """Return True for a field that the next request needs. Servers refuse others of their own
     fields."""
-    if key != "annotations":
-        return key in MESSAGE_KEYS or key in WANTED_BACK or _is_thinking(key)
-    # OpenRouter has read a file, and reads it anew without its annotations ("PDF Inputs").
-    for note in value if isinstance(value, list) else ():
-        if isinstance(note, dict) and note.get("type") == "file":
-            return True
-    return False
+    if key == "annotations":
+        # OpenRouter has read a file, and reads it anew without its annotations ("PDF Inputs").
+        notes = value if isinstance(value, list) else ()
+        return any(isinstance(note, dict) and note.get("type") == "file" for note in notes)
+    return key in MESSAGE_KEYS or key in WANTED_BACK or is_thinking(key)
 
 
-def _is_empty(key: str, value: Any) -> bool:
+def is_empty(key: str, value: Any) -> bool:
     """Return True for a field without a value. Servers fill in such fields, and refuse them in
     requests."""
-    if key == "content":
-        return value is None
-    if key == "function_call":
-        return not isinstance(value, dict) or not value.get("name")
-    if key == "audio":
-        return not isinstance(value, dict) or not value.get("id")
+    match key:
+        case "content":
+            return value is None
+        case "function_call":
+            return not isinstance(value, dict) or not value.get("name")
+        case "audio":
+            return not isinstance(value, dict) or not value.get("id")
     return value in (None, "", [], {})
 
 
-def _add_arguments(call: Any) -> Any:
+def add_arguments(call: Any) -> Any:
     """Add arguments to a call without any. Some servers leave them out of their answers, or empty,
     and refuse them so: "Failed to parse tool call arguments as JSON"."""
     match call:
@@ -736,7 +721,47 @@ def _add_arguments(call: Any) -> Any:
     return call
 
 
-def _fill_call(call: dict[str, Any]) -> dict[str, Any]:
+def mark_cut_call(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message whose last call has arguments that are not JSON, if it was cut off before
+    any of them arrived, or if it is one of a custom tool, whose input may be any text."""
+    match message:
+        case {"tool_calls": [*others, {} as last]}:
+            return message | {"tool_calls": [*others, cut_call(last)]}
+    return message
+
+
+def cut_call(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call that was cut off as one of a function."""
+    match call:
+        case {"custom": {"name": name, "input": str(input)}}:
+            arguments = cut_arguments(write_json({"input": input}))
+        case {"function": {"name": name, "arguments": "" | None}}:
+            arguments = CUT_ARGUMENTS
+        case _:
+            return call
+    rest = {key: value for key, value in call.items() if key != "custom"}
+    return rest | {"type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+# --- what goes back ---
+
+
+def can_join(whole: dict[str, Any], form: Form) -> bool:
+    """Return True if `form` can be joined with the messages before it: only one of them has
+    text."""
+    if not isinstance(form, dict) or not isinstance(form.get("tool_calls"), list | None):
+        return False
+    return not (has_content(whole) and has_content(form))
+
+
+def has_content(message: dict[str, Any]) -> bool:
+    """Return True if a message has a content that is not blank."""
+    content = message.get("content")
+    return not is_blank(content) if isinstance(content, str) else bool(content)
+
+
+def fill_call(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call with arguments that the service takes."""
     return call | {"function": fill_arguments(call["function"])} if "function" in call else call
 
 
@@ -744,24 +769,10 @@ def fill_arguments(function: Any) -> Any:
     """Return a call with "{}" for arguments that are null, "Input should be a valid string", or
     blank, "Failed to parse tool call arguments as JSON". Arguments that a server left out stay
     so."""
-    if not isinstance(function, dict) or "arguments" not in function:
-        return function
-    arguments = function["arguments"]
-    if arguments is None:
-        arguments = ""
-    if not isinstance(arguments, str) or not is_blank(arguments):
-        return function
-    return function | {"arguments": "{}"}
-
-
-def _has_text(message: dict[str, Any]) -> bool:
-    content = message.get("content")
-    return not is_blank(content) if isinstance(content, str) else bool(content)
-
-
-def counts(usage: Any) -> dict[str, int] | None:
-    """Return the tokens of a usage as they are kept."""
-    return make_detailed_usage(usage, "prompt_tokens", "completion_tokens")
+    match function:
+        case {"arguments": str() | None as arguments} if is_blank(arguments or ""):
+            return function | {"arguments": "{}"}
+    return function
 
 
 # --- streams ---
@@ -771,9 +782,9 @@ CONTINUED = frozenset({"role", "content", "tool_calls"})
 # Fields of a chunk that belong to the whole answer.
 ABOUT = ("id", "model", "usage", "service_tier", "error")
 # Fields of a part of a call that `ChatStream` reads.
-CALL_PARTS = frozenset({"index", "id", "type", "function"})
-# Fields that name a numbered part of a list: they are repeated, not continued.
-LABELS = frozenset({"type", "id", "index", "format", "name"})
+CALL_PARTS = frozenset({"index", "id", "type", "function", "custom"})
+# Fields that are repeated, not continued.
+LABELS = frozenset({"type", "id", "index", "format", "name", "signature"})
 
 
 class ChatStream(StreamAssembler):
@@ -782,7 +793,7 @@ class ChatStream(StreamAssembler):
     def __init__(self) -> None:
         self._message: dict[str, Any] = {"role": "assistant"}
         self._calls: list[dict[str, Any]] = []
-        self._numbered: dict[int, dict[str, Any]] = {}  # the newest call of each number
+        self._numbered: dict[Any, dict[str, Any]] = {}  # the newest call of each number
         self._about: dict[str, Any] = {}
         self._stop: str | None = None
 
@@ -798,29 +809,23 @@ class ChatStream(StreamAssembler):
             self._stop = choice.get("finish_reason") or self._stop
             delta = choice.get("delta") or {}
             self._add_delta(delta)
-            pieces.extend(_read_pieces(delta))
+            pieces.extend(read_pieces(delta))
         return pieces
 
     def _add_delta(self, delta: Mapping[str, Any]) -> None:
         for part in delta.get("tool_calls") or ():
             self._add_call(part)
         if delta.get("content") is not None:
-            self._message["content"] = _join_contents(
-                self._message.get("content"), delta["content"]
-            )
+            content = self._message.get("content")
+            self._message["content"] = join_contents(content, delta["content"])
         rest = {key: value for key, value in delta.items() if key not in CONTINUED}
-        _grow(self._message, rest)
+        grow(self._message, rest)
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
-        """Add a part of a call."""
+        """Add a part of a call. Its id and name count only once: some servers repeat them."""
         call = self._find_call(part)
-        function = part.get("function") or {}
-        whole = call["function"]
-        if not call["id"]:
-            call["id"] = part.get("id") or ""
-        if not whole["name"]:
-            whole["name"] = function.get("name") or ""
-        whole["arguments"] += function.get("arguments") or ""
+        call["id"] = call["id"] or part.get("id") or ""
+        continue_call(call[call["type"]], part.get(call["type"]) or {})
         for key, value in part.items():
             if key not in CALL_PARTS and value is not None:
                 call[key] = value
@@ -829,77 +834,77 @@ class ChatStream(StreamAssembler):
         """Return the call that a part belongs to. Most servers number the calls; some send each
         call complete, without a number, or all with the same one."""
         index = part.get("index")
-        if index is not None:
-            call = self._numbered.get(index)
-            is_new = call is None or _is_other_call(call, part)
-        else:
-            call = self._calls[-1] if self._calls else None
-            is_new = bool(part.get("id"))
-        if call is None or is_new:
-            function = {"name": "", "arguments": ""}
-            call = {"id": "", "type": "function", "function": function}
+        call = self._numbered.get(index)
+        if call is None or is_other_call(call, part):
+            call = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            if part.get("custom"):
+                call = {"id": "", "type": "custom", "custom": {"name": "", "input": ""}}
             self._calls.append(call)
-        if index is not None:
             self._numbered[index] = call
         return call
 
     def finish(self) -> dict[str, Any]:
         """Return the whole answer."""
+        message = self._message
         if self._calls:
-            self._message["tool_calls"] = self._calls
-        choice: dict[str, Any] = {"message": self._message}
-        if self._stop is not None:
-            choice["finish_reason"] = self._stop
+            message["tool_calls"] = self._calls
+        if self._stop in CUT_REASONS:
+            message = mark_cut_call(message)
+        choice = {"message": message, "finish_reason": self._stop}
         return {**self._about, "choices": [choice]}
 
 
-def _is_other_call(call: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
-    """Return True if a part with the number of a call begins another one. A new id without a name does not:
-    some servers make an id for each chunk."""
-    id, function = part.get("id"), part.get("function") or {}
-    return bool(id and function.get("name")) and call["id"] not in ("", id)
+def continue_call(whole: dict[str, str], delta: Mapping[str, Any]) -> None:
+    """Add a piece to the text of a call. Its name counts only once."""
+    for key, before in whole.items():
+        more = delta.get(key) or ""
+        whole[key] = before or more if key == "name" else before + more
 
 
-def _read_pieces(delta: Mapping[str, Any]) -> list[tuple[str, str]]:
+def is_other_call(call: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
+    """Return True if a part with the number of a call begins another one. A new id without a name
+    does not: some servers make an id for each chunk."""
+    id, named = part.get("id"), part.get("function") or part.get("custom") or {}
+    return bool(id and named.get("name")) and call["id"] not in ("", id)
+
+
+def read_pieces(delta: Mapping[str, Any]) -> list[StreamPiece]:
     """Return the text and the thinking of a delta, to show them as they arrive."""
-    content = delta.get("content") or delta.get("refusal")
-    pieces = _read_content_pieces("text", content)
+    pieces = read_content_pieces("text", delta.get("content") or delta.get("refusal"))
     thinking = delta.get("reasoning_content") or delta.get("reasoning")
     if isinstance(thinking, str) and thinking:
         pieces.append(("thinking", thinking))
     return pieces
 
 
-def _read_content_pieces(kind: str, content: Any) -> list[StreamPiece]:
+def read_content_pieces(kind: str, content: Any) -> list[StreamPiece]:
+    """Return the text and the thinking in a content of a delta."""
     if isinstance(content, str) and content:
         return [(kind, content)]
     pieces: list[StreamPiece] = []
     for part in content if isinstance(content, list) else ():
         match part:
             case {"type": "text", "text": str() as text}:
-                pieces.extend(_read_content_pieces(kind, text))
+                pieces.extend(read_content_pieces(kind, text))
             case {"type": "thinking", "thinking": thinking}:
-                pieces.extend(_read_content_pieces("thinking", thinking))
+                pieces.extend(read_content_pieces("thinking", thinking))
     return pieces
 
 
-def _join_contents(content: Any, more: Any) -> Any:
+def join_contents(content: Any, more: Any) -> Any:
     """Return a content and more of it. Mistral's models stream text, and parts where they think;
     each continues where the last one ended."""
     if isinstance(content, str | None) and isinstance(more, str):
         return (content or "") + more
     if isinstance(more, Mapping) and not content:  # an answer that the server has parsed
         return more
-    parts = _list_parts(content)
-    for part in _list_parts(more):
-        if parts and _is_continued(parts[-1], part):
-            parts[-1] = _join_parts(parts[-1], part)
-        else:
-            parts.append(part)
+    parts = list_parts(content)
+    grow_list(parts, list_parts(more))
     return parts
 
 
-def _list_parts(content: Any) -> list[Any]:
+def list_parts(content: Any) -> list[Any]:
+    """Return a content as a list of parts."""
     if isinstance(content, str | None):
         return [{"type": "text", "text": content}] if content else []
     if not isinstance(content, list | tuple):
@@ -907,68 +912,43 @@ def _list_parts(content: Any) -> list[Any]:
     return list(content)
 
 
-def _is_continued(last: Any, part: Any) -> bool:
-    """Return True if `part` continues `last`: it is of the same kind, and not under another
-    seal."""
-    if not isinstance(last, Mapping) or not isinstance(part, Mapping):
-        return False
-    type_ = part.get("type")
-    if type_ not in ("text", "thinking") or last.get("type") != type_:
-        return False
-    seal = part.get("signature")
-    before = last.get("signature")
-    return not seal or not before or seal == before
-
-
-def _join_parts(last: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """Join two pieces of a part. Other fields may come with either: a seal comes with the last."""
-    whole = dict(last)
-    for name, value in part.items():
-        if value is not None:
-            whole[name] = value
-    key = part["type"]
-    whole[key] = _join_contents(last.get(key), part.get(key) or "")
-    return whole
-
-
-def _grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Add a delta: texts and lists are continued, numbered parts of a list one by one; the rest is
-    replaced."""
+def grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Add a delta: texts and lists are continued, labels stay, the rest is replaced."""
     for key, value in delta.items():
-        if value is not None:
-            _grow_field(whole, key, value)
-
-
-def _grow_field(whole: dict[str, Any], key: str, value: Any) -> None:
-    before = whole.get(key)
-    if isinstance(before, str) and isinstance(value, str):
-        whole[key] = before + value
-    elif isinstance(before, list) and isinstance(value, list):
-        _grow_list(before, value)
-    elif isinstance(before, dict) and isinstance(value, Mapping):
-        _grow(before, value)
-    else:
-        whole[key] = deepcopy(value)  # it grows, and is not ours
-
-
-def _grow_list(whole: list[Any], more: list[Any]) -> None:
-    for item in more:
-        last: Any = whole[-1] if whole else None
-        if not _is_same_number(last, item):
-            whole.append(deepcopy(item))
+        before = whole.get(key)
+        if value is None or (before and key in LABELS):
             continue
-        _grow(last, {key: value for key, value in item.items() if key not in LABELS})
-        for key in LABELS:
-            if item.get(key) is not None:
-                last[key] = item[key]
+        match before, value:
+            case str(), str():
+                whole[key] = before + value
+            case list(), list():
+                grow_list(before, value)
+            case dict(), dict():
+                grow(before, value)
+            case _:
+                whole[key] = deepcopy(value)  # it grows, and is not ours
 
 
-def _is_same_number(last: Any, item: Any) -> bool:
-    if not isinstance(last, dict) or not isinstance(item, Mapping):
+def grow_list(whole: list[Any], more: list[Any]) -> None:
+    """Add items to a list. One that continues the last item is added to it."""
+    for item in more:
+        if whole and is_continued(whole[-1], item):
+            grow(whole[-1], item)
+        else:
+            whole.append(deepcopy(item))
+
+
+def is_continued(last: Any, item: Any) -> bool:
+    """Return True if `item` continues `last`: it is of the same kind and has the same number, or is
+    text or thinking that is not under another seal."""
+    if not isinstance(last, dict) or not isinstance(item, dict):
         return False
-    if "index" not in item or last.get("index") != item["index"]:
+    if last.get("type") != item.get("type"):
         return False
-    return last.get("type") == item.get("type")
+    if "index" in item:
+        return bool(last.get("index") == item["index"])
+    seals = {last.get("signature"), item.get("signature")}
+    return item.get("type") in ("text", "thinking") and len(seals - {None, ""}) < 2
 
 
 OPENAI = OpenAIFormat()

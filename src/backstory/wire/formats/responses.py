@@ -7,46 +7,48 @@ calls and outputs are calls and results like others, in forms of their own.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from backstory.wire.fields import (
+    WrongField,
+    field,
+    name_in,
+    one_in,
+    read_as_json,
+    read_at,
+    read_each,
+    read_items,
+    string_in,
+    text_or_none,
+)
 from backstory.wire.formats.base import (
+    CALLED_BY_MODEL,
     Body,
     Format,
-    ProviderAnswer,
-    ResponseFacts,
+    Sources,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
     WrittenBody,
-    build_facts,
     concatenate_forms,
+    cut_arguments,
     describe_run,
     describe_tool,
     get_schema,
+    has_text,
     make_call,
-    make_detailed_usage,
-)
-from backstory.wire.formats.fields import (
-    expect,
-    field,
-    id_in,
-    items,
-    name_in,
-    objects,
-    one_of,
-    text_or_none,
-    wrong,
 )
 from backstory.wire.formats.openai import (
     FILLED,
-    detail_of,
     fill_arguments,
-    image_url,
+    read_detail,
     read_file_data,
     read_sound,
+    write_image_url,
 )
 from backstory.wire.json_values import write_json
 from backstory.wire.media import PDF, as_words, data_url, file_name, from_url, web_url
@@ -54,6 +56,7 @@ from backstory.wire.turns import (
     BETWEEN,
     Accepted,
     AnswerTurn,
+    BodyUnit,
     Call,
     Form,
     Media,
@@ -64,15 +67,14 @@ from backstory.wire.turns import (
     Result,
     Text,
     Turn,
-    Unit,
-    count_leading_system,
     is_blank,
     make_result,
+    split_leading_system,
 )
 
 Item = dict[str, Any]
 
-ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "step"}
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "answer"}
 CUSTOM = "custom_tool_call"
 FUNCTION_OUTPUT = "function_call_output"
 # Calls that the caller answers, and the types of their outputs.
@@ -96,7 +98,7 @@ REFERENCE = Other("item_reference")
 # An encrypted summary of all that came before.
 COMPACTION = Other(
     "the compaction (undo, or a fork from before it, has the messages)",
-    told="(earlier messages were compacted by openai)",
+    words="(earlier messages were compacted by openai)",
 )
 # Items that are complete without their ids.
 FREE = frozenset({"message", "reasoning", "compaction", "function_call", CUSTOM, *OUTPUTS})
@@ -107,10 +109,12 @@ CALL_FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller"
 # Fields that no other format can express: of a tool, of a message, a program that makes a call, and
 # warnings about a computer.
 EXTRAS = ("namespace", "phase", "caller", "acknowledged_safety_checks")
-# The caller of a call that the model made itself.
-DIRECT_CALLER = {"type": "direct"}
+# Values of these fields that say nothing: the last is the caller of a call that the model made.
+NOTHING_EXTRA: tuple[Any, ...] = (None, False, "", [], {}, CALLED_BY_MODEL)
 # Parts that only other formats have: here they are a mistake, and refused.
-FOREIGN = frozenset({"image_url", "image", "file", "document", "tool_use", "tool_result"})
+OTHER_FORMATS_TYPES = frozenset(
+    {"image_url", "image", "file", "document", "tool_use", "tool_result"}
+)
 
 
 class ResponsesFormat(Format):
@@ -131,6 +135,8 @@ class ResponsesFormat(Format):
             "effort": "reasoning.effort",
         }
     )
+    tool_choices = MappingProxyType({"auto": "auto", "none": "none", "required": "required"})
+    conversation_fields = frozenset({"input", "instructions"})
     own_parameters = frozenset(
         {
             "access_programs",
@@ -159,13 +165,29 @@ class ResponsesFormat(Format):
             "user",
         }
     )
+    fact_paths = MappingProxyType(
+        {
+            "id": ("id",),
+            "stop": ("incomplete_details.reason", "status"),
+            "stored": ("store",),
+            "tier": ("service_tier",),
+            "diagnostics": ("prompt_cache_diagnostics",),
+        }
+    )
+    usage_paths = MappingProxyType(
+        {
+            "input": ("input_tokens",),
+            "output": ("output_tokens",),
+            "cached": ("input_tokens_details.cached_tokens",),
+        }
+    )
     # A computer's output is a screenshot, which we cannot write. A function's output was accepted
     # for a search for tools.
     call_kinds = frozenset(
         {"", "tool_search_call", CUSTOM, "shell_call", "local_shell_call", "apply_patch_call"}
     )
 
-    # --- from turns to a body ---
+    # --- writing ---
 
     def write_message(self, turn: MessageTurn) -> list[Item]:
         """Write a system or user message."""
@@ -182,7 +204,7 @@ class ResponsesFormat(Format):
         if text is not None:
             return text
         if found.kind == "image":
-            url = image_url(found)
+            url = write_image_url(found)
             if url is None:
                 return None
             return {"type": "input_image", "image_url": url, "detail": found.detail or "auto"}
@@ -217,117 +239,90 @@ class ResponsesFormat(Format):
         return [{"role": "assistant", "content": BETWEEN.join(turn.texts)}, *calls]
 
     def write_result(self, call: Call, result: Result) -> list[Item]:
-        """Write the output of a call. A function's has no flag for an error: the text has to say
-        it."""
+        """Write the output of a call."""
         content: Any = result.text
         if result.content is not None:
             content = self.write_content(result.content, in_result=True)
-        write = OUTPUT_WRITERS.get(call.kind, _write_function_output)
-        return [write(call.id or "", content, bool(result.is_error))]
+        return [write_output(call, content, bool(result.is_error))]
+
+    def get_result_kind(self, kind: str) -> str:
+        """Return the kind of the results of a call. A search for tools gets that of a function."""
+        return "" if kind == "tool_search_call" else super().get_result_kind(kind)
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write instructions and input. A system message that was an input item stays one."""
-        instructions: list[str] = []
-        rest: list[Turn] = []
-        leading = count_leading_system(turns)
-        for index, turn in enumerate(turns):
-            if index < leading and isinstance(turn, MessageTurn) and turn.form is None:
-                instructions.append(turn.text)
-            else:
-                rest.append(turn)
-        forms = self.write_forms(rest)
-        body: dict[str, Any] = {"input": []}
+        leading, rest = split_leading_system(turns)
+        instructions = [turn.text for turn in leading if turn.form is None]
+        items = [turn for turn in leading if turn.form is not None]
+        forms = list(self.write_forms([*items, *rest]))
+        input: list[Item] = []
+        sources: list[Sources] = []
+        for _, form, source in forms:
+            for item in list_items(form):
+                input.append(item)
+                sources.append([source])
+        body: dict[str, Any] = {"input": input}
         if instructions:
             body["instructions"] = BETWEEN.join(instructions)
-        if len(forms) == 1 and isinstance(forms[0].form, str):
-            body["input"] = forms[0].form
-            return WrittenBody(body, [forms[0].positions])
-        origins: list[list[int]] = []
-        for written in forms:
-            for item in _list_items(written.form):
-                body["input"].append(item)
-                origins.append(written.positions)
-        return WrittenBody(body, origins)
+        if len(forms) == 1 and isinstance(forms[0][1], str):
+            body["input"] = forms[0][1]
+        return WrittenBody(body, sources)
 
-    # --- from a body or an answer to parts ---
+    # --- reading ---
 
-    def read_body(self, body: Mapping[str, Any]) -> Iterator[Unit]:
-        """Yield messages, outputs, and the items that the model made in one go."""
-        if body.get("instructions") is not None:
-            text = expect(body["instructions"], str, "instructions")
-            yield Unit("system", None, [Text(text)], "instructions")
-        continued = {key: body[key] for key in CONTINUED if body.get(key)} or None
-        # A request can continue a stored answer although it is not stored itself.
-        if continued and body.get("store") is False:
-            continued["store"] = False
-        is_first = True
-        for unit in _mark_referred(_read_units(body)):
-            # The calls that these results answer are in the service's store.
-            is_part = is_first or unit.role == "result"
-            yield unit._replace(after=continued) if continued and is_part else unit
-            is_first = False
+    def read_body(self, body: Mapping[str, Any]) -> list[BodyUnit]:
+        """Return messages, outputs, and the items that the model made in one go."""
+        units = mark_referred(read_input(body))
+        continued = {key: body[key] for key in CONTINUED if body.get(key)}
+        if continued:
+            # A request can continue a stored answer although it is not stored itself.
+            if body.get("store") is False:
+                continued["store"] = False
+            for index, unit in enumerate(units):
+                # The calls that these results answer are in the service's store.
+                if index == 0 or unit.role == "result":
+                    units[index] = unit._replace(after=continued)
+        if body.get("instructions") is None:
+            return units
+        text = field(body, "instructions", str)
+        return [BodyUnit("system", None, [Text(text)]), *units]
 
-    def read_answer(self, form: Form) -> Iterator[Unit]:
-        """Yield the units of an answer. It is one step, unless the service ran a tool itself, such
-        as a shell in a container ("Hosted shell" in OpenAI's guide): its output and the rest of the
-        answer follow."""
-        run = ItemRun()
-        is_empty = True
-        for path, item in objects(form, "response"):
-            is_empty = False
-            role = _read_role(item, path)
-            if role == "step":
-                run.add(path, item)
-                continue
-            yield from run.take()
-            yield Unit(role, [item], read_item(item, path), path)
-        yield from run.take()
-        if is_empty:
-            yield Unit("step", form, [], "response")
-
-    def read_form(self, role: str, form: Form, path: str) -> list[Part]:
+    def read_form(self, role: str, form: Form) -> list[Part]:
         """Return the parts of a unit's items."""
         if isinstance(form, str) and role == "user":
             return [Text(form)]
-        parts: list[Part] = []
-        for where, item in objects(form, path):
-            if _read_role(item, where) != role:
-                raise wrong(where, f"this is not a {role} item")
-            parts.extend(read_item(item, where))
-        return parts
+        return read_each(form, partial(self._read_item, role))
+
+    def _read_item(self, role: str, item: Item) -> list[Part]:
+        if read_role(item) != role:
+            raise WrongField(f"expected an item of the role {role}")
+        return read_item(item)
 
     def recognizes(self, answer: Mapping[str, Any]) -> bool:
-        """Return True if an answer, or the first event of a stream, has the shape of this format."""
+        """Return True if an answer, or the first event of a stream, has the shape of this
+        format."""
         if isinstance(answer.get("output"), list):
             return True
         return str(answer.get("type")).startswith("response.")
 
-    def read_response(self, response: Mapping[str, Any]) -> ProviderAnswer:
-        """Return the items, the model and the usage of an answer."""
-        model = response.get("model")
-        form = field(dict(response), "output", list, "response")
-        usage = make_detailed_usage(response.get("usage"), "input_tokens", "output_tokens")
-        return ProviderAnswer(form, model if isinstance(model, str) else None, usage)
+    def read_response(self, response: Mapping[str, Any]) -> Form:
+        """Return the items of an answer."""
+        return [mark_cut_call(item) for item in field(response, "output", list)]
 
-    def read_facts(self, response: Mapping[str, Any]) -> ResponseFacts:
-        """Return the id, the stop reason and other facts of a response."""
-        incomplete = response.get("incomplete_details")
-        reason = incomplete.get("reason") if isinstance(incomplete, Mapping) else None
-        return build_facts(
-            id=response.get("id"),
-            stop=reason or response.get("status"),
-            stored=response.get("store"),
-            tier=response.get("service_tier"),
-            diagnostics=response.get("prompt_cache_diagnostics"),
-        )
+    def read_answer(self, form: Form) -> list[BodyUnit]:
+        """Return the units of an answer. It is one unit, unless the service ran a tool itself, such
+        as a shell in a container ("Hosted shell" in OpenAI's guide): its output and the rest of the
+        answer follow."""
+        return join_items(read_each(form, read_unit)) or [BodyUnit("answer", form, [])]
 
     def is_compaction(self, response: Mapping[str, Any]) -> bool:
         """Return True for an object `response.compaction`, which has the messages that were kept
         and one compaction item, and for a response with such an item ("Compaction" in OpenAI's
         guide)."""
         for item in response.get("output") or ():
-            if isinstance(item, Mapping) and item.get("type") == "compaction":
-                return True
+            match item:
+                case {"type": "compaction"}:
+                    return True
         return False
 
     def open_stream(self) -> StreamAssembler:
@@ -340,7 +335,7 @@ class ResponsesFormat(Format):
         """Join the items of one answer. Reasoning at the end of an event's items is without its
         required following item, too, if another event's reasoning follows it."""
         for form, following in pairwise(forms):
-            if _is_reasoning_at(form, -1) and _is_reasoning_at(following, 0):
+            if is_reasoning_at(form, -1) and is_reasoning_at(following, 0):
                 return None
         return concatenate_forms(forms)
 
@@ -350,23 +345,23 @@ class ResponsesFormat(Format):
         (vercel/ai#7099). Anything of the same answer may follow it."""
         if role == "result":
             return "" if parts else "an output is not an empty array"
-        if role == "step" and parts and isinstance(parts[-1], Reasoning):
+        if role == "answer" and parts and isinstance(parts[-1], Reasoning):
             return "an item has to follow reasoning"
         return ""
 
-    def repair_form(self, form: Form, stored: bool) -> tuple[Form, list[str]]:
+    def repair_form(self, form: Form, parts: list[Part], stored: bool) -> tuple[Form, list[str]]:
         """Return the items without what the service was seen to refuse."""
         if not isinstance(form, list):
             return form, []
         # "Invalid 'input[0].content': empty array. Expected an array with minimum length 1"
-        said = [item for item in form if "role" not in item or item.get("content") != []]
-        kept, reasons = _unbind_reasoning(said) if stored else _remove_ids(said)
-        if len(said) < len(form):
+        filled = [item for item in form if "role" not in item or item.get("content") != []]
+        kept, reasons = unbind_reasoning(filled) if stored else remove_ids(filled)
+        if len(filled) < len(form):
             reasons = [*reasons, "an empty message is left out"]
-        whole = [_fill_item(item) for item in kept]
+        whole = [fill_item(item) for item in kept]
         if whole != kept:
             reasons = [*reasons, FILLED]
-        return _put_messages_first(whole), reasons
+        return put_messages_first(whole), reasons
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return an output for the same call with another id."""
@@ -379,83 +374,66 @@ class ResponsesFormat(Format):
         """Write the definition of a function."""
         return {"type": "function"} | describe_tool(tool) | {"parameters": get_schema(tool)}
 
-    def write_tool_choice(self, mode: str, name: str | None) -> Body:
-        """Return the field of a tool choice."""
-        if mode == "tool":
-            return {"tool_choice": {"type": "function", "name": name}}
-        return {"tool_choice": mode} if mode else {}
+    def write_named_choice(self, name: str | None) -> Any:
+        """Write the choice of the tool of this name."""
+        return {"type": "function", "name": name}
 
 
 # --- units ---
 
 
-class ItemRun:
-    """Items of the model in a row, which are one answer."""
-
-    def __init__(self) -> None:
-        self._items: list[tuple[str, Item]] = []
-        self._has_message = False
-        self._has_call = False
-
-    def add(self, path: str, item: Item) -> None:
-        """Take one more item."""
-        self._items.append((path, item))
-        if "role" in item:
-            self._has_message = True
-        is_run = is_service_call(item) or _is_service_search(item)
-        if item.get("type") in CALLS and not is_run:
-            self._has_call = True
-
-    def ends_before(self, item: Item) -> bool:
-        """Return True for reasoning or a message after a message without a call: the model was
-        asked again."""
-        if not self._has_message or self._has_call:
-            return False
-        return "role" in item or item.get("type") == "reasoning"
-
-    def take(self) -> Iterator[Unit]:
-        """Yield the answer that the items are, if there are any, and begin a new one."""
-        form: list[Item] = []
-        parts: list[Part] = []
-        for path, item in self._items:
-            form.append(item)
-            parts.extend(read_item(item, path))
-        if form:
-            first_path, _ = self._items[0]
-            yield Unit("step", form, parts, first_path)
-        self._items = []
-        self._has_message = False
-        self._has_call = False
-
-
-def _read_units(body: Mapping[str, Any]) -> Iterator[Unit]:
+def read_input(body: Mapping[str, Any]) -> list[BodyUnit]:
+    """Return the units of an input, which is a text or a list of items."""
     input = body.get("input")
     if isinstance(input, str):
-        yield Unit("user", input, [Text(input)], "input")
-        return
+        return [BodyUnit("user", input, [Text(input)])]
     if input is None and body.get("prompt"):  # a template in the service's store is all of it
-        return
-    run = ItemRun()
-    for path, item in items(dict(body), "input"):
-        role = _read_role(item, path)
-        if role != "step":
-            yield from run.take()
-            yield Unit(role, [item], read_item(item, path), path)
-            continue
-        if run.ends_before(item):
-            yield from run.take()
-        run.add(path, item)
-    yield from run.take()
+        return []
+    return join_items(read_items(body, "input", read_unit), is_history=True)
 
 
-def _mark_referred(units: Iterable[Unit]) -> Iterator[Unit]:
+def read_unit(item: Item) -> list[BodyUnit]:
+    """Return the unit of one item."""
+    return [BodyUnit(read_role(item), [item], read_item(item))]
+
+
+def join_items(units: list[BodyUnit], *, is_history: bool = False) -> list[BodyUnit]:
+    """Join the items of the model in a row to one answer. In a history, these are several answers
+    if the model was asked again."""
+    joined: list[BodyUnit] = []
+    for unit in units:
+        is_continued = bool(joined) and unit.role == joined[-1].role == "answer"
+        if is_continued and is_history:
+            is_continued = not is_asked_again(joined[-1], unit.form[0])
+        if is_continued:
+            joined[-1].form.extend(unit.form)
+            joined[-1].parts.extend(unit.parts)
+        else:
+            joined.append(unit)
+    return joined
+
+
+def is_asked_again(answer: BodyUnit, item: Item) -> bool:
+    """Return True for reasoning or a message after a message without a call."""
+    if "role" not in item and item.get("type") != "reasoning":
+        return False
+    has_message = False
+    for before in answer.form:
+        if before.get("type") in CALLS and not is_run_by_service(before):
+            return False
+        has_message = has_message or "role" in before
+    return has_message
+
+
+def mark_referred(units: list[BodyUnit]) -> list[BodyUnit]:
     """Mark the units with references to items in the service's store, and the results directly
     after them that answer calls in the store."""
+    marked: list[BodyUnit] = []
     called: set[str | None] = set()
     is_referring = False
     for unit in units:
         is_marked = False
-        if unit.role == "step":
+        if unit.role == "answer":
             called.update(part.id for part in unit.parts if isinstance(part, Call))
             is_marked = is_referring = REFERENCE in unit.parts
         elif unit.role == "result":
@@ -463,24 +441,33 @@ def _mark_referred(units: Iterable[Unit]) -> Iterator[Unit]:
             is_marked = is_referring and called.isdisjoint(ids)
         else:
             is_referring = False
-        yield unit._replace(took=(*unit.took, Accepted.REFERRED)) if is_marked else unit
+        if is_marked:
+            unit = unit._replace(accepted=(Accepted.REFERRED,))
+        marked.append(unit)
+    return marked
 
 
-def _read_role(item: Item, path: str) -> str:
-    type_ = item.get("type")
-    if type_ == "additional_tools":
-        return "system"
-    if type_ == "mcp_approval_response":
-        return "user"
-    if type_ in (None, "message") and "role" in item:
-        return ROLES[one_of(item["role"], tuple(ROLES), f"{path}.role")]
-    if type_ is None and "id" in item:
-        return "step"  # an item_reference, whose type may be left out
-    field(item, "type", str, path)
-    return "result" if _is_output(item) else "step"
+def read_role(item: Item) -> str:
+    """Return our word for the role of an item."""
+    if is_message(item):
+        return ROLES[one_in(item, "role", ROLES)]
+    match item.get("type"):
+        case "additional_tools":
+            return "system"
+        case "mcp_approval_response":
+            return "user"
+        case None if "id" in item:
+            return "answer"  # an item_reference, whose type may be left out
+    field(item, "type", str)
+    return "result" if is_output(item) else "answer"
 
 
-def _list_items(form: Form) -> list[Any]:
+def is_message(item: Item) -> bool:
+    """Return True if an item is a message: the only one that may come without a type."""
+    return "role" in item and item.get("type") in (None, "message")
+
+
+def list_items(form: Form) -> list[Any]:
     """Return a form as a list of items. An input may be a bare text."""
     return [{"role": "user", "content": form}] if isinstance(form, str) else form
 
@@ -488,360 +475,365 @@ def _list_items(form: Form) -> list[Any]:
 # --- items ---
 
 
-def read_item(item: Item, path: str) -> list[Part]:
+def read_item(item: Item) -> list[Part]:
     """Return the parts of an item."""
-    type_: Any = item.get("type")
-    if is_service_call(item) or _is_service_search(item):
-        return [_read_service_item(item, type_)]
-    if "role" in item and type_ in (None, "message"):
-        parts = _read_content(item.get("content"), f"{path}.content")
-        return [*parts, *map(Other, _list_extras(item))]
-    if type_ == "reasoning":
-        return [_read_reasoning(item)]
-    if type_ in (None, "item_reference"):
-        return [REFERENCE]
-    if type_ in CALLS:
-        return [_read_call(item, type_, path)]
-    if _is_output(item):
-        return [_read_result(item, path)]
-    return [COMPACTION if type_ == "compaction" else Other(type_)]
+    if is_message(item):
+        return [*read_content(item, "content"), *map(Other, list_extras(item))]
+    if item.get("type") == "reasoning":
+        return [read_reasoning(item)]
+    if is_run_by_service(item):
+        return [read_service_item(item)]
+    match item.get("type"):
+        case None | "item_reference":
+            return [REFERENCE]
+        case "compaction":
+            return [COMPACTION]
+        case "function_call" | "custom_tool_call":
+            return [read_call(item)]
+        case type_ if type_ in CALLS:
+            return [read_tool_call(item)]
+        case type_ if not is_output(item):
+            return [Other(str(type_))]
+    return [read_result(item)]
 
 
-def _read_service_item(item: Item, type_: str) -> Other:
-    """Describe what the service ran itself, for other providers."""
+def is_run_by_service(item: Item) -> bool:
+    """Return True if the service ran a call itself, also for what its search for tools found. What
+    xAI does on X comes as calls of custom tools: their ids show it (vercel/ai, packages/xai)."""
+    match item:
+        case {"type": "tool_search_call" | "tool_search_output", "execution": "server"}:
+            return True
+        case {"type": "custom_tool_call", "call_id": str(id)}:
+            return id.startswith("xs_call_")
+    return item.get("type") in SERVICE_CALLS
+
+
+def read_service_item(item: Item) -> Other:
+    """Return what the service ran itself, in words for other providers."""
+    type_ = item["type"]
     name = type_.removesuffix("_call")
-    if _is_service_search(item):
+    if type_ in ("tool_search_call", "tool_search_output"):
         return describe_run(type_, name, item.get("arguments") or item.get("tools"))
     return describe_run(type_, name, {**item, "status": None})
 
 
-def is_service_call(item: Item) -> bool:
-    """Return True if the service ran the call itself. What xAI does on X comes as calls of custom
-    tools, too: their ids show it (vercel/ai, packages/xai)."""
-    if item.get("type") in SERVICE_CALLS:
-        return True
-    return item.get("type") == CUSTOM and str(item.get("call_id")).startswith("xs_call_")
+def read_call(item: Item) -> Call:
+    """Return a call of a function or of a custom tool."""
+    id = text_or_none(item, "call_id") or ""
+    is_custom = item["type"] == CUSTOM
+    given = field(item, "input" if is_custom else "arguments", str)
+    name = name_in(item, "name")
+    if is_custom:
+        return Call(id, name, {"input": given}, kind=CUSTOM, extras=list_extras(item))
+    return make_call(id, name, given)._replace(extras=list_extras(item))
 
 
-def _is_service_search(item: Item) -> bool:
-    """Return True for a search for tools that the service ran itself, and for what it found."""
-    is_search = item.get("type") in ("tool_search_call", "tool_search_output")
-    return is_search and item.get("execution") == "server"
-
-
-def _read_call(item: Item, type_: str, path: str) -> Part:
-    extras = _list_extras(item)
-    if type_ not in ("function_call", CUSTOM):
-        return _read_tool_call(item, type_, extras)
-    id = id_in(item, "call_id", path)
-    if type_ == CUSTOM:
-        text = field(item, "input", str, path)
-        name = name_in(item, "name", path)
-        return Call(id, name, {"input": text}, kind=CUSTOM, extras=extras)
-    arguments = field(item, "arguments", str, path)
-    name = name_in(item, "name", path)
-    call = make_call(id, name, arguments)
-    return call._replace(extras=extras)
-
-
-def _read_tool_call(item: Item, type_: str, extras: tuple[str, ...]) -> Part:
-    """Read a call of a tool of OpenAI's own that the caller runs."""
-    id = item.get("call_id")
+def read_tool_call(item: Item) -> Part:
+    """Return a call of a tool of OpenAI's own that the caller runs."""
+    type_, id = item["type"], item.get("call_id")
     if not isinstance(id, str):
         return Other(type_)
-    arguments: dict[str, Any] = {}
-    for key, value in item.items():
-        if key not in CALL_FRAME:
-            arguments[key] = value
     name = type_.removesuffix("_call")
-    return Call(id, name, arguments, kind=type_, extras=extras)
+    return Call(id, name, list_arguments(item), kind=type_, extras=list_extras(item))
 
 
-def _list_extras(item: Item) -> tuple[str, ...]:
+def list_arguments(item: Item) -> dict[str, Any]:
+    """Return the fields of a call that are arguments of the tool."""
+    return {key: value for key, value in item.items() if key not in CALL_FRAME}
+
+
+def list_extras(item: Item) -> tuple[str, ...]:
     """Return the names of fields that no other format can express."""
-    extras: list[str] = []
-    for key in EXTRAS:
-        value = item.get(key)
-        if value and value != DIRECT_CALLER:
-            extras.append(key)
-    return tuple(extras)
+    return tuple(key for key in EXTRAS if item.get(key) not in NOTHING_EXTRA)
 
 
-def _read_reasoning(item: Item) -> Reasoning:
-    """Read a reasoning item. OpenAI wants a summary: "missing required field summary" (Agora#141).
-    Other servers have the text of the reasoning in the item instead."""
-    summary = _join_reasoning(item.get("summary"))
-    text = summary or _join_reasoning(item.get("content"))
+def mark_cut_call(item: Any) -> Any:
+    """Return an item that, if it is a call that was cut off, is a function call whose arguments are
+    not JSON: no tool runs with them. Any text is an input of a custom tool."""
+    match item:
+        case {"type": type_, "status": "incomplete", "call_id": str(id)} if type_ in CALLS:
+            if is_run_by_service(item):
+                return item
+            return {
+                "type": "function_call",
+                "call_id": id,
+                "name": item.get("name") or type_.removesuffix("_call"),
+                "arguments": cut_arguments(write_arguments(item)),
+                "status": "incomplete",
+            }
+    return item
+
+
+def write_arguments(item: Item) -> str:
+    """Return the arguments of a call as JSON, or as far as they arrived."""
+    if item["type"] == "function_call":
+        return text_or_none(item, "arguments") or ""
+    if item["type"] == CUSTOM:
+        return read_as_json({"input": item.get("input") or ""})
+    return read_as_json(list_arguments(item))
+
+
+def read_reasoning(item: Item) -> Reasoning:
+    """Return the reasoning in an item. OpenAI wants a summary: "missing required field summary"
+    (Agora#141). Other servers have the text of the reasoning in the item instead."""
+    text = join_reasoning(item.get("summary")) or join_reasoning(item.get("content"))
     is_complete = isinstance(item.get("summary", item.get("content")), list)
-    seal = item["encrypted_content"] if _is_sealed(item) else ""
+    seal = item["encrypted_content"] if is_sealed(item) else ""
     return Reasoning(text, seal, is_complete)
 
 
-def _join_reasoning(parts: Any) -> str:
+def join_reasoning(parts: Any) -> str:
+    """Return the texts of a summary, or of the content of reasoning."""
     texts: list[str] = []
-    if not isinstance(parts, list):
-        return ""
-    for part in parts:
-        text = part.get("text") if isinstance(part, dict) else None
-        if isinstance(text, str) and not is_blank(text):
-            texts.append(text.strip())
+    for part in parts if isinstance(parts, list) else ():
+        match part:
+            case {"text": str(text)} if not is_blank(text):
+                texts.append(text.strip())
     return BETWEEN.join(texts)
 
 
-def _is_output(item: Item) -> bool:
+def is_output(item: Item) -> bool:
     """Return True if the caller gave the item back for a call. Some outputs the service makes
     itself."""
-    if item.get("type") not in OUTPUTS or _is_service_search(item):
+    type_ = item.get("type")
+    if type_ not in OUTPUTS or is_run_by_service(item):
         return False
-    return item["type"] == FUNCTION_OUTPUT or isinstance(_find_call_id(item), str)
+    return type_ == FUNCTION_OUTPUT or isinstance(find_call_id(item), str)
 
 
-def _find_call_id(item: Item) -> Any:
+def find_call_id(item: Item) -> Any:
     """Return the id of the call that an output answers."""
+    return item.get(name_call_id(item))
+
+
+def name_call_id(item: Item) -> str:
+    """Return the field of an output that has the id of its call."""
     is_local = item.get("type") == "local_shell_call_output" and "call_id" not in item
-    return item.get("id" if is_local else "call_id")
+    return "id" if is_local else "call_id"
 
 
-def _read_result(item: Item, path: str) -> Result:
-    parts = _read_output(item, f"{path}.output")
-    for name in _list_extras(item):
-        parts.append(Other(name))
-    id = text_or_none(_find_call_id(item), f"{path}.call_id")
-    kind = CALL_OF_OUTPUT[item["type"]]
-    return make_result(id or "", parts, None, kind=kind)
+def read_result(item: Item) -> Result:
+    """Return the result in an output."""
+    id = text_or_none(item, name_call_id(item))
+    parts = [*read_output(item), *map(Other, list_extras(item))]
+    return make_result(id or "", parts, None, kind=CALL_OF_OUTPUT[item["type"]])
 
 
-def _read_output(item: Item, path: str) -> list[Part]:
-    found = item.get("output")
+def read_output(item: Item) -> list[Part]:
+    """Return the parts of an output."""
+    output = item.get("output")
     match item["type"]:
         case "computer_call_output":
-            return [_read_screenshot(found)]
+            return [read_screenshot(output)]
         case "shell_call_output":
-            return [Text(_read_shell(found))]
+            return [Text(read_shell(output))]
         case "tool_search_output":
-            return [Text(write_json(item.get("tools") or []))]
+            return [Text(read_as_json(item.get("tools") or []))]
         case "apply_patch_call_output":
-            return [Text(found if isinstance(found, str) else str(item.get("status") or ""))]
-    return _read_content(found, path)
+            return [Text(output if isinstance(output, str) else str(item.get("status") or ""))]
+    return read_content(item, "output")
 
 
-def _read_screenshot(found: Any) -> Part:
-    url = found.get("image_url") if isinstance(found, dict) else None
-    if isinstance(url, str):
-        return from_url(url, "image")
+def read_screenshot(output: Any) -> Part:
+    """Return the screenshot of a computer."""
+    match output:
+        case {"image_url": str(url)}:
+            return from_url(url, "image")
     return Other("a screenshot in the service's store", media="image")
 
 
-def _read_shell(chunks: Any) -> str:
+def read_shell(chunks: Any) -> str:
     """Return what a shell printed, in its order."""
-    texts: list[Any] = []
+    lines: list[Any] = []
     for chunk in chunks if isinstance(chunks, list) else ():
-        if not isinstance(chunk, dict):
-            continue
-        texts.append(chunk.get("stdout"))
-        texts.append(chunk.get("stderr"))
-        outcome = chunk.get("outcome")
-        if isinstance(outcome, dict) and outcome.get("exit_code"):
-            texts.append(f"(exit code {outcome['exit_code']})")
-    printed = [text for text in texts if isinstance(text, str) and not is_blank(text)]
-    return "\n".join(printed)
+        match chunk:
+            case {**fields}:
+                lines += [fields.get("stdout"), fields.get("stderr")]
+        match chunk:
+            case {"outcome": {"exit_code": code}} if code:
+                lines.append(f"(exit code {code})")
+    return "\n".join(line for line in lines if has_text(line))
 
 
-def _read_content(content: Any, path: str) -> list[Part]:
+def read_content(item: Item, key: str) -> list[Part]:
+    """Return the parts of a content, which is a text or a list of parts."""
+    content = item.get(key)
     if isinstance(content, str):
         return [Text(content)]
     if content is None:
-        raise wrong(path, "expected a string or an array of parts, found null")
-    parts: list[Part] = []
-    for where, part in objects(content, path):
-        parts.extend(_read_part(part, where))
-    return parts
+        raise WrongField("expected a string or an array of parts, found null", f".{key}")
+    return read_at(f".{key}", read_each, content, read_part)
 
 
-def _read_part(part: dict[str, Any], path: str) -> list[Part]:
-    match field(part, "type", str, path):
+def read_part(part: dict[str, Any]) -> list[Part]:
+    """Return what a part says."""
+    match field(part, "type", str):
         case "input_text" | "output_text" | "text":
-            text = Text(field(part, "text", str, path))
+            text = Text(field(part, "text", str))
             return [text, Other("annotations")] if part.get("annotations") else [text]
         case "refusal":
-            return [Text(field(part, "refusal", str, path))]
+            return [Text(field(part, "refusal", str))]
         case "input_image":
-            return [_read_image(part)]
+            return [read_image(part)]
         case "input_file":
-            return [_read_file(part)]
+            return [read_file(part)]
         case "input_audio":
             return [read_sound(part.get("input_audio"))]
         case other:
-            return [Other(other, complete=other not in FOREIGN)]
+            return [Other(other, is_complete=other not in OTHER_FORMATS_TYPES)]
 
 
-def _read_image(part: dict[str, Any]) -> Part:
-    if isinstance(part.get("image_url"), str):
-        return from_url(part["image_url"], "image", detail=detail_of(part))
-    if isinstance(part.get("file_id"), str):
-        return Other("an image in the service's store", media="image")
-    return Other("input_image", complete=False, media="image")
+def read_image(part: dict[str, Any]) -> Part:
+    """Return an image by its address or its data; only the service has one that is named by its
+    id."""
+    match part:
+        case {"image_url": str(url)}:
+            return from_url(url, "image", detail=read_detail(part))
+        case {"file_id": str()}:
+            return Other("an image in the service's store", media="image")
+    return Other("input_image", is_complete=False, media="image")
 
 
-def _read_file(part: dict[str, Any]) -> Part:
-    name = part.get("filename")
-    if not isinstance(name, str):
-        name = None
-    detail = detail_of(part)
-    data = part.get("file_data")
-    url = part.get("file_url")
-    if isinstance(data, str):
-        return read_file_data(data, name, detail)
-    if isinstance(url, str):
-        return Media("document", PDF, url=url, name=name, detail=detail)
-    if isinstance(part.get("file_id"), str):
-        return Other("a file in the service's store", media="document")
-    return Other("input_file", complete=False, media="document")
+def read_file(part: dict[str, Any]) -> Part:
+    """Return a file by its data or its address; only the service has one that is named by its
+    id."""
+    name, detail = string_in(part, "filename"), read_detail(part)
+    match part:
+        case {"file_data": str(data)}:
+            return read_file_data(data, name, detail)
+        case {"file_url": str(url)}:
+            return Media("document", PDF, url=url, name=name, detail=detail)
+        case {"file_id": str()}:
+            return Other("a file in the service's store", media="document")
+    return Other("input_file", is_complete=False, media="document")
 
 
-# --- outputs of the kinds of calls ---
-
-
-def _write_function_output(id: str, content: Any, _error: bool) -> Item:
-    return {"type": FUNCTION_OUTPUT, "call_id": id, "output": content}
-
-
-def _write_custom_output(id: str, content: Any, _error: bool) -> Item:
-    return {"type": CALLS[CUSTOM], "call_id": id, "output": content}
-
-
-def _write_shell_output(id: str, content: Any, error: bool) -> Item:
-    chunk: Item = {"stdout": content, "stderr": ""}
-    if error:
-        chunk = {"stdout": "", "stderr": content}
-    chunk["outcome"] = {"type": "exit", "exit_code": int(error)}
-    return {"type": "shell_call_output", "call_id": id, "output": [chunk]}
-
-
-def _write_local_shell_output(id: str, content: Any, _error: bool) -> Item:
-    return {"type": "local_shell_call_output", "id": id, "output": content}
-
-
-def _write_patch_output(id: str, content: Any, error: bool) -> Item:
-    status = "failed" if error else "completed"
-    return {"type": "apply_patch_call_output", "call_id": id, "status": status, "output": content}
-
-
-OUTPUT_WRITERS: dict[str, Callable[[str, Any, bool], Item]] = {
-    CUSTOM: _write_custom_output,
-    "shell_call": _write_shell_output,
-    "local_shell_call": _write_local_shell_output,
-    "apply_patch_call": _write_patch_output,
-}
+def write_output(call: Call, content: Any, is_error: bool) -> Item:
+    """Write the output of a call in the form of its kind. A function's has no flag for an error:
+    the text has to say it."""
+    match call.kind:
+        case "shell_call":
+            name = "stderr" if is_error else "stdout"
+            outcome = {"type": "exit", "exit_code": int(is_error)}
+            chunk = {"stdout": "", "stderr": "", name: content, "outcome": outcome}
+            return {"type": "shell_call_output", "call_id": call.id, "output": [chunk]}
+        case "local_shell_call":
+            return {"type": "local_shell_call_output", "id": call.id, "output": content}
+        case "apply_patch_call":
+            status = "failed" if is_error else "completed"
+            frame = {"type": "apply_patch_call_output", "call_id": call.id, "status": status}
+            return {**frame, "output": content}
+        case "custom_tool_call":
+            return {"type": CALLS[CUSTOM], "call_id": call.id, "output": content}
+    return {"type": FUNCTION_OUTPUT, "call_id": call.id, "output": content}
 
 
 # --- what the service was seen to refuse ---
 
 
-def _is_reasoning_at(form: Form, index: int) -> bool:
-    if not isinstance(form, list) or not form:
-        return False
-    item = form[index]
-    return isinstance(item, dict) and item.get("type") == "reasoning"
+def is_reasoning_at(form: Form, index: int) -> bool:
+    """Return True if the first or the last item of a form is reasoning."""
+    match form[index:][:1] if isinstance(form, list) else ():
+        case [{"type": "reasoning"}]:
+            return True
+    return False
 
 
-def _unbind_reasoning(form: list[Item]) -> tuple[list[Item], list[str]]:
+def unbind_reasoning(form: list[Item]) -> tuple[list[Item], list[str]]:
     """Change reasoning with an id before a message without one, which was refused: the service
     looks for the message that it knows. Sealed reasoning goes without its id; other reasoning
     cannot go."""
     kept: list[Item] = []
     lost: list[str] = []
-    for item, following in zip(form, [*form[1:], {}], strict=True):
-        if not _is_named_reasoning(item) or "role" not in following or "id" in following:
+    for item, following in pairwise([*form, {}]):
+        if not is_named_reasoning(item) or "role" not in following or "id" in following:
             kept.append(item)
-        elif _is_sealed(item):
-            kept.append(_remove_id(item))
+        elif is_sealed(item):
+            kept.append(remove_id(item))
         else:
             lost.append("reasoning that the service would not find is left out")
     return kept, lost
 
 
-def _is_named_reasoning(item: Item) -> bool:
+def is_named_reasoning(item: Item) -> bool:
     """Return True for reasoning that is known by its id. Other servers put its text into the item,
     where it counts."""
     return item.get("type") == "reasoning" and "id" in item and not item.get("content")
 
 
-def _remove_ids(form: list[Item]) -> tuple[list[Item], list[str]]:
+def remove_ids(form: list[Item]) -> tuple[list[Item], list[str]]:
     """Remove the ids of items: "Item with id 'rs_…' not found. Items are not persisted when `store`
     is set to false" (vercel/ai#7543). Items that are nothing without the store are left out; calls
     that the service ran itself were accepted with their ids."""
-    kept = [item for item in form if _is_whole(item)]
-    bare = [_remove_id(item) if _is_free(item) else item for item in kept]
+    kept = [item for item in form if is_whole(item)]
+    bare = [remove_id(item) if "id" in item and is_free(item) else item for item in kept]
     if len(kept) == len(form):
         return bare, []
     lost = "what only the service's store could have read is left out"
     return bare, [f"{lost}: reasoning that is not sealed, or an item that needs its id"]
 
 
-def _remove_id(item: Item) -> Item:
+def remove_id(item: Item) -> Item:
+    """Return an item without its id."""
     return {key: value for key, value in item.items() if key != "id"}
 
 
-def _is_free(item: Item) -> bool:
+def is_free(item: Item) -> bool:
     """Return True if an item is complete without its id."""
     if "type" not in item:
         return "role" in item
-    return item["type"] in FREE and not is_service_call(item)
+    return item["type"] in FREE and not is_run_by_service(item)
 
 
-def _is_whole(item: Item) -> bool:
+def is_whole(item: Item) -> bool:
     """Return True if an item is complete outside of the store."""
-    type_ = item.get("type")
-    if type_ == "reasoning":
-        return _is_sealed(item) or bool(item.get("content"))
-    if type_ in (None, "item_reference"):
-        return "role" in item
+    match item.get("type"):
+        case "reasoning":
+            return is_sealed(item) or bool(item.get("content"))
+        case None | "item_reference":
+            return "role" in item
     return True
 
 
-def _is_sealed(item: Item) -> bool:
+def is_sealed(item: Item) -> bool:
     """Return True if reasoning is in the item itself, for the service alone to read."""
     return isinstance(item.get("encrypted_content"), str) and bool(item["encrypted_content"])
 
 
-def _fill_item(item: Item) -> Item:
+def fill_item(item: Item) -> Item:
+    """Return an item that, if it is a call, has arguments that the service takes."""
     return fill_arguments(item) if item.get("type") == "function_call" else item
 
 
-def _put_messages_first(form: list[Item]) -> list[Item]:
+def put_messages_first(form: list[Item]) -> list[Item]:
     """Put messages between two calls before the calls. DeepSeek refused them: "No tool output found
     for tool call call-a". Beside reasoning, or items that are known by their ids, the order
     counts."""
     calls: list[int] = []
     for index, item in enumerate(form):
-        if item.get("type") == "reasoning" or "id" in item:
+        type_ = item.get("type")
+        if type_ == "reasoning" or "id" in item:
             return form
-        if _is_answerable(item):
+        if type_ in ("function_call", CUSTOM) and not is_run_by_service(item):
             calls.append(index)
     if len(calls) < 2:
         return form
     first, last = calls[0], calls[-1]
-    messages: list[Item] = []
-    others: list[Item] = []
-    for item in form[first:last]:
-        if "role" in item:
-            messages.append(item)
-        else:
-            others.append(item)
-    return form[:first] + messages + others + form[last:]
-
-
-def _is_answerable(item: Item) -> bool:
-    return item.get("type") in ("function_call", CUSTOM) and not is_service_call(item)
+    between = sorted(form[first:last], key=lambda item: "role" not in item)
+    return [*form[:first], *between, *form[last:]]
 
 
 # --- streams ---
 
-TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
-THINKING_DELTAS = frozenset(
-    {"response.reasoning_summary_text.delta", "response.reasoning_text.delta"}
-)
+# The field that each kind of delta continues.
+DELTAS = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_summary_text.delta": "thinking",
+    "response.reasoning_text.delta": "thinking",
+    "response.function_call_arguments.delta": "arguments",
+    "response.custom_tool_call_input.delta": "arguments",
+}
 
 
 class ResponsesStream(StreamAssembler):
@@ -850,41 +842,62 @@ class ResponsesStream(StreamAssembler):
     def __init__(self) -> None:
         # Items by their index in the answer. Two events of a server may have the same one.
         self._done: list[tuple[int, Item]] = []
-        self._texts: dict[int, str] = {}  # of the items that are not done
+        # Of the items that are not done: what they began with, and their texts or arguments.
+        self._begun: dict[int, Item] = {}
+        self._texts: dict[int, str] = {}
         self._response: Mapping[str, Any] = {}
 
     def add(self, event: Mapping[str, Any]) -> list[StreamPiece]:
         """Take one event. Return its pieces of text and thinking."""
-        kind = event.get("type")
+        index = event.get("output_index") or 0
         if event.get("response"):
             self._response = event["response"]
-        index = event.get("output_index") or 0
-        if kind == "error":
-            self._response = {**self._response, "error": event.get("error") or event}
-        if kind == "response.output_item.done":
-            self._done.append((index, event["item"]))
-            self._texts.pop(index, None)
-        if kind in TEXT_DELTAS:
-            self._texts[index] = self._texts.get(index, "") + event["delta"]
-            return [("text", event["delta"])]
-        if kind in THINKING_DELTAS:
-            return [("thinking", event["delta"])]
-        if kind == "response.reasoning_summary_part.done":
-            return [("thinking", BETWEEN)]
+        match event.get("type"):
+            case "error":
+                self._response = {**self._response, "error": event.get("error") or event}
+            case "response.output_item.added":
+                self._begun[index] = event["item"]
+            case "response.output_item.done":
+                self._done.append((index, event["item"]))
+                self._begun.pop(index, None)
+                self._texts.pop(index, None)
+            case "response.reasoning_summary_part.done":
+                return [("thinking", BETWEEN)]
+            case str(kind) if kind in DELTAS:
+                return self._add_delta(index, DELTAS[kind], event["delta"])
         return []
+
+    def _add_delta(self, index: int, what: str, delta: str) -> list[StreamPiece]:
+        if what != "thinking":
+            self._texts[index] = self._texts.get(index, "") + delta
+        return [] if what == "arguments" else [(what, delta)]
 
     def finish(self) -> Body:
         """Return the whole answer. Its items are those that were done. The last event has them once
         more, with reasoning sealed anew; a recorded request sent back the first. Of an item that
-        was cut off, its text is kept; a call that was cut off must not run."""
+        was cut off, its text is kept, or the call, which must not run."""
         output = self._response.get("output") or []
         if len(self._done) >= len(output):
-            arrived = [*self._done]
-            for index, text in self._texts.items():
-                arrived.append((index, {"role": "assistant", "content": text}))
+            arrived = [*self._done, *self._list_cut_items()]
             arrived.sort(key=lambda one: one[0])
             output = [item for _, item in arrived]
         return {**self._response, "output": output}
+
+    def _list_cut_items(self) -> Iterator[tuple[int, Item]]:
+        """Yield the index and the item of each text and call that was cut off."""
+        done = {item.get("call_id") for _, item in self._done}
+        for index in self._begun.keys() | self._texts.keys():
+            item = self._begun.get(index, {})
+            text = self._texts.get(index, "")
+            if item.get("type") not in CALLS:
+                if text:
+                    yield index, {"role": "assistant", "content": text}
+            elif item.get("call_id") not in done:  # a server may give it another index when done
+                key = "input" if item["type"] == CUSTOM else "arguments"
+                cut = {**item, "status": "incomplete"}
+                if text:
+                    cut[key] = text
+                yield index, cut
 
 
 RESPONSES = ResponsesFormat()

@@ -1,0 +1,376 @@
+"""Turns events, parts of answers, and actions into something that rich can draw.
+
+All text from a log goes through `visible` first, so that it cannot control the terminal. Nothing is
+printed here.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.text import Text
+
+from backstory.chat.mentions import ATTACHED, read_typed_text
+from backstory.log.data_keys import COMPACTED
+from backstory.log.events import Event
+from backstory.log.kinds import TARGETED_KINDS
+from backstory.log.messages import read_call, read_result
+from backstory.log.moves import read_command
+from backstory.present.text import count, one_line, visible
+from backstory.runtime.tools import Action
+from backstory.wire.reading import find_thinking
+from backstory.wire.repair import INTERRUPTED
+
+_WITHOUT_LINKS = ("linux", "dumb", "vt100")  # terminals without hyperlinks
+_LEFT_OUT = ["html_inline", "html_block", "entity", "image", "reference"]
+_PARSER = MarkdownIt().enable(["strikethrough", "table"]).disable(_LEFT_OUT)
+OUTPUT = "output"  # the key of a command's output in prompts of earlier versions
+MOST_LINES = 3  # lines of a result that are shown when it is folded
+MOST_PROMPT_LINES = 40
+MOST_ARGUMENTS = 200  # characters
+MOST_SYSTEM = 1_000  # characters that a line of any width is cut from
+DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def draw_events(
+    events: Sequence[Event], *, first: int = 0, is_expanded: bool = False
+) -> Iterator[RenderableType]:
+    """Yield a drawing for each event of a context from an index on. Calls without a result say so.
+    Notes are not drawn, nor what /undo and /redo wrote, nor a jump directly before another move."""
+    open_calls = find_open_calls(events)
+    pen = EventPen(is_expanded=is_expanded)
+    shown = [event for event in events[first:] if event.kind != "note" and not read_command(event)]
+    passed = {
+        one.seq
+        for one, other in pairwise(shown)
+        if one.kind == "jump" and other.kind in TARGETED_KINDS
+    }
+    for event in shown:
+        if event.seq in passed:
+            continue
+        yield pen.draw(event)
+        if event.seq in open_calls:
+            yield Text(f"    ⚠ {INTERRUPTED}", style="yellow")
+
+
+def find_open_calls(events: Iterable[Event]) -> set[int]:
+    """Return the positions of calls without a result. Ids may repeat, so the order counts, as in
+    `wire`: a result belongs to the oldest open call with its id, in the last answer that used the
+    id."""
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    found: set[int] = set()
+    answer = 0
+    for event in events:
+        id = str((event.data or {}).get("id"))
+        if event.kind == "tool_call":
+            same = [one for one in waiting.get(id, ()) if one[0] == answer]
+            waiting[id] = [*same, (answer, event.seq)]
+            found.add(event.seq)
+        elif event.kind == "tool_result" and waiting.get(id):
+            found.discard(waiting[id].pop(0)[1])
+        answer += event.kind in ("user", "system", "tool_result")
+    return found
+
+
+class EventPen:
+    """Draws events one after another. It remembers the calls, so that a result that does not
+    directly follow its call can name it."""
+
+    def __init__(self, *, is_expanded: bool = False) -> None:
+        self._is_expanded = is_expanded
+        self._calls: dict[str, Event] = {}
+        self._last: Event | None = None
+
+    def draw(self, event: Event, *, with_thoughts: bool = True) -> RenderableType:
+        """Return the next event, with what the model thought before it."""
+        drawing = draw_event(event, is_expanded=self._is_expanded)
+        thought = find_thinking(event) if with_thoughts else ""
+        if thought:
+            drawing = Group(*draw_thoughts(thought, is_expanded=self._is_expanded), drawing)
+        if event.kind == "tool_call":
+            self._calls[str(read_call(event.data).id)] = event
+        elif event.kind == "tool_result":
+            of = self._calls.get(str((event.data or {}).get("id")))
+            if of is not None and of is not self._last:
+                drawing = Group(draw_call(of, sign="  ↳ "), drawing)
+        self._last = event
+        return drawing
+
+
+def draw_event(event: Event, *, is_expanded: bool = False) -> RenderableType:
+    """Return one event, by itself."""
+    match event.kind:
+        case "user":
+            return draw_user(event, is_expanded=is_expanded)
+        case "assistant":
+            return draw_answer(event)
+        case "tool_call":
+            return draw_call(event, is_expanded=is_expanded)
+        case "tool_result":
+            return draw_result(event, is_expanded=is_expanded)
+        case "system":
+            return draw_system(event, is_expanded=is_expanded)
+        case "note":
+            return Group()  # not a message: nothing is drawn
+    return draw_move(event)
+
+
+def draw_move(event: Event) -> RenderableType:
+    """Return a mark, or a move to one."""
+    if event.kind == "mark":
+        return Text(f"⚑ {one_line(event.label or 'mark')}  (at {event.seq})", style="magenta")
+    target = (event.data or {}).get("target_message_id")
+    return Text(f"↩ {event.kind} to {target}", style="dim")
+
+
+def draw_user(event: Event, *, is_expanded: bool = False) -> RenderableType:
+    """Return a prompt, with its files or the output of an earlier version's command, or a
+    summary."""
+    data = event.data or {}
+    if COMPACTED in data:
+        return draw_summary(event, is_expanded=is_expanded)
+    text = read_typed_text(event)
+    if OUTPUT in data:
+        output = fold_output(str(data[OUTPUT]), event.seq, "dim", is_expanded=is_expanded)
+        return Group(draw_prompt(text, is_expanded=is_expanded), output)
+    return draw_prompt(text, attached=data.get(ATTACHED) or (), is_expanded=is_expanded)
+
+
+def draw_prompt(
+    text: str, *, attached: Sequence[Any] = (), is_expanded: bool = False
+) -> RenderableType:
+    """Return a prompt, and the files that were attached."""
+    lines = visible(text).splitlines() or [""]
+    more = len(lines) - MOST_PROMPT_LINES
+    if more > 0 and not is_expanded:
+        lines = [*lines[:MOST_PROMPT_LINES], f"… {count(more, 'more line')}"]
+    body = Text(
+        "\n".join(["> " + lines[0], *("  " + line for line in lines[1:])]), style="bold green"
+    )
+    body.overflow = "fold"
+    files = [Text(f"  ⎘ {one_line(str(name))}", style="dim", overflow="fold") for name in attached]
+    return Group(Text(""), body, *files)
+
+
+def draw_summary(event: Event, *, is_expanded: bool = False) -> RenderableType:
+    """Return a summary that replaces older messages."""
+    lines = visible(event.content or "").splitlines()
+    more = len(lines) - MOST_PROMPT_LINES
+    if more > 0 and not is_expanded:
+        lines = [*lines[:MOST_PROMPT_LINES], f"… {count(more, 'more line')}: /show @{event.seq}"]
+    return Group(Text(""), Text("\n".join(lines), style="dim italic", overflow="fold"))
+
+
+def draw_answer(event: Event) -> RenderableType:
+    """Return an answer, with a line about how it ended if it is incomplete."""
+    text = event.content or ""
+    data = event.data or {}
+    if text.strip():
+        return Group(draw_block(text), *list_endings(data))
+    return Group(Text(""), Text("(the model said nothing)", style="dim"), *list_endings(data))
+
+
+def draw_block(text: str) -> RenderableType:
+    """Return a part of an answer, below an empty line."""
+    return Group(Text(""), TrimmedProse(text))
+
+
+class TrimmedProse:
+    """Markdown without blanks that a narrower terminal would wrap, and with one empty line between
+    blocks, where rich puts two around tables."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(Prose(self._text), options, pad=False)
+        trimmed = [trim_line(line) for line in lines]
+        while trimmed and not trimmed[-1]:
+            trimmed.pop()
+        before: list[Segment] = []  # so that the first line is not empty
+        for line in trimmed:
+            if line or before:
+                yield from line
+                yield Segment.line()
+            before = line
+
+
+def trim_line(line: list[Segment]) -> list[Segment]:
+    """Return a line without trailing blanks, except coloured ones."""
+    while line and not (line[-1].style and line[-1].style.bgcolor):
+        last = line[-1]._replace(text=line[-1].text.rstrip())
+        if last.text:
+            return [*line[:-1], last]
+        line = line[:-1]
+    return line
+
+
+def draw_thoughts(text: str, *, is_expanded: bool = False) -> list[RenderableType]:
+    """Return the thinking of a model: one line, or all of it."""
+    if not is_expanded:
+        return [
+            Text(""),
+            Text(
+                f"∴ {count(len(text.split()), 'word')} of thinking: Ctrl-O shows them", style="dim"
+            ),
+        ]
+    return [Text(""), Text("∴ thinking", style="dim"), draw_thinking(text)]
+
+
+def draw_thinking(text: str) -> RenderableType:
+    """Return the text of a thought."""
+    return Padding(Text(visible(text).strip(), style="dim italic", overflow="fold"), (0, 0, 0, 2))
+
+
+def draw_output(text: str) -> RenderableType:
+    """Return the output of a command that is still running."""
+    return Padding(Text(visible(text).rstrip(), style="dim", overflow="fold"), (0, 0, 0, 4))
+
+
+def list_endings(data: dict[str, Any]) -> list[RenderableType]:
+    """Return how an answer ended, if it is incomplete."""
+    found: list[RenderableType] = []
+    if data.get("interrupted"):
+        why = one_line(str(data.get("why") or "stopped"))
+        found.append(Text(f"⚠ interrupted: {why}", style="yellow"))
+    if data.get("cut"):
+        found.append(Text("⚠ cut off: the answer reached the model's limit", style="yellow"))
+    return found
+
+
+def draw_call(event: Event, *, is_expanded: bool = False, sign: str = "● ") -> RenderableType:
+    """Return a tool call on one line, or with all its arguments."""
+    _, name, arguments = read_call(event.data)
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(sign, style="cyan").append(one_line(str(name)), style="bold")
+    if not is_expanded:
+        return Group(
+            text.append(f" {summarize_arguments(name, arguments)}")
+        )  # alone, it would forget not to wrap
+    shown = (
+        arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments, indent=2, ensure_ascii=False)
+    )
+    return Group(text, Padding(Text(visible(shown), overflow="fold"), (0, 0, 0, 4)))
+
+
+def summarize_arguments(name: Any, arguments: Any) -> str:
+    """Return arguments on one line: the most informative one, or all of them."""
+    match name, arguments:
+        case "bash", {"command": str(command)} if "\n" in command.strip():
+            text = f"{command.strip().partition(chr(10))[0]} … ({command.count(chr(10)) + 1} lines)"
+        case "write_file" | "edit_file", {"path": str(path)}:
+            text = path
+        case _, dict() if len(arguments) == 1:
+            text = _value(next(iter(arguments.values())))
+        case _, dict():
+            text = ", ".join(f"{key}={_value(value)}" for key, value in arguments.items())
+        case _:
+            text = str(arguments)
+    line = one_line(text)
+    return line if len(line) <= MOST_ARGUMENTS else line[: MOST_ARGUMENTS - 1] + "…"
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def draw_result(event: Event, *, is_expanded: bool = False) -> RenderableType:
+    """Return a result: its first lines, or all of them."""
+    found = read_result(event.content, event.data)
+    whole = (event.data or {}).get("whole")
+    text = str(whole if is_expanded and isinstance(whole, str) else found.output or "")
+    return fold_output(text, event.seq, "red" if found.error else "dim", is_expanded=is_expanded)
+
+
+def fold_output(text: str, seq: int, style: str, *, is_expanded: bool) -> RenderableType:
+    """Return the output of a tool or a command, and how to see the rest of it."""
+    lines = visible(text).rstrip().splitlines() or ["(no output)"]
+    more = len(lines) - MOST_LINES
+    if more > 0 and not is_expanded:
+        lines = [*lines[:MOST_LINES], f"… {count(more, 'more line')}: Ctrl-O or /show @{seq}"]
+    return Padding(Text("\n".join(lines), style=style, overflow="fold"), (0, 0, 0, 4))
+
+
+def draw_system(event: Event, *, is_expanded: bool = False) -> RenderableType:
+    """Return a system message: the beginning on one line, or all of it."""
+    text = event.content or ""
+    if is_expanded:
+        return Text(f"system: {visible(text)}", style="dim")
+    line = f"system: {one_line(text)[:MOST_SYSTEM]}"
+    return Group(Text(line, style="dim", no_wrap=True, overflow="ellipsis"))  # alone, it would wrap
+
+
+def draw_action(action: Action) -> RenderableType:
+    """Return all lines of what an action will do."""
+    shown = []
+    if action.effect == "run":
+        lines = action.target.split("\n")
+        if len(lines) > 1:
+            shown.append(Text(f"{len(lines)} lines, which run with your rights:"))
+        for line in lines:
+            shown.append(Text(f"$ {visible(line)}", style="bold", overflow="fold"))
+    else:
+        shown.append(Text(one_line(action.target), style="bold", overflow="fold"))
+        for line in action.preview.split("\n") if action.preview else []:
+            style = DIFF_STYLES.get(line[:1], "")
+            shown.append(Text(visible(line), style=style, overflow="fold"))
+    return Padding(Group(*shown), (0, 0, 0, 4))
+
+
+class Prose(Markdown):
+    """The text of an answer."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            "", code_theme="ansi_dark", hyperlinks=os.environ.get("TERM") not in _WITHOUT_LINKS
+        )
+        self.markup = visible(text)
+        self.parsed = _PARSER.parse(self.markup)
+        _keep_line_breaks(self.parsed)
+        if self.hyperlinks:
+            _show_targets(self.parsed)
+
+
+def _keep_line_breaks(tokens: Iterable[Token]) -> None:
+    """Keep line breaks. Markdown would join the lines of a paragraph, but models mean theirs: in
+    lists, addresses, poems."""
+    for token in tokens:
+        if token.type == "softbreak":
+            token.type = "hardbreak"
+        _keep_line_breaks(token.children or ())
+
+
+def _show_targets(tokens: Iterable[Token]) -> None:
+    """Show the address of a link. Without hyperlinks, rich does that itself."""
+    for token in tokens:
+        said, target = "", ""
+        for child in token.children or ():
+            if child.type == "link_open":
+                said, target = "", str(child.attrs.get("href", ""))
+            elif child.type == "link_close" and said != target:
+                child.meta["target"] = target
+            said += child.content
+        if token.children:
+            token.children = [one for child in token.children for one in _with_target(child)]
+
+
+def _with_target(token: Token) -> list[Token]:
+    target = token.meta.get("target")
+    return [Token("text", "", 0, content=f" ({target})"), token] if target else [token]
+
+
+def find_last_block(text: str) -> int:
+    """Return the line at which the last block of a text begins. Only this block still grows."""
+    blocks = [token for token in _PARSER.parse(text) if token.level == 0 and token.map]
+    last = blocks[-1].map if blocks else None
+    return last[0] if last else 0

@@ -1,1 +1,0 @@
-"""ATIF trajectories."""

@@ -1,0 +1,487 @@
+"""Sources that are files: JSON lines, documents, arrays, texts. Large ones are streamed."""
+
+import codecs
+import gzip
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar
+
+import orjson
+
+from backstory.errors import Error
+from backstory.transcripts.decoding import (
+    DECODER,
+    ESCAPED,
+    TOKEN,
+    decode_line,
+    escape_value,
+)
+from backstory.transcripts.format import SourceHead, SourceLine
+from backstory.transcripts.model import Data, Fault, ImportReport, ReadWhole, SourceTail
+
+T = TypeVar("T")
+
+HEAD = 64 * 1024  # bytes by which a file is recognized
+LONGEST = 64 * 1024 * 1024  # bytes of a line, of a document and of an element of an array
+CHUNK = 1024 * 1024
+BUFFER = 256 * 1024
+AROUND = 4096  # bytes at the beginning and before the end of what was read, which must not change
+WINDOW = 256 * 1024  # bytes before the end of what was read, from which a tail is read
+FIRST_LINES = 5  # one of them is complete if a file has JSON lines
+REPORT_EVERY = 256  # records between two reports of progress
+ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how output redirected by PowerShell 5 begins
+MOST_UNPACKED = 200  # times its compressed size: no transcript grows more
+CHECKED_FROM = 256 * 1024 * 1024  # bytes of an unpacked file from which on that is checked
+
+
+class Unreadable(Error):
+    """A source that cannot be read at all, and why."""
+
+
+def read_safely(values: Iterator[T]) -> Iterator[T]:
+    """Yield what a format reads. If it fails on a file, which may contain anything, raise
+    Unreadable, so that the other files are still imported."""
+    while True:
+        try:
+            value = next(values)
+        except StopIteration:
+            return
+        except (OSError, Unreadable, ReadWhole):
+            raise
+        except Exception as error:
+            raise Unreadable(f"its content is not as expected: {error!r:.200}") from error
+        yield value
+
+
+class LinePlace(NamedTuple):
+    """The bytes of a line, and the number of the record in it."""
+
+    offset: int
+    length: int
+    part: int
+
+
+class ReadEnd(NamedTuple):
+    """How far the whole lines of a file were read, and where the window of its tail begins."""
+
+    offset: int = 0
+    line: int = 0  # the number of lines that were read
+    window: int = 0  # the offset of a line
+    window_line: int = 0  # the number of lines before the window
+
+
+class FileSource:
+    """A file."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self._path = path
+        self.path = shown
+        self.tail: SourceTail | None = None
+        self.is_changed = True
+        self.records = 0
+        self.end = ReadEnd()  # set by `lines` when it ends
+        self.unended_records = 0  # of `records`: those after `end`, in a line without its end
+        self.report_progress: Callable[[int], object] | None = None  # called with bytes read
+        self._start = ReadEnd()  # of a tail
+        self._plain: Path | None = None  # a decompressed copy
+        self._reader: IO[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r})"
+
+    @property
+    def stem(self) -> str:
+        """The name without its suffixes."""
+        name = self.path.rsplit("/", 1)[-1]
+        for suffix in (".zst", ".gz"):
+            name = name.removesuffix(suffix)
+        return name.rsplit(".", 1)[0] or name
+
+    @property
+    def is_folder(self) -> bool:
+        """True for a folder of many small files."""
+        return self._path.is_dir()
+
+    def get_size(self) -> int:
+        """Return the number of bytes on the disk."""
+        return self._path.stat().st_size
+
+    def _open(self) -> IO[bytes]:
+        """Open the file, decompressed."""
+        file = (self._plain or self._path).open("rb", buffering=BUFFER)
+        magic = file.read(4)
+        file.seek(0)
+        unpack = UNPACKERS.get(magic) or UNPACKERS.get(magic[:2])
+        if unpack is None:
+            return file
+        with file:
+            self._plain = write_unpacked(unpack(file), self.get_size())
+        weakref.finalize(self, self._plain.unlink, missing_ok=True)
+        return self._open()
+
+    # --- recognizing ---
+
+    def read_head(self) -> SourceHead:
+        """Return the beginning, by which the file is recognized."""
+        with self._open() as file:
+            start = file.read(HEAD)
+        text = start.decode("utf-8", "replace").lstrip("\ufeff")
+        records = read_records(start, is_whole=len(start) < HEAD)
+        keys: frozenset[str] = frozenset()
+        if not records and text.lstrip()[:1] in ("{", "["):
+            keys = find_keys(text)
+        return SourceHead(records, text, keys)
+
+    def peek(self) -> Sequence[Any]:
+        """Return the first records, as far as they are within 64 KB, but at least one."""
+        records = self.read_head().records
+        if records:
+            return records
+        with self._open() as file:
+            found = decode_line(file.readline(LONGEST).strip())
+        return found.values if found.fault is None else []
+
+    # --- JSON lines ---
+
+    def lines(self, report: ImportReport) -> Iterator[SourceLine]:
+        """Yield all records, or those of the tail. Damaged lines are skipped and reported."""
+        read_before, known = (0, 0) if self.tail is None else (self.tail.lines, self.tail.records)
+        seen: set[int] = set()
+        with self._open() as file:
+            if self.tail is not None:
+                line = file.readline(LONGEST)
+                for part, one in enumerate(decode_line(line.strip()).values):
+                    yield SourceLine(1, one, LinePlace(0, len(line), part))
+            reader = LineReader(file, self.path, self._start, report)
+            for number, line, place in reader.read():
+                before = len(seen)
+                for part, one in enumerate(self._decode(line, number, report)):
+                    if number > read_before:
+                        seen.add(hash((part, line.rstrip())))
+                    yield SourceLine(number, one, place._replace(part=part))
+                self.records = known + len(seen)
+                self.unended_records = 0 if line.endswith(b"\n") else len(seen) - before
+                report.records += 1
+                if self.report_progress is not None and number % REPORT_EVERY == 0:
+                    self.report_progress(place.offset)
+            self.end = reader.find_end()
+
+    def _decode(self, line: bytes, number: int, report: ImportReport) -> list[Any]:
+        try:
+            return [orjson.loads(line)]
+        except orjson.JSONDecodeError:
+            found = decode_line(line.strip())
+        report.mended.update(found.mended)
+        if found.fault is not None:
+            is_torn = not line.endswith(b"\n")
+            faults = report.torn if is_torn else report.damaged
+            faults.append(Fault(self.path, number, found.fault))
+        return found.values
+
+    def fetch(self, place: Any) -> Any:
+        """Return a record again."""
+        assert place.length, "a place without bytes"
+        if self._reader is None:
+            self._reader = self._open()
+            weakref.finalize(self, self._reader.close)
+        self._reader.seek(place.offset)
+        values = decode_line(self._reader.read(place.length).strip()).values
+        return values[place.part] if place.part < len(values) else {}
+
+    def search(self, words: bytes) -> Iterator[Any]:
+        """Yield the records whose line contains these bytes."""
+        with self._open() as file:
+            while line := file.readline(LONGEST):
+                if words in line:
+                    yield from decode_line(line.strip()).values
+
+    # --- tails ---
+
+    def describe_end(self) -> Data | None:
+        """Return where the next import can continue. None if it has to read the whole file."""
+        end = self.end
+        if self._plain is not None or end.offset <= WINDOW or not end.window:
+            return None
+        digest = self._compute_digest(end.offset)
+        return None if digest is None else {"end": list(end), "digest": digest}
+
+    def continue_at(self, known: Data, records: int, state: Data) -> bool:
+        """Let `lines` read the tail. Return False if the file is not the one that was read."""
+        end = ReadEnd(*known["end"])
+        if self._compute_digest(end.offset) != known["digest"]:
+            return False
+        self._start = end
+        self.tail = SourceTail(end.line, records, state)
+        return True
+
+    def read_whole(self) -> None:
+        """Let `lines` read the whole file again."""
+        self._start = ReadEnd()
+        self.tail = None
+
+    def _compute_digest(self, end: int) -> str | None:
+        """Return a digest of the beginning and of the bytes before `end`."""
+        found = blake2b(digest_size=16)
+        with self._path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < end:
+                return None
+            found.update(file.read(AROUND))
+            file.seek(max(end - AROUND, 0))
+            found.update(file.read(min(AROUND, end)))
+        return found.hexdigest()
+
+    # --- others ---
+
+    def read_document(self, report: ImportReport) -> Any:
+        """Return the whole as one JSON value."""
+        with self._open() as file:
+            if os.fstat(file.fileno()).st_size > LONGEST:
+                raise Unreadable(f"a document of more than {LONGEST >> 20} MB")
+            found = decode_line(file.read().strip())
+        report.mended.update(found.mended)
+        if found.fault is not None:
+            report.damaged.append(Fault(self.path, None, found.fault))
+        return found.values[0] if found.values else None
+
+    def read_items(self, member: str, report: ImportReport) -> Iterator[Any]:
+        """Yield the elements of the array in the file."""
+        with self._open() as file:
+            yield from read_array(file, self.path, report)
+
+    def read_text(self) -> Iterator[str]:
+        """Yield the lines of a text, without their ends."""
+        with self._open() as file:
+            while line := file.readline(LONGEST):
+                yield line.decode("utf-8", "replace").rstrip("\r\n").replace("\x00", "\\u0000")
+
+    def read_sibling(self, name: str, report: ImportReport) -> Any:
+        """Return the JSON value in a file beside this one. None if there is none."""
+        path = self._path.with_name(name)
+        if not path.is_file():
+            return None
+        folder, slash, _ = self.path.rpartition("/")
+        sibling = FileSource(path, f"{folder}{slash}{name}")
+        try:
+            return sibling.read_document(report)
+        except (OSError, Unreadable) as error:
+            report.unread.append(Fault(sibling.path, None, str(error)))
+            return None
+
+    def read_files(self, under: str, report: ImportReport) -> Iterator[tuple[str, Any]]:
+        """Yield nothing: a file has none below it."""
+        return iter(())
+
+    def read_rows(self, query: str, arguments: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield nothing: a file is not a database."""
+        return iter(())
+
+    def list_columns(self) -> Mapping[str, set[str]]:
+        """Return nothing: a file is not a database."""
+        return {}
+
+
+class LineReader:
+    """Reads the lines of a file from a place on, and notes where the next tail can begin."""
+
+    def __init__(self, file: IO[bytes], path: str, start: ReadEnd, report: ImportReport) -> None:
+        self._file = file
+        self._path = path
+        self._report = report
+        self._offset = start.window
+        self._number = start.window_line
+        self._windows = [(start.window, start.window_line)]
+        self._last = 0  # length of the last line
+        self._is_torn = False
+
+    def read(self) -> Iterator[tuple[int, bytes, LinePlace]]:
+        """Yield number, bytes and place of each line."""
+        self._file.seek(self._offset)
+        while line := self._file.readline(LONGEST):
+            self._number += 1
+            self._last = len(line)
+            self._is_torn = not line.endswith(b"\n")
+            if self._is_torn and self._last == LONGEST:
+                self._skip_long_line()
+            else:
+                yield self._number, line, LinePlace(self._offset, self._last, 0)
+            self._offset += self._last
+            if self._offset - self._windows[-1][0] >= WINDOW:
+                self._windows = [*self._windows[-2:], (self._offset, self._number)]
+
+    def _skip_long_line(self) -> None:
+        while chunk := self._file.readline(CHUNK):
+            self._last += len(chunk)
+            if chunk.endswith(b"\n"):
+                self._is_torn = False
+                break
+        why = f"a line of more than {LONGEST >> 20} MB"
+        self._report.damaged.append(Fault(self._path, self._number, why))
+
+    def find_end(self) -> ReadEnd:
+        """Return how far whole lines were read, and a window of at least WINDOW bytes before."""
+        offset, number = self._offset, self._number
+        if self._is_torn:
+            offset, number = offset - self._last, number - 1
+        window, window_line = self._windows[0]
+        for start, line in self._windows:
+            if start <= offset - WINDOW:
+                window, window_line = start, line
+        return ReadEnd(offset, number, window, window_line)
+
+
+# --- the beginning of a file ---
+
+
+def read_records(start: bytes, *, is_whole: bool) -> Sequence[Any]:
+    """Return the values in the beginning of a file: one for each line, or the document."""
+    lines = [line.strip() for line in start.split(b"\n")]
+    lines = [line for line in lines if line]
+    if any(is_record(line) for line in lines[:FIRST_LINES]):
+        values: list[Any] = []
+        for line in lines if is_whole else lines[:-1]:
+            values += decode_line(line).values
+        return values
+    if not is_whole:
+        return []  # the beginning of one document
+    document = decode_line(start.strip())
+    return document.values if document.fault is None else []
+
+
+def is_record(line: bytes) -> bool:
+    """Return True if a line is a JSON object."""
+    if not line.startswith((b"{", b"\xef\xbb\xbf{")):
+        return False
+    found = decode_line(line)
+    return found.fault is None and isinstance(found.values[0], dict)
+
+
+def find_keys(text: str) -> frozenset[str]:
+    """Return the top-level keys in the beginning of a JSON object, or of an array of objects."""
+    found: set[str] = set()
+    depth = 0
+    top = 2 if text.lstrip()[:1] == "[" else 1
+    for token in TOKEN.finditer(text):
+        mark = token[0]
+        if mark in "{[":
+            depth += 1
+        elif mark in "}]":
+            depth -= 1
+        elif depth == top and token["key"]:
+            found.add(token["name"])
+    return frozenset(found)
+
+
+# --- compressed files ---
+
+
+def open_zstd(file: IO[bytes]) -> IO[bytes]:
+    """Return a stream of the unpacked bytes."""
+    from backstory.storage.zstd import zstd  # here, because few files need it
+
+    return zstd.ZstdFile(file)  # type: ignore[return-value]
+
+
+def open_gzip(file: IO[bytes]) -> IO[bytes]:
+    """Return a stream of the unpacked bytes."""
+    return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+
+
+def open_utf16(file: IO[bytes]) -> IO[bytes]:
+    """Return a stream of the bytes in UTF-8."""
+    return codecs.EncodedFile(file, "utf-8", "utf-16", "replace")
+
+
+UNPACKERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {ZSTD: open_zstd, GZIP: open_gzip}
+UNPACKERS |= dict.fromkeys(UTF16, open_utf16)
+
+
+def write_unpacked(stream: IO[bytes], packed_size: int) -> Path:
+    """Write a stream to a temporary file. More than any transcript has is refused."""
+    size = 0
+    with tempfile.NamedTemporaryFile(prefix="backstory-", delete=False) as file:
+        path = Path(file.name)
+        try:
+            while chunk := stream.read(CHUNK):
+                size += len(chunk)
+                if size > CHECKED_FROM and size > packed_size * MOST_UNPACKED:
+                    raise Unreadable(f"more than {MOST_UNPACKED} times its size when unpacked")
+                file.write(chunk)
+        except Unreadable:
+            path.unlink()
+            raise
+        except Exception as error:  # each library has its own errors
+            path.unlink()
+            raise Unreadable(f"cannot be unpacked: {error}") from error
+    return path
+
+
+# --- arrays that do not fit into memory ---
+
+
+def read_array(file: IO[bytes], path: str, report: ImportReport) -> Iterator[Any]:
+    """Yield the elements of the array in a file; if it is an object, the object itself."""
+    text = ArrayText(file)
+    if not text.skip(" \t\r\n\ufeff"):
+        return
+    is_array = text.take("[")
+    while text.skip(" \t\r\n,") and not text.take("]"):
+        try:
+            value, is_escaped = escape_value(text.read_value())
+        except (ValueError, RecursionError) as error:
+            report.damaged.append(Fault(path, None, f"the rest is not JSON: {error}"))
+            return
+        if is_escaped:
+            report.mended[ESCAPED] += 1
+        yield value
+        if not is_array:
+            return
+
+
+class ArrayText:
+    """The text of a file, of which only the next element is in memory."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+
+    def skip(self, marks: str) -> bool:
+        """Skip these characters. Return False at the end."""
+        while True:
+            self._text = self._text.lstrip(marks)
+            if self._text:
+                return True
+            if not self._read_more(CHUNK):
+                return False
+
+    def take(self, mark: str) -> bool:
+        """Remove a character if it is next, and return True then."""
+        if not self._text.startswith(mark):
+            return False
+        self._text = self._text[len(mark) :]
+        return True
+
+    def read_value(self) -> Any:
+        """Return the next value. The longer it is, the more is read at once."""
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self._text)
+            except ValueError:
+                is_long = len(self._text) > LONGEST
+                if is_long or not self._read_more(max(CHUNK, len(self._text))):
+                    raise
+                continue
+            if end == len(self._text) and self._read_more(CHUNK):
+                continue  # a number may go on
+            self._text = self._text[end:]
+            return value
+
+    def _read_more(self, size: int) -> bool:
+        chunk = self._file.read(size)
+        self._text += self._decoder.decode(chunk, final=not chunk)
+        return bool(chunk)

@@ -1,0 +1,4 @@
+declare module "preact";
+declare module "preact/hooks";
+declare module "@preact/signals";
+declare module "htm";
