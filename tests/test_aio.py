@@ -10,7 +10,7 @@ import trio
 import backstory
 from backstory import Agent, Intake, Store
 from backstory.aio import AsyncAgent, AsyncIntake, AsyncStore
-from backstory.threads import Opening, in_thread, open_in_thread, run_abandonable
+from backstory.threads import in_thread, open_in_thread, run_abandonable
 
 
 def public(kind):
@@ -236,11 +236,18 @@ def test_what_a_cancelled_call_opens_is_closed():
 
 
 def test_what_was_opened_just_before_the_cancellation_is_closed():
-    closed = []
-    opening = Opening(lambda: "opened", closed.append)
-    opening.run()
-    opening.abandon()
-    assert closed == ["opened"]
+    opened, closed = threading.Event(), threading.Event()
+
+    async def main():
+        task = asyncio.create_task(open_in_thread(opened.set, lambda _: closed.set()))
+        await asyncio.sleep(0)
+        opened.wait(10)  # the loop stands still, so it does not receive the result
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert closed.wait(10)
 
 
 def test_a_call_that_must_be_finished_is_finished_before_the_cancellation_arrives():

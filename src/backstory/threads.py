@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Generic, TypeVar
+from functools import partial
+from typing import TypeVar
 
 R = TypeVar("R")
 
@@ -22,14 +23,7 @@ async def run_abandonable(call: Callable[[], R]) -> R:
     loop = _find_loop()
     if loop is None:
         return await _in_trio_thread(call, abandon=True)
-    job = ThreadJob(call, loop)
-    future = _get_pool().submit(job.run)
-    try:
-        await job.waiter
-    except asyncio.CancelledError:
-        future.cancel()
-        raise
-    return job.get_result()
+    return await _submit(call, loop)
 
 
 async def in_thread(call: Callable[[], R], wake: Callable[[], None] | None = None) -> R:
@@ -40,20 +34,17 @@ async def in_thread(call: Callable[[], R], wake: Callable[[], None] | None = Non
         if wake is None:
             return await _in_trio_thread(call, abandon=False)
         return await _in_woken_trio_thread(call, wake)
-    job = ThreadJob(call, loop)
-    _get_pool().submit(job.run)
+    future = _submit(call, loop)
     try:
-        await job.waiter
+        return await asyncio.shield(future)
     except asyncio.CancelledError:
         if wake is not None:
             wake()
-        while not job.is_done:
-            job.waiter = loop.create_future()
+        while not future.done():
             # Another cancellation: the outcome of the call must still be known.
             with suppress(asyncio.CancelledError):
-                await job.waiter
+                await asyncio.wait([future])
         raise
-    return job.get_result()
 
 
 async def run_in_own_thread(call: Callable[[], R], wake: Callable[[], None]) -> R:
@@ -63,10 +54,10 @@ async def run_in_own_thread(call: Callable[[], R], wake: Callable[[], None]) -> 
     try:
         if loop is None:
             return await _in_trio_thread(call, abandon=True, is_extra=True)
-        job = ThreadJob(call, loop)
-        threading.Thread(target=job.run, name="backstory-follow", daemon=True).start()
-        await job.waiter
-        return job.get_result()
+        future: Future[R] = Future()
+        target = partial(contextvars.copy_context().run, _fulfill, future, call)
+        threading.Thread(target=target, name="backstory-follow", daemon=True).start()
+        return await asyncio.wrap_future(future)
     except BaseException:
         wake()
         raise
@@ -78,6 +69,22 @@ def _find_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _submit(call: Callable[[], R], loop: asyncio.AbstractEventLoop) -> asyncio.Future[R]:
+    """Run a call in a thread of the pool, in the context of the caller."""
+    context = contextvars.copy_context()
+    return loop.run_in_executor(_get_pool(), context.run, call)
+
+
+def _fulfill(future: Future[R], call: Callable[[], R]) -> None:
+    """Make a call, and set its result or error."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 async def _in_trio_thread(call: Callable[[], R], *, abandon: bool, is_extra: bool = False) -> R:
@@ -102,53 +109,12 @@ async def _in_woken_trio_thread(call: Callable[[], R], wake: Callable[[], None])
             if not future.done():
                 wake()
 
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
     async with open_nursery() as nursery:
         nursery.start_soon(wake_when_cancelled)
         with CancelScope(shield=True):
-            await _in_trio_thread(run, abandon=False)
+            await _in_trio_thread(partial(_fulfill, future, call), abandon=False)
         nursery.cancel_scope.cancel()
     return future.result()
-
-
-class ThreadJob(Generic[R]):
-    """A call for a thread. Only the thread of the loop touches the future that is waited for: less
-    work than a future of the pool, one of the loop, and a shield around them."""
-
-    def __init__(self, call: Callable[[], R], loop: asyncio.AbstractEventLoop) -> None:
-        self._call = call
-        self._loop = loop
-        self._context = contextvars.copy_context()
-        self._result: R | None = None
-        self._error: BaseException | None = None
-        self.waiter: asyncio.Future[None] = loop.create_future()
-        self.is_done = False
-
-    def run(self) -> None:
-        """Make the call, and notify the loop."""
-        try:
-            self._result = self._context.run(self._call)
-        except BaseException as error:
-            self._error = error
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
-            self._loop.call_soon_threadsafe(self._finish)
-
-    def _finish(self) -> None:
-        self.is_done = True
-        if not self.waiter.done():
-            self.waiter.set_result(None)
-
-    def get_result(self) -> R:
-        """Return or raise what the call returned or raised."""
-        error, self._error = self._error, None  # its traceback leads back to this job
-        if error is not None:
-            raise error
-        return self._result  # type: ignore[return-value]
 
 
 class ThreadLocals(threading.local):
@@ -178,39 +144,19 @@ if hasattr(os, "register_at_fork"):
 
 
 async def open_in_thread(open: Callable[[], R], close: Callable[[R], object]) -> R:
-    """Open something in a thread. If this is cancelled, close what was opened."""
-    opening = Opening(open, close)
+    """Open something in a thread. If this is cancelled, close what was opened, now or later."""
+    opened: Future[R] = Future()
+
+    def open_and_return() -> R:
+        _fulfill(opened, open)
+        return opened.result()
+
+    def close_if_opened(_: Future[R]) -> None:
+        if opened.exception() is None:
+            close(opened.result())
+
     try:
-        return await run_abandonable(opening.run)
+        return await run_abandonable(open_and_return)
     except BaseException:
-        opening.abandon()
+        opened.add_done_callback(close_if_opened)
         raise
-
-
-class Opening(Generic[R]):
-    """Opens something in one thread for another one, which may give up at any moment."""
-
-    def __init__(self, open: Callable[[], R], close: Callable[[R], object]) -> None:
-        self._open = open
-        self._close = close
-        self._lock = threading.Lock()
-        self._opened: list[R] = []
-        self._is_abandoned = False
-
-    def run(self) -> R:
-        """Return what was opened. Close it if nobody waits for it any more."""
-        opened = self._open()
-        with self._lock:
-            self._opened.append(opened)
-            is_abandoned = self._is_abandoned
-        if is_abandoned:
-            self._close(opened)
-        return opened
-
-    def abandon(self) -> None:
-        """Close what was opened, now or when it is."""
-        with self._lock:
-            self._is_abandoned = True
-            opened = list(self._opened)
-        for one in opened:
-            self._close(one)
