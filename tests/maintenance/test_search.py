@@ -12,7 +12,6 @@ from backstory.log.terms import parse_phrases, split_words
 from backstory.maintenance import indexing
 from backstory.reading import get_record
 from backstory.storage.protocol import CANDIDATES, SearchQuery, SearchScope
-from backstory.storage.sqlite import backend as sqlite_backend
 from tests.maintenance.raw import run_sql
 from tests.processes import wait_until
 
@@ -461,22 +460,6 @@ def test_an_index_of_which_a_part_was_dropped_is_created_again(tmp_path, lost):
         run_sql(path, f"DROP {lost}")
         agent.user("needle two")
         assert len(store.search("needle")) == 2
-        assert store.verify() == []
-
-
-def test_the_index_of_very_many_events_is_merged(tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_backend, "WORTH_MERGING", 100)
-    monkeypatch.setattr(indexing, "INDEX_BATCH", 50)
-    path = str(tmp_path / "many.db")
-    with backstory.open(path) as store:
-        agent = store.start("main")
-        agent.extend([("user", f"needle {n}") for n in range(49)])
-        store.search("needle", wait=True)
-        agent.extend([("user", f"straw {n}") for n in range(150)])
-        store.search("needle", wait=True)
-        assert run_sql(path, "SELECT count(DISTINCT segid) FROM search_3_idx") == [(1,)]
-        assert len(store.search("needle", limit=100)) == 49
-        assert len(store.search("straw 7")) == 1
         assert store.verify() == []
 
 

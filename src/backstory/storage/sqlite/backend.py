@@ -60,7 +60,7 @@ from backstory.storage.sqlite.file import (
     open_readable,
     open_writable,
 )
-from backstory.storage.sqlite.index import WORTH_MERGING, SqliteIndex
+from backstory.storage.sqlite.index import SqliteIndex
 from backstory.storage.sqlite.replacement import copy_pages, mark_as_copy
 from backstory.storage.sqlite.rows import SqliteReader
 from backstory.storage.sqlite.stamp import StampWriter, empty_wal, has_foreign_wal
@@ -116,7 +116,6 @@ class SqliteBackend(SqliteReader):
         self._watches: WeakSet[SqliteWatch] = WeakSet()
         self._index_lock = Lock()
         self._temporary_index: TemporaryIndex | None = None
-        self._unmerged = 0  # events that were indexed since segments were merged
         self._text_remains = False  # True if the log could not be emptied after a removal
         call_before_fork(self)
 
@@ -289,25 +288,10 @@ class SqliteBackend(SqliteReader):
         if self.read_only:
             return self._find_index(scope).index_next(limit, scope)
         with self.begin() as transaction:
-            count = transaction.index.index_next(limit, scope)
-        self._unmerged += count
-        has_caught_up = count < limit
-        if has_caught_up and self._unmerged >= WORTH_MERGING:
-            self._merge_segments()
-        return count
+            return transaction.index.index_next(limit, scope)
 
     def find_matches(self, query: SearchQuery, limit: int) -> list[FoundEvent]:
         return self._find_index(query.scope).find_matches(query, limit)
-
-    def _merge_segments(self) -> None:
-        """Merge the segments of the index, in short transactions."""
-        self._unmerged = 0
-        is_first = True
-        has_more = True
-        while has_more:
-            with self.begin() as transaction:
-                has_more = transaction.index.merge_segments(is_first=is_first)
-            is_first = False
 
     # --- the file ---
 

@@ -51,8 +51,6 @@ CREATE = f"""
     CREATE TRIGGER remember_unsearched_3 AFTER INSERT ON events
     BEGIN INSERT OR IGNORE INTO unsearched_3 VALUES (new.agent); END"""
 
-WORTH_MERGING = 20_000  # events that are indexed before segments are merged
-MERGE_PAGES = 500  # pages that are merged in one transaction
 FEW_RANGES = 64
 
 
@@ -83,8 +81,6 @@ SET_END = """
     INSERT INTO searched_3 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"""
 FORGET_OWNERS = "DELETE FROM unsearched_3"
 LOWER_END = "UPDATE searched_3 SET upto = min(upto, ?2) WHERE agent = ?1"
-MERGE = "INSERT INTO search_3 (search_3, rank) VALUES ('merge', ?)"
-COUNT_CHANGES = "SELECT total_changes()"
 
 # The index does not store the text: to remove an entry, FTS5 needs the same words again.
 READ_INDEXED_TEXTS = f"""
@@ -218,15 +214,6 @@ class SqliteIndex:
             last_indexed = last_id - build_event_id(backlog.owner, 0)
             self._run(SET_END, (backlog.owner, last_indexed))
         return len(rows)
-
-    def merge_segments(self, *, is_first: bool) -> bool:
-        """Merge some segments of the index: a search has to look into each segment. Return False if
-        nothing is left to merge."""
-        [(before,)] = self._run(COUNT_CHANGES)
-        # A negative number begins to merge all segments.
-        self._run(MERGE, (-MERGE_PAGES if is_first else MERGE_PAGES,))
-        [(after,)] = self._run(COUNT_CHANGES)
-        return bool(after - before >= 2)  # FTS5's documented sign that it did something
 
     # --- removing events, before they are removed themselves ---
 
