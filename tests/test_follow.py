@@ -193,7 +193,7 @@ def test_other_processes_are_followed_without_gap_or_double(durable_url):
 
 
 def test_two_stores_of_one_process_on_one_file_tell_each_other_at_once(new_url, monkeypatch):
-    monkeypatch.setattr(sqlite_watch, "LOG_CHECK_INTERVAL", PATIENCE)  # nobody looks at the file
+    monkeypatch.setattr(sqlite_watch, "CHECK_INTERVAL", PATIENCE)  # nobody looks at the file
     url = new_url("sqlite")
     with backstory.open(url) as mine, backstory.open(url) as yours:
         agent = mine.start("main")
@@ -206,18 +206,7 @@ def test_two_stores_of_one_process_on_one_file_tell_each_other_at_once(new_url, 
         assert contents(found) == ["hello"]
 
 
-def test_a_file_system_with_a_coarse_clock_only_makes_it_slower(new_url, monkeypatch):
-    monkeypatch.setattr(sqlite_watch.SqliteWatch, "_read_log_state", lambda self: None)
-    url = new_url("sqlite")
-    with backstory.open(url) as store:
-        agent = store.start("main")
-        with agent.follow(timeout=PATIENCE) as follower:
-            writer = process(url, agent, 1)
-            assert next(follower).seq == 1
-        assert writer.wait(PATIENCE) == 0
-
-
-def test_an_idle_follower_asks_sqlite_at_most_four_times_a_second(new_url, monkeypatch):
+def test_an_idle_follower_asks_sqlite_at_most_twenty_times_a_second(new_url, monkeypatch):
     """Counted on a clock of its own: each look at the file takes as long as it says."""
     clock = [0.0]
     monkeypatch.setattr(sqlite_watch.time, "monotonic", lambda: clock[0])
@@ -233,7 +222,7 @@ def test_an_idle_follower_asks_sqlite_at_most_four_times_a_second(new_url, monke
         monkeypatch.setattr(watch, "wait_for_signal", pass_time)
         watch.wait(10.0)
         watch.close()
-    assert 1 <= len(statements) <= 10 / sqlite_watch.VERSION_INTERVAL
+    assert 1 <= len(statements) <= 10 / 0.05
 
 
 def test_a_follower_continues_in_a_child_process(new_url):

@@ -1,15 +1,11 @@
 """Watches an SQLite file that other processes write to.
 
-Commits of this process are signalled. A commit of another process changes the time or the size of
-the write-ahead log, which can be checked without SQLite. Then SQLite's `data_version` shows whether
-it was a commit. It is also read four times a second in any case, because the clock of a file system
-may be coarse.
+Commits of this process are signalled. SQLite's `data_version` shows commits of others: it is read
+twenty times a second, which takes some microseconds each time.
 """
 
-import os
 import threading
 import time
-from typing import NamedTuple
 
 import apsw
 
@@ -17,16 +13,8 @@ from backstory.storage.locks import ForkGate
 from backstory.storage.signals import CommitSignal, SignalWatch, limit_wait
 from backstory.storage.sqlite.file import FileState, OpenMode, read_state
 
-LOG_CHECK_INTERVAL = 0.05  # seconds between two checks of the write-ahead log
-VERSION_INTERVAL = 0.25  # seconds between two statements while nothing happens
+CHECK_INTERVAL = 0.05  # seconds between two reads of the version
 RECOVERY_TIMEOUT = 10_000  # milliseconds to wait while a file is being recovered
-
-
-class LogState(NamedTuple):
-    """The time and the size of a write-ahead log."""
-
-    changed_ns: int
-    size: int
 
 
 class SqliteWatch(SignalWatch):
@@ -50,14 +38,13 @@ class SqliteWatch(SignalWatch):
             flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
             db = apsw.Connection(self._mode.name, flags=flags)
             db.set_busy_timeout(RECOVERY_TIMEOUT)
-            self._log_state = self._read_log_state()
             self._version = self._read_version(db)
             self._db = db
 
     def wait(self, seconds: float | None) -> None:
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
-            if self.wait_for_signal(limit_wait(deadline, LOG_CHECK_INTERVAL)):
+            if self.wait_for_signal(limit_wait(deadline, CHECK_INTERVAL)):
                 return
             if self._has_changed():
                 return
@@ -69,11 +56,6 @@ class SqliteWatch(SignalWatch):
         if self._db is None:  # it was closed before a fork
             self._connect()
             return True
-        log_state = self._read_log_state()
-        is_due = time.monotonic() >= self._version_read_at + VERSION_INTERVAL
-        if log_state == self._log_state and not is_due:
-            return False
-        self._log_state = log_state
         with self._connection_lock:
             if self._db is None:
                 return False
@@ -82,17 +64,9 @@ class SqliteWatch(SignalWatch):
         return before != self._version
 
     def _read_version(self, db: apsw.Connection) -> int | FileState:
-        self._version_read_at = time.monotonic()
         if self._mode.is_immutable:  # SQLite would not look at the file again
             return read_state(self._path)
         return int(db.pragma("data_version"))
-
-    def _read_log_state(self) -> LogState | None:
-        try:
-            found = os.stat(f"{self._path}-wal")
-        except OSError:
-            return None
-        return LogState(found.st_mtime_ns, found.st_size)
 
     def close(self) -> None:
         super().close()
