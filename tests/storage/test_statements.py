@@ -145,7 +145,6 @@ HOT = {
         agent, pieces_of(agent), EventFilter(irregular_only=True)
     ),
     "outline": lambda rows, agent: rows.read_outline(agent, pieces_of(agent)),
-    "counts": lambda rows, agent: rows.count_events(agent, pieces_of(agent)),
     "keys": lambda rows, agent: rows.find_keys(["k"], agent, pieces_of(agent)),
     "rows": lambda rows, agent: rows.read_rows(agent, 0, 9),
     "rows of a session": lambda rows, agent: rows.read_owned(

@@ -376,18 +376,7 @@ class ItemWriter:
         parent_pk = None
         if agent.parent is not None:
             parent_pk = self._find_agent(agent.parent).pk
-        new = NewAgent(
-            agent.id,
-            agent.session,
-            agent.name,
-            parent_pk=parent_pk,
-            fork_seq=agent.fork_seq,
-            born_seq=agent.born_seq,
-            spawned=agent.spawned,
-            key=agent.key,
-            about=agent.about,
-            deleted_us=agent.deleted_us,
-        )
+        new = NewAgent.copy_of(agent, parent_pk)
         self._transaction.create_agent(new, [], agent.created_us)
 
     def _find_agent(self, id: str) -> AgentRecord:

@@ -20,9 +20,8 @@ from backstory.storage.agent_trees import (
     read_own_rows,
     sort_parents_first,
 )
-from backstory.storage.protocol import AgentQuery, AgentRecord, Backend, EventFilter, Piece
+from backstory.storage.protocol import AgentQuery, AgentRecord, Backend
 
-HAS_REQUEST_DIGEST = EventFilter(data_contains='"sha256"')
 REPORT_ROWS = 1_000  # between two reports of the progress
 
 RESTORE_AGENT = "restore the agent's row from a backup; its own events are still in the log"
@@ -166,7 +165,6 @@ class StoreCheck:
 
 ERASED_REQUEST = "its request cannot be checked: text that it may have contained was erased"
 NOTHING_TO_DO = "nothing: the erasure has removed its digest"
-REQUEST_PAGE = 1_000  # positions read at a time
 COMPARE_REQUEST = (
     "compare the request with what the provider logged; the answer may belong to another request"
 )
@@ -177,23 +175,14 @@ def _check_requests(backend: Backend) -> Iterator[Finding]:
     answer."""
     for record in backend.list_agents():
         agent = Agent(backend, record)
-        for event in _read_answers(backend, record):
-            if EMPTY_REQUEST_DIGEST in (event.data_json or ""):
-                yield Finding(record.id, event.seq, "warning", ERASED_REQUEST, NOTHING_TO_DO)
-                continue
-            problem = _find_request_problem(agent, event)
-            if problem is not None:
-                yield Finding(record.id, event.seq, "error", problem, COMPARE_REQUEST)
-
-
-def _read_answers(backend: Backend, agent: AgentRecord) -> Iterator[Event]:
-    for low in range(agent.fork_seq + 1, agent.head + 1, REQUEST_PAGE):
-        high = min(low + REQUEST_PAGE - 1, agent.head)
-        piece = Piece(agent.pk, low, high)
-        try:
-            yield from backend.read_events(agent, [piece], HAS_REQUEST_DIGEST)
-        except AgentNotFound:
-            return  # it was deleted in the meantime
+        for row in read_own_rows(backend, record, record.fork_seq, record.head):
+            data_json = row.data_json or ""
+            if EMPTY_REQUEST_DIGEST in data_json:
+                yield Finding(record.id, row.seq, "warning", ERASED_REQUEST, NOTHING_TO_DO)
+            elif '"sha256"' in data_json:
+                problem = _find_request_problem(agent, row.event)
+                if problem is not None:
+                    yield Finding(record.id, row.seq, "error", problem, COMPARE_REQUEST)
 
 
 def _find_request_problem(agent: Agent, answer: Event) -> str | None:

@@ -30,7 +30,7 @@ from backstory.storage.agent_errors import (
 )
 from backstory.storage.ids import name_deleted_agent, new_salts
 from backstory.storage.locks import DEFAULT_TIMEOUT, ForkSafeLock, LockTimeout
-from backstory.storage.positions import LineageStep, WalkStep, build_lineage, build_walk
+from backstory.storage.positions import LineageStep, build_lineage
 from backstory.storage.protocol import (
     EVERY_AGENT,
     EVERY_EVENT,
@@ -165,22 +165,21 @@ class MemoryReader:
         return self.tables.find_agent(agent).head
 
     def walk(self, agent: AgentRecord, at: int | None = None) -> Walk:
-        owner: MemoryAgent | None = self.tables.find_agent(agent)
-        head = self.read_head(agent)
+        lineage = self.read_lineage(agent)
+        head = lineage[-1].high
         position = head if at is None else at
-        steps = [WalkStep(None, 1, 0, None, position, head)]
-        while position > 0 and owner is not None:
-            pk, fork_seq = owner.row.pk, owner.row.fork_seq
-            move = owner.find_newest_move(position)
-            if move is not None and move.base is not None:
-                steps.append(WalkStep(pk, move.seq, position, move.base, move.base, head))
-                position = move.base
+        live = Walk(position, [], head)
+        while position > 0:
+            piece = find_last_piece(lineage, position)
+            move = self.tables.agents[piece.owner].find_newest_move(position)
+            if move is None or move.base is None:
+                live.pieces.append(piece._replace(high=position))
+                position = piece.low - 1
             else:
-                inherited = min(position, fork_seq)
-                steps.append(WalkStep(pk, fork_seq + 1, position, None, inherited, head))
-                position = inherited
-                owner = self.tables.agents.get(owner.parent_pk)
-        return build_walk(agent, steps, at)
+                live.pieces.append(Piece(piece.owner, move.seq, position, move.base))
+                position = move.base
+        live.pieces.reverse()
+        return live
 
     def read_lineage(self, agent: AgentRecord) -> list[Piece]:
         owner: MemoryAgent | None = self.tables.find_agent(agent)
@@ -259,15 +258,12 @@ class MemoryReader:
                 found.append((record.id, row))
         return found
 
-    def count_events(
-        self, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> list[EventCount]:
+    def count_events(self) -> list[EventCount]:
         counts: dict[tuple[str, str], EventCount] = {}
-        for id, row in self._select_rows(agent, pieces):
-            count = counts.get((id, row.kind), EventCount(id, row.kind, 0, 0, 0))
+        for id, row in self.read_all_rows():
+            count = counts.get((id, row.kind), EventCount(id, row.kind, 0, 0))
             counts[id, row.kind] = count._replace(
                 events=count.events + 1,
-                with_base=count.with_base + (row.base is not None),
                 bytes=count.bytes + row.size,
             )
         return list(counts.values())
@@ -525,6 +521,11 @@ class MemoryBackend(MemoryReader):
             watch.close()
 
 
+def find_last_piece(lineage: Pieces, position: int) -> Piece:
+    """Return the last piece of a lineage that begins at or before a position."""
+    return [piece for piece in lineage if piece.low <= position][-1]
+
+
 # --- filters ---
 
 
@@ -590,8 +591,6 @@ def has_wanted_kind(row: StoredRow, where: EventFilter) -> bool:
 def matches_filter(row: StoredRow, where: EventFilter) -> bool:
     """Return True if a row matches `where`, apart from `newest_only`."""
     if not has_wanted_kind(row, where):
-        return False
-    if where.data_contains is not None and where.data_contains not in (row.data_json or ""):
         return False
     if where.irregular_only:
         return row.base is not None or row.kind not in ALWAYS_SHOWN

@@ -80,22 +80,25 @@ class NewAgent(NamedTuple):
     def to_record(self, pk: Any, parent: str | None, created_us: int) -> AgentRecord:
         """Return the agent as it is listed before it has events of its own. `parent` is the id of
         its parent."""
+        shared = {name: getattr(self, name) for name in SHARED_FIELDS}
         return AgentRecord(
             pk=pk,
-            id=self.id,
-            session=self.session,
-            name=self.name,
             parent=parent,
-            fork_seq=self.fork_seq,
-            born_seq=self.born_seq,
-            spawned=self.spawned,
             created_us=created_us,
             head=self.fork_seq,
             updated_us=created_us,
-            key=self.key,
-            about=self.about,
-            deleted_us=self.deleted_us,
+            **shared,
         )
+
+    @classmethod
+    def copy_of(cls, agent: AgentRecord, parent_pk: Any) -> "NewAgent":
+        """Return an agent that is to be created as it is in another store."""
+        shared = {name: getattr(agent, name) for name in SHARED_FIELDS}
+        return cls(parent_pk=parent_pk, **shared)
+
+
+# The fields that an agent has before and after it is created.
+SHARED_FIELDS = set(NewAgent._fields) & set(AgentRecord._fields)
 
 
 class AgentChange(NamedTuple):
@@ -159,7 +162,6 @@ class EventFilter(NamedTuple):
 
     kinds: frozenset[str] | None = None
     note_names: tuple[str, ...] | None = None  # of notes, only these; no effect on other kinds
-    data_contains: str | None = None  # a part of the JSON text of the event's data
     newest_only: bool = False  # the newest match of each owner (`read_owned`), or of all pieces
     irregular_only: bool = False  # only events with a base, and events that are not in ALWAYS_SHOWN
 
@@ -173,7 +175,6 @@ class EventCount(NamedTuple):
     agent_id: str
     kind: str
     events: int
-    with_base: int  # the number of these that have a base; of moves, the valid ones
     bytes: int  # of their content and data
 
 
@@ -282,11 +283,9 @@ class Reader(Protocol):
         agent by agent in the order of birth, and in order. Of `agents`, only `id_prefix`,
         `session`, `key_prefix` and `include_deleted` are used."""
 
-    def count_events(
-        self, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> list[EventCount]:
-        """Count events by owner and kind, without reading text: in `pieces` of an agent's lineage,
-        or, if `agent` is None, in the whole store, remainders of deleted agents included."""
+    def count_events(self) -> list[EventCount]:
+        """Count all events of the store by owner and kind, those that forks need of deleted agents
+        included, without reading text."""
 
     def find_keys(
         self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()

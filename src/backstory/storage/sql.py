@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from backstory.log.events import OutlineRow, StoredRow
 from backstory.storage.agent_errors import build_deletion_error
@@ -18,6 +18,7 @@ from backstory.storage.protocol import (
     Piece,
     Pieces,
     RemovalRecord,
+    SourceRecord,
     Walk,
 )
 
@@ -35,10 +36,11 @@ class SqlReader(ABC):
     LINEAGE: str
     FIND_POSITION: str
     OUTLINE: str
-    COUNT_IN_PIECES: str
-    COUNT_EVERYWHERE: str
+    COUNT_EVENTS: str
     FIND_KEYS_IN_PIECES: str
     FIND_KEYS_EVERYWHERE: str
+    LIST_SOURCES: str
+    SOURCE_CONDITIONS: ClassVar[Mapping[str, str]]
     LIST_REMOVALS: str
 
     @abstractmethod
@@ -82,12 +84,8 @@ class SqlReader(ABC):
         rows.sort(key=itemgetter(0))
         return rows
 
-    def count_events(
-        self, agent: AgentRecord | None = None, pieces: Pieces = ()
-    ) -> list[EventCount]:
-        if agent is None:
-            return self._run(self.COUNT_EVERYWHERE, None, EventCount)
-        return self._run_in_pieces(EventCount, self.COUNT_IN_PIECES, agent, pieces)
+    def count_events(self) -> list[EventCount]:
+        return self._run(self.COUNT_EVENTS, None, EventCount)
 
     def find_keys(
         self, keys: Sequence[str], agent: AgentRecord | None = None, pieces: Pieces = ()
@@ -96,6 +94,15 @@ class SqlReader(ABC):
         if agent is None:
             return self._run(self.FIND_KEYS_EVERYWHERE, bindings, KeyPosition)
         return self._run_in_pieces(KeyPosition, self.FIND_KEYS_IN_PIECES, agent, pieces, bindings)
+
+    def list_sources(
+        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
+    ) -> list[SourceRecord]:
+        conditions = SqlConditions()
+        values = {"tool": tool, "id": id, "prefix": prefix}
+        conditions.add_known(self.SOURCE_CONDITIONS, values)
+        sql = self.LIST_SOURCES.format(where=conditions.join())
+        return self._run(sql, conditions.bindings, SourceRecord)
 
     def list_removals(self) -> list[RemovalRecord]:
         return self._run(self.LIST_REMOVALS, None, RemovalRecord)
@@ -143,10 +150,12 @@ class SqlConditions:
         self._parts.append(sql)
         self.bindings.update(bindings)
 
-    def add_optional(self, sql: str, **bindings: Any) -> None:
-        """Add a condition, unless the value that it binds is None."""
-        if None not in bindings.values():
-            self.add(sql, **bindings)
+    def add_known(self, conditions: Mapping[str, str], values: Mapping[str, Any]) -> None:
+        """Add those of `conditions` whose value is not None. Each has the name of its value, and
+        binds it."""
+        for name, sql in conditions.items():
+            if values[name] is not None:
+                self.add(sql, **{name: values[name]})
 
     def join(self) -> str:
         """Return all conditions as one."""
@@ -169,8 +178,6 @@ class EventConditions(SqlConditions, ABC):
                 self.add_note_names(list(where.note_names))
             else:
                 self.add_names_of_notes(list(where.note_names))
-        if where.data_contains is not None:
-            self.add_text(where.data_contains)
         if where.irregular_only:
             self.add_irregular()
 
@@ -185,10 +192,6 @@ class EventConditions(SqlConditions, ABC):
     @abstractmethod
     def add_names_of_notes(self, names: list[str]) -> None:
         """Add the condition that an event has one of the names if it is a note."""
-
-    @abstractmethod
-    def add_text(self, text: str) -> None:
-        """Add the condition that the JSON of an event's data contains `text`."""
 
     @abstractmethod
     def add_irregular(self) -> None:

@@ -47,6 +47,17 @@ IS_ROOT = """a.parent IS NULL AND (a.deleted IS NULL OR EXISTS (
         SELECT 1 FROM backstory.agents o
         WHERE o.place = {place} AND o.session = a.session AND o.deleted IS NULL))"""
 
+# The conditions on the fields of an AgentQuery, by their names.
+AGENT_CONDITIONS = {"session": "a.session = %(session)s::uuid", "key_prefix": HAS_KEY_PREFIX}
+LISTING_CONDITIONS = {
+    "name": "a.name = %(name)s::text",
+    "key": HAS_KEY,
+    "title": HAS_TITLE,
+    "mentions": MENTIONS,
+    "since_us": f"a.touched >= %(since_us)s / {MINUTE_US} AND a.updated_at >= %(since_us)s",
+    "until_us": f"a.touched <= %(until_us)s / {MINUTE_US} AND a.updated_at < %(until_us)s",
+}
+
 
 class IdRange(NamedTuple):
     """The first and the last id with a prefix."""
@@ -61,18 +72,7 @@ def build_listing(query: AgentQuery, place: int | None = None) -> tuple[str, Par
     if not can_match(query):
         return None
     conditions = build_agent_conditions(query, place)
-    conditions.add_optional("a.name = %(name)s::text", name=query.name)
-    conditions.add_optional(HAS_KEY, key=query.key)
-    conditions.add_optional(HAS_TITLE, title=query.title)
-    conditions.add_optional(MENTIONS, mentions=query.mentions)
-    conditions.add_optional(
-        f"a.touched >= %(since_us)s / {MINUTE_US} AND a.updated_at >= %(since_us)s",
-        since_us=query.since_us,
-    )
-    conditions.add_optional(
-        f"a.touched <= %(until_us)s / {MINUTE_US} AND a.updated_at < %(until_us)s",
-        until_us=query.until_us,
-    )
+    conditions.add_known(LISTING_CONDITIONS, query._asdict())
     add_page(conditions, query)
     order = LATEST_FIRST if query.latest_first else OLDEST_FIRST
     sql = AGENTS.format(conditions=conditions.join(), order=order)
@@ -95,18 +95,18 @@ def build_agent_conditions(query: AgentQuery, place: int | None = None) -> SqlCo
     if query.session is not None:
         place = parse_place(query.session)
     conditions = SqlConditions()
-    conditions.add_optional("a.place = %(place)s::bigint", place=place)
+    if place is not None:
+        conditions.add("a.place = %(place)s::bigint", place=place)
     ids = find_id_range(query.id_prefix or "")
     if ids is not None:
         conditions.add("a.id BETWEEN %(low)s::uuid AND %(high)s::uuid", low=ids.low, high=ids.high)
-    conditions.add_optional("a.session = %(session)s::uuid", session=query.session)
+    conditions.add_known(AGENT_CONDITIONS, query._asdict())
     if query.sessions is not None:
         conditions.add(
             "a.place = ANY(%(places)s::bigint[]) AND a.session = ANY(%(sessions)s::uuid[])",
             places=[parse_place(session) for session in query.sessions],
             sessions=list(query.sessions),
         )
-    conditions.add_optional(HAS_KEY_PREFIX, key_prefix=query.key_prefix)
     if query.roots_only:
         place_sql = "a.place" if place is None else "%(place)s::bigint"
         conditions.add(IS_ROOT.format(place=place_sql))

@@ -14,7 +14,7 @@ few of a session's rows are selected, and would read them all.
 
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from backstory.log.events import Event, StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN
@@ -35,9 +35,8 @@ from backstory.storage.protocol import (
     AgentRecord,
     EventFilter,
     Pieces,
-    SourceRecord,
 )
-from backstory.storage.sql import Bindings, EventConditions, SqlConditions, SqlReader
+from backstory.storage.sql import Bindings, EventConditions, SqlReader
 
 IS_AGENT = "place = %(place)s::bigint AND no = %(no)s AND deleted IS NULL"
 # The fields of an Event, in the same order.
@@ -256,22 +255,11 @@ class PostgresReader(SqlReader):
             WHERE {IN_PIECE} OFFSET 0) e
         WHERE {IS_ALIVE}"""
 
-    COUNT_IN_PIECES = f"""
-        SELECT {OWNER_ID}, p.kind, p.events, p.with_base, p.bytes FROM (
-            SELECT p.no, e.kind, pg_catalog.count(*), pg_catalog.count(e.base),
-                pg_catalog.sum(e.size)::bigint
-            FROM {PIECES}
-            CROSS JOIN LATERAL (
-                SELECT kind, base, {EVENT_SIZE} FROM backstory.events
-                WHERE {IN_PIECE} OFFSET 0) e (kind, base, size)
-            WHERE {IS_ALIVE}
-            GROUP BY p.no, e.kind) p (no, kind, events, with_base, bytes)"""
-    COUNT_EVERYWHERE = f"""
-        SELECT a.id::text, c.kind, c.events, c.with_base, c.bytes FROM (
-            SELECT place, agent, kind, pg_catalog.count(*), pg_catalog.count(base),
-                pg_catalog.sum({EVENT_SIZE})::bigint
+    COUNT_EVENTS = f"""
+        SELECT a.id::text, c.kind, c.events, c.bytes FROM (
+            SELECT place, agent, kind, pg_catalog.count(*), pg_catalog.sum({EVENT_SIZE})::bigint
             FROM backstory.events GROUP BY place, agent, kind
-            ) c (place, agent, kind, events, with_base, bytes)
+            ) c (place, agent, kind, events, bytes)
         JOIN backstory.agents a ON a.place = c.place AND a.no = c.agent"""
 
     # All columns of the unique index are compared, so that the planner knows that it finds one
@@ -330,17 +318,12 @@ class PostgresReader(SqlReader):
 
     LIST_SOURCES = """
         SELECT tool, id, agent::text, cursor FROM backstory.sources
-        WHERE {conditions} ORDER BY id COLLATE "C", tool COLLATE "C" """
-
-    def list_sources(
-        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
-    ) -> list[SourceRecord]:
-        conditions = SqlConditions()
-        conditions.add_optional("tool = %(tool)s::text", tool=tool)
-        conditions.add_optional("id = %(id)s::text", id=id)
-        conditions.add_optional("pg_catalog.starts_with(id, %(prefix)s::text)", prefix=prefix)
-        sql = self.LIST_SOURCES.format(conditions=conditions.join())
-        return self._run(sql, conditions.bindings, SourceRecord)
+        WHERE {where} ORDER BY id COLLATE "C", tool COLLATE "C" """
+    SOURCE_CONDITIONS: ClassVar = {
+        "tool": "tool = %(tool)s::text",
+        "id": "id = %(id)s::text",
+        "prefix": "pg_catalog.starts_with(id, %(prefix)s::text)",
+    }
 
     # --- removals ---
 
@@ -371,9 +354,6 @@ class PostgresEventConditions(EventConditions):
 
     def add_names_of_notes(self, names: list[str]) -> None:
         self.add("(kind <> 'note' OR content = ANY(%(note_names)s::text[]))", note_names=names)
-
-    def add_text(self, text: str) -> None:
-        self.add("pg_catalog.strpos(data, %(data_contains)s::text) > 0", data_contains=text)
 
     def add_irregular(self) -> None:
         self.add(

@@ -36,6 +36,20 @@ HAS_TITLE = "a.about IS NOT NULL AND a.about ->> '$.title' = :title"
 MENTIONS = """
     a.about IS NOT NULL
     AND (instr(lower(a.about), :mentions) OR length(a.about) < octet_length(a.about))"""
+# The conditions on the fields of an AgentQuery, by their names.
+AGENT_CONDITIONS = {
+    "id_prefix": "a.id BETWEEN :id_prefix AND :id_prefix || '~'",
+    "session": "a.session = (SELECT no FROM agents WHERE id = :session)",
+    "key_prefix": KEY_PREFIX,
+}
+LISTING_CONDITIONS = {
+    "name": "a.name = :name",
+    "key": "a.key = :key",
+    "title": HAS_TITLE,
+    "mentions": MENTIONS,
+    "since_us": f"a.touched >= :since_us / {MINUTE_US} AND updated >= :since_us",
+    "until_us": f"a.touched <= :until_us / {MINUTE_US} AND updated < :until_us",
+}
 COMMON = 1_000  # agents with the same key prefix; from there on, a page is read in order instead
 COUNT_PREFIX = f"""
     SELECT count(*) FROM (SELECT 1 FROM agents a INDEXED BY agents_key
@@ -56,16 +70,7 @@ def build_listing(
     """Return the statement that lists the agents of `query`, and its bindings. If very many agents
     have its key prefix, they are read in order, because most of them match."""
     conditions = build_agent_conditions(query, use_key_index=not is_prefix_common)
-    conditions.add_optional("a.name = :name", name=query.name)
-    conditions.add_optional("a.key = :key", key=query.key)
-    conditions.add_optional(HAS_TITLE, title=query.title)
-    conditions.add_optional(MENTIONS, mentions=query.mentions)
-    conditions.add_optional(
-        f"a.touched >= :since_us / {MINUTE_US} AND updated >= :since_us", since_us=query.since_us
-    )
-    conditions.add_optional(
-        f"a.touched <= :until_us / {MINUTE_US} AND updated < :until_us", until_us=query.until_us
-    )
+    conditions.add_known(LISTING_CONDITIONS, query._asdict())
     add_page(conditions, query)
     # For a page of the latest agents, the planner does not see that it need not read all agents.
     is_page = query.latest_first and query.limit is not None
@@ -84,16 +89,12 @@ def build_listing(
 def build_agent_conditions(query: AgentQuery, *, use_key_index: bool = True) -> SqlConditions:
     """Return the conditions on ids, sessions, prefixes of keys, and deletion."""
     conditions = SqlConditions()
-    conditions.add_optional(
-        "a.id BETWEEN :id_prefix AND :id_prefix || '~'", id_prefix=query.id_prefix
-    )
-    conditions.add_optional(
-        "a.session = (SELECT no FROM agents WHERE id = :session)", session=query.session
-    )
+    known = AGENT_CONDITIONS
+    if not use_key_index:
+        known = known | {"key_prefix": KEY_PREFIX_WITHOUT_INDEX}
+    conditions.add_known(known, query._asdict())
     if query.sessions is not None:
         conditions.add(IN_SESSIONS, sessions=json.dumps(query.sessions))
-    has_key_prefix = KEY_PREFIX if use_key_index else KEY_PREFIX_WITHOUT_INDEX
-    conditions.add_optional(has_key_prefix, key_prefix=query.key_prefix)
     if query.roots_only:
         conditions.add(IS_ROOT_IN_USE)
     elif not query.include_deleted:

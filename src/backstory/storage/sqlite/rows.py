@@ -7,6 +7,7 @@ The events of one agent are stored together, in the order of their ids (`schema.
 import json
 import time
 from collections.abc import Sequence
+from typing import ClassVar
 
 from backstory.log.events import Event, StoredRow
 from backstory.log.kinds import ALWAYS_SHOWN
@@ -17,7 +18,6 @@ from backstory.storage.protocol import (
     AgentRecord,
     EventFilter,
     Pieces,
-    SourceRecord,
 )
 from backstory.storage.sql import (
     ONLY_MARKS,
@@ -216,12 +216,9 @@ class SqliteReader(SqlReader):
         sql = sql.format(index=choose_index(where), agents=of_agents.join(), where=of_events.join())
         return self._run_owned(sql, {**of_agents.bindings, **of_events.bindings})
 
-    COUNTS = f"a.id, e.kind, count(*), count(e.base), sum({SIZE})"
-    COUNT_IN_PIECES = f"""
-        SELECT {COUNTS} FROM {RANGES} CROSS JOIN agents a ON a.no = e.agent
-        WHERE {IN_RANGE} AND {IS_ALIVE} GROUP BY e.agent, e.kind"""
-    COUNT_EVERYWHERE = f"""
-        SELECT {COUNTS} FROM events e CROSS JOIN agents a ON a.no = e.agent
+    COUNT_EVENTS = f"""
+        SELECT a.id, e.kind, count(*), sum({SIZE})
+        FROM events e CROSS JOIN agents a ON a.no = e.agent
         GROUP BY e.agent, e.kind"""
 
     FIND_KEYS_IN_PIECES = f"""
@@ -237,16 +234,11 @@ class SqliteReader(SqlReader):
 
     LIST_SOURCES = """
         SELECT tool, id, agent, cursor FROM sources WHERE {where} ORDER BY id, tool"""
-
-    def list_sources(
-        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
-    ) -> list[SourceRecord]:
-        conditions = SqlConditions()
-        conditions.add_optional("tool = :tool", tool=tool)
-        conditions.add_optional("id = :id", id=id)
-        conditions.add_optional("id >= :prefix AND id < :prefix || char(1114111)", prefix=prefix)
-        sql = self.LIST_SOURCES.format(where=conditions.join())
-        return self._run(sql, conditions.bindings, SourceRecord)
+    SOURCE_CONDITIONS: ClassVar = {
+        "tool": "tool = :tool",
+        "id": "id = :id",
+        "prefix": "id >= :prefix AND id < :prefix || char(1114111)",
+    }
 
     LIST_REMOVALS = """
         SELECT id, removed_at, action, session, agent, positions, events, author, reason
@@ -266,9 +258,6 @@ class SqliteEventConditions(EventConditions):
         has_name = SqlConditions()
         add_choice(has_name, "e.content", "note", names)
         self.add(f"(e.kind <> 'note' OR {has_name.join()})", **has_name.bindings)
-
-    def add_text(self, text: str) -> None:
-        self.add(f"instr({DATA_OR_NULL}, :text) > 0", text=text)
 
     def add_irregular(self) -> None:
         self.add(f"(e.base IS NOT NULL OR {NOT_ALWAYS_SHOWN})")
