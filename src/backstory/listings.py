@@ -4,6 +4,7 @@ and the agents that were written to."""
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple, Self
 
 from backstory.agent import Agent
@@ -18,7 +19,7 @@ from backstory.storage.agent_trees import (
     group_by_session,
     has_key_prefix,
 )
-from backstory.storage.follow import Follower, HeadTracker, WaitResult
+from backstory.storage.follow import HeadTracker, WaitResult, begin_following
 from backstory.storage.ids import find_agent_by_id, find_keyed_agent
 from backstory.storage.protocol import (
     AgentQuery,
@@ -307,13 +308,7 @@ class HeadWatch:
     any thread may close the watch."""
 
     def __init__(self, backend: Backend) -> None:
-        watch = backend.watch()
-        try:
-            changes = HeadChanges(backend)
-        except BaseException:
-            watch.close()
-            raise
-        self._follower = Follower(changes, watch, timeout=None)
+        self._follower = begin_following(backend, partial(HeadChanges, backend))
 
     def __enter__(self) -> Self:
         return self

@@ -55,16 +55,22 @@ def build_compaction(
         )
     start = find_start(messages, keep)
     description = {"from": messages[0].seq, "to": head, "events": start, "tokens": tokens}
-    summary_position = head + 1 + len(repeated) + 1
     kept = messages[start:]
-    batch = [
-        ("clear", None, {SUMMARY: summary_position, **author}),
-        *map(_copy, repeated),
-        # Also if all messages stay, so that a caller need not count them first.
-        ("user", summary, {COMPACTED: description}),
-        *map(_copy, kept),
-    ]
+    # Also if all messages stay, so that a caller need not count them first.
+    summary_event = ("user", summary, {COMPACTED: description})
+    batch = _build_batch(head, list(map(_copy, repeated)), summary_event, author)
+    batch += map(_copy, kept)
     return Compaction(batch, [event.seq for event in repeated + kept])
+
+
+def _build_batch(
+    head: int, copies: Sequence[NewEvent], summary: NewEvent, author: Mapping[str, str] = NO_AUTHOR
+) -> list[NewEvent]:
+    """Return the clear of a compaction, the copies before the summary, and the summary."""
+    clear_position = head + 1
+    summary_position = clear_position + len(copies) + 1
+    clear = ("clear", None, {SUMMARY: summary_position, **author})
+    return [clear, *copies, summary]
 
 
 def build_provider_compaction(
@@ -82,22 +88,21 @@ def build_provider_compaction(
     """
     repeated, messages = _split_context(context)
     originals = _find_originals(kept, messages)
-    copies: list[NewEvent] = []
+    copies = list(map(_copy, repeated))
+    copied = list(repeated)
     for message, original in zip(kept, originals, strict=True):
-        copies.append(message if original is None else _copy(original))
+        if original is None:
+            copies.append(message)
+        else:
+            copies.append(_copy(original))
+            copied.append(original)
     first = messages[0].seq if messages else head
-    replaced = len(messages) - sum(original is not None for original in originals)
+    replaced = len(messages) - (len(copied) - len(repeated))
     description = {"from": first, "to": head, "events": replaced, "tokens": tokens}
-    summary_position = head + 1 + len(repeated) + len(copies) + 1
     kind, text, data = answer[0]
-    batch = [
-        ("clear", None, {SUMMARY: summary_position}),
-        *map(_copy, repeated),
-        *copies,
-        (kind, text, {**(data or {}), COMPACTED: description}),
-        *answer[1:],
-    ]
-    copied = repeated + [event for event in originals if event is not None]
+    summary = (kind, text, {**(data or {}), COMPACTED: description})
+    batch = _build_batch(head, copies, summary)
+    batch += answer[1:]
     return Compaction(batch, [event.seq for event in copied])
 
 

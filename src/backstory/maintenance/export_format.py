@@ -47,27 +47,28 @@ def build_agent_fields(agent: AgentRecord) -> dict[str, Any]:
 
 def build_event_fields(row: StoredRow) -> dict[str, Any]:
     """Return the fields of an event."""
-    fields: dict[str, Any] = {}
-    fields["seq"] = row.seq
-    fields["kind"] = row.kind
-    fields["content"] = row.content
-    if row.data_json is None:
-        fields["data"] = None
-    else:
-        data = parse_object(row.data_json)
-        # Data as an object only if that gives back the exact text.
-        if data is not None and _is_written_as(data, row.data_json):
-            fields["data"] = data
-        else:
-            fields["data_text"] = row.data_json
-    fields["created_us"] = row.created_us
-    fields["base"] = row.base
+    fields = {
+        "seq": row.seq,
+        "kind": row.kind,
+        "content": row.content,
+        **_build_data_field(row.data_json),
+        "created_us": row.created_us,
+        "base": row.base,
+    }
     if row.key is not None:
         fields["key"] = row.key
     fields["digest"] = row.digest.hex()
     if row.salt is not None:
         fields["salt"] = row.salt.hex()
     return fields
+
+
+def _build_data_field(text: str | None) -> dict[str, Any]:
+    """Return the field with an event's data: an object, if that gives back the exact text."""
+    data = parse_object(text)
+    if text is None or (data is not None and _is_written_as(data, text)):
+        return {"data": data}
+    return {"data_text": text}
 
 
 def _is_written_as(data: dict[str, Any], text: str) -> bool:

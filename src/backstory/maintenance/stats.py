@@ -96,9 +96,8 @@ def _count_kinds(counts: list[EventCount]) -> dict[str, int]:
     kinds: Counter[str] = Counter()
     for count in counts:
         kinds[count.kind] += count.events
-    by_name = sorted(kinds)
-    by_name.sort(key=lambda kind: -kinds[kind])
-    return {kind: kinds[kind] for kind in by_name}
+    by_name = sorted(kinds.items())
+    return dict(sorted(by_name, key=lambda item: -item[1]))
 
 
 class OwnEvents:

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Generic, Protocol, Self, TypeVar
 
 from backstory.errors import AgentNotFound, Busy, ConnectionLost, Invalid, StorageError
@@ -53,7 +54,6 @@ class Follower(Iterator[T], Generic[T]):
     def __init__(self, changes: ChangeReader[T], watch: StoreWatch, timeout: float | None) -> None:
         self._watch = watch
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
-            watch.close()
             raise Invalid(
                 f"timeout={timeout!r} is not a number of seconds", remedy="pass 0 or more"
             )
@@ -283,21 +283,31 @@ class StoreChanges(Generic[T]):
             return []
 
 
+def begin_following(
+    backend: Backend, make_changes: Callable[[], ChangeReader[T]], timeout: float | None = None
+) -> Follower[T]:
+    """Return a follower of what is committed from now on. `make_changes` is called when the store
+    is watched already, so nothing is missed."""
+    watch = backend.watch()
+    try:
+        return Follower(make_changes(), watch, timeout)
+    except BaseException:
+        watch.close()
+        raise
+
+
 def follow_agent(
     backend: Backend, agent: AgentRecord, after: int | None, timeout: float | None
 ) -> Follower[Event]:
     """Follow an agent after a position; None: after its head."""
-    watch = backend.watch()
-    try:
+
+    def make_changes() -> AgentChanges:
         head = backend.read_head(agent)
-        if after is None:
-            after = head
-        check_position(agent, after, head)
-    except BaseException:
-        watch.close()
-        raise
-    changes = AgentChanges(backend, agent, after)
-    return Follower(changes, watch, timeout)
+        position = head if after is None else after
+        check_position(agent, position, head)
+        return AgentChanges(backend, agent, position)
+
+    return begin_following(backend, make_changes, timeout)
 
 
 def follow_store(
@@ -312,10 +322,4 @@ def follow_store(
         raise Invalid(
             f"after={after!r:.60} does not say where to begin", remedy="pass {agent id: position}"
         )
-    watch = backend.watch()
-    try:
-        changes = StoreChanges(backend, after, make_handle)
-    except BaseException:
-        watch.close()
-        raise
-    return Follower(changes, watch, timeout)
+    return begin_following(backend, partial(StoreChanges, backend, after, make_handle), timeout)

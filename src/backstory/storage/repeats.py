@@ -100,17 +100,27 @@ def find_batch(reader: Reader, agent: AgentRecord, lineage: Pieces, key: str) ->
     found = reader.find_keys([key], agent, lineage)
     if not found:
         return []
-    first = found[0].seq
+    batch = []
+    events = read_onwards(reader, agent, lineage, found[0].seq)
+    for number, event in enumerate(events, 1):
+        if event.key != number_key(key, number):
+            break
+        batch.append(event)
+    return flag_repeats(reader, agent, batch)
+
+
+def read_onwards(
+    reader: Reader, agent: AgentRecord, pieces: Pieces, position: int
+) -> Iterator[Event]:
+    """Yield the events from a position on, up to the end of its piece at least. They are read in
+    pages that grow, because callers need few in most cases."""
     size = 16
     while True:
-        events = reader.read_events(agent, clip(lineage, first, first + size - 1))
-        batch = []
-        for number, event in enumerate(events, 1):
-            if event.key != number_key(key, number):
-                break
-            batch.append(event)
-        if len(batch) < size:
-            return flag_repeats(reader, agent, batch)
+        events = reader.read_events(agent, clip(pieces, position, position + size - 1))
+        yield from events
+        if len(events) < size:
+            return
+        position += size
         size *= 8
 
 
@@ -147,21 +157,13 @@ class LivePositions:
         if not self._pieces or self._pieces[0].base is None:  # it does not begin with a clear
             return
         start = self._pieces[0].low
-        size = 16
-        while True:
-            part = clip(self._pieces, start, start + size - 1)
-            events = self._reader.read_events(self._agent, part)
-            for event in events:
-                data = event.data or {}
-                original = data.get(COPY)
-                if type(original) is int:
-                    yield original
-                elif SUMMARY not in data and COMPACTED not in data:
-                    return
-            if len(events) < size:
+        for event in read_onwards(self._reader, self._agent, self._pieces, start):
+            data = event.data or {}
+            original = data.get(COPY)
+            if type(original) is int:
+                yield original
+            elif SUMMARY not in data and COMPACTED not in data:
                 return
-            start += size
-            size *= 8
 
 
 def number_drafts(drafts: Drafts, key: str | None) -> list[Draft]:
