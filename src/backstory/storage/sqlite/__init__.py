@@ -7,6 +7,6 @@
 
 Read the modules in this order: `schema` (the tables), `listing` and `rows`, `transaction`, `file`
 (opens connections, translates errors), `backend`. Then what can be left out at first: `frames`
-(compressed rows), `migrations` (older stores), `index` and `temporary_index` (search), `wal`,
-`stamp` and `replacement` (backups), `watch`.
+(compressed rows), `migrations` (older stores), `index` (search), `stamp` (the write-ahead log) and
+`replacement` (backups), `watch`.
 """

@@ -60,11 +60,10 @@ from backstory.storage.sqlite.file import (
     open_readable,
     open_writable,
 )
-from backstory.storage.sqlite.index import SqliteIndex
+from backstory.storage.sqlite.index import SqliteIndex, TemporaryIndex
 from backstory.storage.sqlite.replacement import copy_pages, mark_as_copy
 from backstory.storage.sqlite.rows import SqliteReader
 from backstory.storage.sqlite.stamp import StampWriter, empty_wal, has_foreign_wal
-from backstory.storage.sqlite.temporary_index import TemporaryIndex
 from backstory.storage.sqlite.transaction import SqliteTransaction
 from backstory.storage.sqlite.watch import SqliteWatch
 

@@ -30,8 +30,7 @@ from backstory.storage.locks import LockTimeout
 from backstory.storage.pool import ErrorTranslator, PoolClosed, build_closed_error
 from backstory.storage.sqlite import migrations, schema
 from backstory.storage.sqlite.frames import FrameReader
-from backstory.storage.sqlite.stamp import check_wal, has_foreign_wal
-from backstory.storage.sqlite.wal import measure_wal
+from backstory.storage.sqlite.stamp import check_wal, has_foreign_wal, measure_wal
 from backstory.storage.work_folder import remove_abandoned_folders
 
 # Pages in the write-ahead log before a checkpoint. Overwriting the log is a third faster than

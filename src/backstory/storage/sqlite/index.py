@@ -8,18 +8,25 @@ splits at the spaces between them.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import RLock
 from typing import Any, NamedTuple
+
+import apsw
 
 from backstory.log.erasure import is_erased
 from backstory.log.terms import FoundEvent, Phrases, extract_text, split_words
+from backstory.storage.pool import ErrorTranslator
 from backstory.storage.protocol import (
     CANDIDATES,
     WHOLE_STORE,
     SearchQuery,
     SearchScope,
 )
-from backstory.storage.sqlite.frames import CONTENT_OR_NULL, DATA_OR_NULL
+from backstory.storage.sql import RowShape, make_records
+from backstory.storage.sqlite.file import OpenMode, compute_share
+from backstory.storage.sqlite.frames import CONTENT_OR_NULL, DATA_OR_NULL, FrameReader
 from backstory.storage.sqlite.rows import IN_RANGE, build_ranges_json
 from backstory.storage.sqlite.schema import (
     HEAD,
@@ -129,16 +136,16 @@ FIND_IN_RANGES = f"""
 
 class SqliteIndex:
     """The search index, as a backend or a transaction sees it: `run` runs a statement, and returns
-    its rows as instances of a shape. A temporary index exists from the start, and no trigger tells
-    it which agents have new events."""
+    its rows as instances of a shape."""
 
-    def __init__(self, run: Callable[..., list[Any]], *, is_temporary: bool = False) -> None:
+    UNSEARCHED = "unsearched_3"  # the agents that may have new events
+
+    def __init__(self, run: Callable[..., list[Any]]) -> None:
         self._run = run
-        self._is_temporary = is_temporary
 
     def exists(self) -> bool:
         """Return True if the store has been searched before."""
-        return self._is_temporary or bool(self._run(HAS_INDEX) == [(1,)])
+        return bool(self._run(HAS_INDEX) == [(1,)])
 
     def create(self) -> None:
         """Create the tables of the index, unless another process has just done that."""
@@ -175,8 +182,7 @@ class SqliteIndex:
     def _read_backlogs(self, scope: SearchScope) -> list[SqliteBacklog]:
         searched, owners = NOTHING_SEARCHED, EVERY_OWNER
         if self.exists():
-            searched = "searched_3"
-            owners = EVERY_OWNER if self._is_temporary else "unsearched_3"
+            searched, owners = "searched_3", self.UNSEARCHED
         if scope == WHOLE_STORE:
             sql = READ_BACKLOGS.format(searched=searched, owners=owners)
             return self._run(sql, (), SqliteBacklog)
@@ -196,9 +202,13 @@ class SqliteIndex:
             upto = min(backlog.upto, backlog.after + rest)
             rest -= upto - backlog.after
             total += self._add_backlog(backlog._replace(upto=upto))
-        if scope == WHOLE_STORE and rest > 0 and not self._is_temporary:
-            self._run(FORGET_OWNERS)
+        if scope == WHOLE_STORE and rest > 0:
+            self._forget_owners()
         return total
+
+    def _forget_owners(self) -> None:
+        """Forget the agents that had new events, because all are indexed."""
+        self._run(FORGET_OWNERS)
 
     def _add_backlog(self, backlog: SqliteBacklog) -> int:
         """Index the events of one agent. Return how many there are: fewer than expected in a
@@ -240,6 +250,73 @@ class SqliteIndex:
             # Erased events are not in the index any more: removing them again would damage it.
             if not is_erased(data_json):
                 self._run(FORGET, (id, join_words(kind, content, data_json)))
+
+
+# --- stores that may only be read ---
+
+TEMPORARY_FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
+
+
+class TemporaryIndex(SqliteIndex):
+    """The search index of one process, for a store that may only be read. SQLite deletes its
+    database when it is closed, so words that are erased later do not stay on a disk. It exists from
+    the start, and no trigger tells it which agents have new events."""
+
+    UNSEARCHED = EVERY_OWNER
+
+    def __init__(self, mode: OpenMode, translator: ErrorTranslator) -> None:
+        super().__init__(self._run_here)
+        self._translator = translator
+        self._lock = RLock()
+        with translator:
+            self._db = open_database(mode)
+
+    def exists(self) -> bool:
+        return True
+
+    def _forget_owners(self) -> None:
+        pass
+
+    def index_next(self, *arguments: Any) -> int:
+        """Index more events, as `SqliteIndex` does, in one transaction."""
+        with self._borrow() as db, db:
+            count = super().index_next(*arguments)
+        return count  # noqa: RET504 - mypy: a `with` may end an error
+
+    def close(self) -> None:
+        """Delete the index."""
+        with self._lock:
+            self._db.close()
+
+    def _run_here(self, sql: str, bindings: Any = None, shape: RowShape = tuple) -> list[Any]:
+        with self._borrow() as db:
+            return make_records(shape, db.execute(sql, bindings))
+
+    @contextmanager
+    def _borrow(self) -> Iterator[apsw.Connection]:
+        with self._translator, self._lock:
+            yield self._db
+
+
+def open_database(mode: OpenMode) -> apsw.Connection:
+    """Open an empty index, with the store attached for reading.
+
+    Names of tables are looked up in the temporary database first and then in the store, so the
+    statements are those of the store's own index.
+    """
+    from urllib.parse import quote  # here, because few stores are read-only
+
+    db = apsw.Connection("", flags=TEMPORARY_FLAGS)
+    name = mode.name if mode.is_immutable else f"file:{quote(mode.name)}?mode=ro"
+    db.execute("ATTACH ? AS store", (name,))
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    FrameReader().register(db)
+    db.register_fts5_function("share", compute_share)
+    db.execute(CREATE_TABLES)
+    return db
+
+
+# --- words ---
 
 
 def write_match(phrases: Phrases) -> str:

@@ -16,8 +16,7 @@ from backstory.storage.sqlite.file import (
     make_translator,
     open_any_version,
 )
-from backstory.storage.sqlite.stamp import empty_wal, replace_stamp
-from backstory.storage.sqlite.wal import remove_wal
+from backstory.storage.sqlite.stamp import empty_wal, remove_wal, replace_stamp
 from backstory.storage.work_folder import move_file, sync_folder
 
 
