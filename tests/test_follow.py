@@ -206,6 +206,26 @@ def test_two_stores_of_one_process_on_one_file_tell_each_other_at_once(new_url, 
         assert contents(found) == ["hello"]
 
 
+def test_a_follower_continues_after_an_error_of_sqlite(new_url):
+    def fail(*_):
+        follower._watch._db.exec_trace = None
+        failed.set()
+        raise apsw.BusyError("database is locked")
+
+    failed = threading.Event()
+    with backstory.open(new_url("sqlite")) as store:
+        agent = store.start("main")
+        follower = agent.follow(timeout=PATIENCE)
+        follower._watch._db.exec_trace = fail
+        found = []
+        thread = threading.Thread(target=lambda: found.append(next(follower)))
+        thread.start()
+        assert failed.wait(PATIENCE)
+        agent.user("hello")
+        thread.join(PATIENCE)
+        assert contents(found) == ["hello"]
+
+
 def test_an_idle_follower_asks_sqlite_at_most_twenty_times_a_second(new_url, monkeypatch):
     """Counted on a clock of its own: each look at the file takes as long as it says."""
     clock = [0.0]

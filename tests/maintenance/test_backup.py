@@ -1,5 +1,6 @@
 """Backups and their restore: complete or not at all, and nothing is left behind."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import apsw
 import pytest
 
 import backstory
+from backstory.storage.sqlite import replacement
 from backstory.storage.work_folder import make_work_folder
 from tests.storage.test_stamp import crash
 
@@ -108,6 +110,32 @@ def test_a_restore_replaces_what_is_not_a_store_and_keeps_its_permissions(crashe
     backstory.restore(tmp_path / "backup.db", crashed)
     assert read_texts(crashed) == ["old"]
     assert crashed.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_full_disk_is_reported_in_our_words(crashed, tmp_path, monkeypatch):
+    def fail(_):
+        raise apsw.FullError("database or disk is full")
+
+    monkeypatch.setattr(replacement, "replace_stamp", fail)
+    with pytest.raises(backstory.StorageError, match="disk is full"):
+        backstory.restore(tmp_path / "backup.db", tmp_path / "new.db")
+    with backstory.open(crashed) as store:
+        with pytest.raises(backstory.StorageError, match="disk is full"):
+            store.backup(tmp_path / "copy.db")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db", "crashed"]
+
+
+@pytest.mark.parametrize("call", ["mkdir", "fsync"])
+def test_an_error_of_the_system_is_reported_in_our_words(crashed, tmp_path, monkeypatch, call):
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with backstory.open(crashed) as store:
+        monkeypatch.setattr(os, call, fail)
+        with pytest.raises(backstory.StorageError, match=r"cannot write in .*Input/output error"):
+            store.backup(tmp_path / "copy.db")
+        monkeypatch.undo()
+    assert list_hidden(tmp_path) == []
 
 
 def test_a_restore_waits_for_a_locked_backup_until_its_timeout(crashed, tmp_path):

@@ -26,19 +26,29 @@ def make_work_folder(parent: str) -> Iterator[str]:
     import tempfile  # here, because it takes as long to import as all of this package
 
     remove_abandoned_folders(parent)
-    try:
+    with report_errors(parent):
         temporary = tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent)
-    except OSError as error:
-        raise CannotOpen(
-            f"cannot write in {parent!r} ({error.strerror})",
-            remedy="create the directory, or get permission to write in it",
-        ) from error
     with temporary as folder:
-        lock = _lock_folder(folder)
+        with report_errors(parent):
+            lock = _lock_folder(folder)
         try:
             yield folder
         finally:
             os.close(lock)
+
+
+@contextmanager
+def report_errors(folder: str) -> Iterator[None]:
+    """Raise errors of the operating system as ours, except FileExistsError."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise CannotOpen(
+            f"cannot write in {folder!r} ({error.strerror})",
+            remedy="create the directory, get permission to write in it, or free some space",
+        ) from error
 
 
 def _lock_folder(folder: str) -> int:
@@ -77,20 +87,22 @@ def _remove_if_abandoned(folder: str) -> None:
 
 def move_file(file: str, path: str) -> None:
     """Move a file to a path where there is none. Raises FileExistsError."""
-    try:
-        os.link(file, path)  # never replaces a file that someone else has created meanwhile
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
-        os.rename(file, path)
+    with report_errors(os.path.dirname(path)):
+        try:
+            os.link(file, path)  # never replaces a file that someone else has created meanwhile
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            os.rename(file, path)
 
 
 def sync_folder(folder: str) -> None:
     """Write the names of the files in a folder to the disk, so that they survive a power loss."""
     if os.name == "nt":  # Windows cannot open a folder
         return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with report_errors(folder):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -326,7 +326,9 @@ class SqliteBackend(SqliteReader):
     def watch(self) -> SqliteWatch:
         self._check_open()
         with self._fork_gate, self._translator:
-            watch = SqliteWatch(self._signal, self.url, self._mode, self._fork_gate)
+            watch = SqliteWatch(
+                self._signal, self.url, self._mode, self._fork_gate, self._translator
+            )
             self._watches.add(watch)
         return watch
 

@@ -42,7 +42,7 @@ def copy_pages(db: apsw.Connection, copy: str) -> None:
 
 def mark_as_copy(path: str) -> None:
     """Give a copy of a store a stamp of its own: it is refused beside a log of the original."""
-    with closing(apsw.Connection(path)) as db:
+    with make_translator(path, DEFAULT_TIMEOUT), closing(apsw.Connection(path)) as db:
         replace_stamp(db)
 
 

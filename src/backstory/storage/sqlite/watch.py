@@ -10,6 +10,7 @@ import time
 import apsw
 
 from backstory.storage.locks import ForkGate
+from backstory.storage.pool import ErrorTranslator
 from backstory.storage.signals import CommitSignal, SignalWatch, limit_wait
 from backstory.storage.sqlite.file import FileState, OpenMode, read_state
 
@@ -18,13 +19,22 @@ RECOVERY_TIMEOUT = 10_000  # milliseconds to wait while a file is being recovere
 
 
 class SqliteWatch(SignalWatch):
-    """Watches one file through its own connection, which is opened inside of `gate`."""
+    """Watches one file through its own connection, which is opened inside of `gate`. `translator`
+    raises SQLite's errors as ours."""
 
-    def __init__(self, signal: CommitSignal, path: str, mode: OpenMode, gate: ForkGate) -> None:
+    def __init__(
+        self,
+        signal: CommitSignal,
+        path: str,
+        mode: OpenMode,
+        gate: ForkGate,
+        translator: ErrorTranslator,
+    ) -> None:
         super().__init__(signal)
         self._path = path
         self._mode = mode
         self._gate = gate
+        self._translator = translator
         # One thread uses the connection, and another may close it. While there is no connection,
         # the lock is taken only inside of the gate, so that a fork never copies it locked.
         self._connection_lock = threading.Lock()
@@ -46,7 +56,9 @@ class SqliteWatch(SignalWatch):
         while True:
             if self.wait_for_signal(limit_wait(deadline, CHECK_INTERVAL)):
                 return
-            if self._has_changed():
+            with self._translator:
+                has_changed = self._has_changed()
+            if has_changed:
                 return
             if deadline is not None and time.monotonic() >= deadline:
                 return
