@@ -107,13 +107,6 @@ def test_blobs_are_bytes_for_the_sdk_and_base64_in_json():
     assert json.loads(found.to_bytes("bedrock"))["messages"][0]["content"] == wire
 
 
-def test_json_without_orjson_is_the_same(monkeypatch):
-    body = {"a": [1, "ü", None, b"\x00"], "b": {"c": True}}
-    quick = encode_body(body)
-    monkeypatch.setattr("backstory.wire.json_values.orjson", None)
-    assert encode_body(body) == quick
-
-
 def test_json_of_numbers_beyond_64_bits():
     assert encode_body({"n": 2**70, "b": b"x"}) == b'{"n":1180591620717411303424,"b":"eA=="}'
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 import backstory
-from backstory.wire import FORMATS, dump, json_values, load
+from backstory.wire import FORMATS, dump, load
 from backstory.wire.formats import get_format
-from backstory.wire.json_values import encode_body, write_json
+from backstory.wire.json_values import encode_body
 from tests.wire.laws import strings
 from tests.wire.rules import violations
 
@@ -302,13 +302,6 @@ def test_an_address_that_no_service_can_fetch_is_told():
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_body_of_nothing_has_no_messages(format):
     assert list(get_format(format).write_body([]).body.values()) == [[]]
-
-
-def test_without_orjson_the_standard_library_says_the_same(monkeypatch):
-    body = {"messages": [{"text": "Größe 🎈", "n": 2**70, "blob": [b"hi"]}]}
-    quick = encode_body(body), write_json({"n": 1, "x": "ü"})
-    monkeypatch.setattr(json_values, "orjson", None)
-    assert (encode_body(body), write_json({"n": 1, "x": "ü"})) == quick
 
 
 def test_what_is_no_json_at_all_is_an_error_of_ours():

@@ -1,8 +1,7 @@
 """JSON in and out, the values that JSON can carry, and the arguments of calls.
 
 orjson is several times faster than the standard library. It refuses integers beyond 64 bits and
-deep nesting, which the standard library then does. It writes some floats differently, so an
-environment uses one or the other for everything else.
+deep nesting, which the standard library then does.
 """
 
 import base64
@@ -12,26 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
-try:
-    import orjson
-except ImportError:  # pragma: no cover - it is only faster
-    orjson = None  # type: ignore[assignment]
+import orjson
 
-__all__ = [
-    "DEEPEST",
-    "Arguments",
-    "clean_value",
-    "encode_body",
-    "is_exact",
-    "is_json",
-    "orjson",
-    "parse",
-    "read_arguments",
-    "refuse_constant",
-    "replace_lone_surrogates",
-    "to_json",
-    "write_json",
-]
+from backstory.log.events import to_json
 
 DEEPEST = 100  # levels of nesting, as in a store; encoders give up at about 250
 # Levels that stay free in a value that is cut off, so that it still fits in a form when it is
@@ -40,46 +22,33 @@ ROOM = 10
 TOO_DEEP = "(nested too deeply)"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
-# Compact and deterministic; a NaN here would be our bug.
-to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-parse = json.loads if orjson is None else orjson.loads
-
 
 def write_json(value: Any) -> str:
     """Return `value` as compact JSON text."""
-    if orjson is not None:
-        try:
-            return orjson.dumps(value).decode()
-        except TypeError:
-            pass
-    return to_json(value)
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return to_json(value)
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
     """Return `body` as JSON in UTF-8. Bytes in it (Bedrock's blobs) become base64."""
-    if orjson is not None:
-        try:
-            return orjson.dumps(body, default=_encode_blob)
-        except TypeError:
-            pass
-    return to_json(_encode_blobs(body)).encode()
+    try:
+        return orjson.dumps(body, default=_encode_blob)
+    except TypeError:
+        return _BODY_ENCODER.encode(body).encode()
 
 
 def _encode_blob(value: Any) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    raise TypeError
+    raise TypeError(f"JSON has no {type(value).__name__}")
 
 
-def _encode_blobs(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _encode_blobs(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_encode_blobs(item) for item in value]
-    if isinstance(value, bytes):
-        return _encode_blob(value)
-    return value
+# Compact, as orjson writes it; a NaN here would be our bug.
+_BODY_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_encode_blob
+)
 
 
 # --- values that JSON can carry ---
@@ -137,6 +106,8 @@ def is_exact(value: Any, levels: int = DEEPEST) -> bool:
         return False
     for item in value.values() if type(value) is dict else value:
         kind = type(item)
+        if kind is str:
+            continue
         if kind is dict or kind is list:
             if not is_exact(item, levels - 1):
                 return False

@@ -26,6 +26,7 @@ from backstory.wire.turns import (
     Result,
     Text,
     answer_text,
+    find_calls,
     is_blank,
     text_of,
 )
@@ -113,11 +114,6 @@ def add_mark(unit: BodyUnit, mark: str) -> BodyUnit:
     return unit._replace(accepted=(*unit.accepted, mark))
 
 
-def find_calls(unit: BodyUnit) -> list[Call]:
-    """Return the calls of a unit."""
-    return [part for part in unit.parts if isinstance(part, Call)]
-
-
 class CallIds:
     """Gives ids to calls that have none, and to their results. A result belongs to the oldest open
     call of that name in its answer."""
@@ -142,7 +138,7 @@ class CallIds:
         return found
 
     def _add_call_ids(self, unit: BodyUnit) -> BodyUnit:
-        calls = find_calls(unit)
+        calls = find_calls(unit.parts)
         if not calls:
             return unit
         if not self._is_calling:  # Google takes one answer as several messages in a row
@@ -208,7 +204,7 @@ def mark_accepted(units: list[BodyUnit], format: Format, model: str | None) -> l
     known: set[str | None] = set()
     last = len(units) - 1
     for index, unit in enumerate(units):
-        ids = {call.id for call in find_calls(unit)}
+        ids = {call.id for call in find_calls(unit.parts)}
         if format.call_ids is not None and known & ids:
             unit = add_mark(unit, Accepted.SAME_IDS)
         known |= ids
@@ -247,7 +243,7 @@ def find_shuffled(units: list[BodyUnit]) -> set[int]:
             continue
         if ids != calls[: len(ids)]:
             shuffled.update(indexes)
-        calls = [call.id for call in find_calls(unit)]
+        calls = [call.id for call in find_calls(unit.parts)]
         indexes, ids = [], []
     return shuffled
 
@@ -279,7 +275,7 @@ class EventWriter:
         """Return True if an answer directly after another must not be read as its continuation."""
         if before is None or before.role != "answer":
             return False
-        if find_calls(before):
+        if find_calls(before.parts):
             return False
         has_text = bool(answer_text(unit.parts))
         return has_text or not self.format.alternates_roles
@@ -321,7 +317,7 @@ class EventWriter:
         )
 
     def _write_answer(self, unit: BodyUnit, *, is_apart: bool) -> Iterator[Loaded]:
-        text, calls = answer_text(unit.parts), find_calls(unit)
+        text, calls = answer_text(unit.parts), find_calls(unit.parts)
         written = None if is_apart else self._write_form(text, calls)
         native = self._add_native(unit, text, written)
         if text or is_apart or not calls:

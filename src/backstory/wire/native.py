@@ -19,7 +19,6 @@ from backstory.wire.translation import (
     NO_ID,
     REFUSED,
     UNREADABLE,
-    find_calls,
     is_same_text,
     read_form,
     translate_message,
@@ -40,6 +39,7 @@ from backstory.wire.turns import (
     Speaker,
     Text,
     answer_text,
+    find_calls,
     is_blank,
     text_of,
 )
@@ -311,17 +311,15 @@ def is_refused(role: str, parts: list[Part], native: Native, format: Format) -> 
     for part in parts:
         if isinstance(part, Speaker):
             continue
+        has_content = True
         if not isinstance(part, Text) and not is_intact(part, is_known=is_known):
             return True
-        has_content = True
     return not has_content or format.find_refusal(role, parts, native.model) != ""
 
 
 def is_intact(part: Part, *, is_known: bool) -> bool:
     """Return True if the provider takes a part back. `is_known`: the model of the form is known."""
-    if isinstance(part, Reasoning):
-        return part.is_complete
-    if isinstance(part, Other):
+    if isinstance(part, (Reasoning, Other)):
         return part.is_complete
     if isinstance(part, Media):
         return is_sound(part)

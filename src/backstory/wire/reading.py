@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from backstory.errors import Invalid
 from backstory.log import messages as log_messages
 from backstory.log.data_keys import REPLACE
@@ -20,7 +22,7 @@ from backstory.log.messages import Message
 from backstory.wire.context import RequestContext
 from backstory.wire.formats import read_native_form
 from backstory.wire.holes import HOLE, fill_data
-from backstory.wire.json_values import clean_value, is_exact, parse, read_arguments
+from backstory.wire.json_values import clean_value, is_exact, read_arguments
 from backstory.wire.native import choose_message_form
 from backstory.wire.translation import TEXT_FIRST
 from backstory.wire.turns import (
@@ -213,7 +215,8 @@ def read_rows(messages: Iterable[Readable], report: Report) -> Iterator[Row]:
 def complete_native(data: dict[str, Any], raw: Any, text: str) -> dict[str, Any]:
     """Return data with the whole form of its native content. `raw` is their JSON text, in which to
     look for holes; a message has none."""
-    if type(raw) is not str or HOLE in raw:
+    # One letter is looked for ten times as fast as a word.
+    if type(raw) is not str or ("$" in raw and HOLE in raw):
         data = fill_data(data, text)
     if "item" in data:
         data = fill_native_item(data, text)
@@ -258,7 +261,7 @@ def read_data(position: int | None, kind: str, raw: Any, report: Report) -> dict
     carry."""
     if type(raw) is str and len(raw) < LONG:
         try:
-            data = parse(raw)
+            data = orjson.loads(raw)
         except ValueError:  # NaN, half of a surrogate pair: the standard library reads them
             data = None
         if type(data) is dict and is_exact(data):

@@ -31,6 +31,7 @@ from backstory.wire.turns import (
     Speaker,
     Text,
     answer_text,
+    find_calls,
     is_blank,
     make_result,
     text_of,
@@ -70,11 +71,6 @@ def read_form(
     if native.accepted and Accepted.UNPADDED in native.accepted:
         return list(map(pad_part, parts))
     return parts
-
-
-def find_calls(parts: list[Part]) -> list[Call]:
-    """Return the calls among `parts`."""
-    return [part for part in parts if isinstance(part, Call)]
 
 
 def is_same_text(read: str, text: str) -> bool:

@@ -266,7 +266,12 @@ class Repair(NamedTuple):
     why: str
 
 
-# --- texts of parts ---
+# --- parts of a message ---
+
+
+def find_calls(parts: Iterable[Part]) -> list[Call]:
+    """Return the calls among `parts`."""
+    return [part for part in parts if isinstance(part, Call)]
 
 
 def make_result(

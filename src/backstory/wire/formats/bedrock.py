@@ -103,6 +103,7 @@ MEDIA_FORMATS = {
         | {"mpeg", "mpga", "pcm", "webm"}
     ),
 }
+CACHE_POINT = Other("cachePoint")
 PDF_START = "JVBERi"  # %PDF, in base64
 
 NOVA_TOKENS = TokenRules(
@@ -263,6 +264,8 @@ class BedrockFormat(BlockFormat):
         match key:
             case "text":
                 return [Text(expect(value, str))]
+            case "reasoningContent":
+                return [read_reasoning(value)]
             case "json":
                 return [Text(read_as_json(value))]
             case "image" | "document" | "video" | "audio":
@@ -274,8 +277,6 @@ class BedrockFormat(BlockFormat):
                 return [read_call(expect(value, dict))]
             case "toolResult":
                 return [self._read_result(role, expect(value, dict))]
-            case "reasoningContent":
-                return [read_reasoning(value)]
         return [Other(key, is_complete=key not in OTHER_FORMATS_KEYS)]
 
     def _read_result(self, role: str, result: Block) -> Part:
@@ -330,7 +331,7 @@ class BedrockFormat(BlockFormat):
             return "reasoning without a signature"
         if is_without_words(parts):  # (hermes-agent PR#63983)
             return "text content blocks must contain non-whitespace text"
-        others = [part for part in parts if part != Other("cachePoint")]
+        others = [part for part in parts if part != CACHE_POINT]
         if role == "answer" and has_more_after_call(others):
             return "anything after a toolUse block is refused"
         return ""

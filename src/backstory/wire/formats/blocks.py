@@ -308,10 +308,11 @@ def count_marks(value: Any) -> int:
         # Most blocks have none of these fields.
         if not isinstance(block, dict) or MARK_PLACES.isdisjoint(block):
             continue
-        for key in MARKS:
-            count += block.get(key) is not None
-        for key in INNER_FIELDS:
-            count += count_marks(block.get(key))
+        for key, inner in block.items():
+            if key in INNER_FIELDS:
+                count += count_marks(inner)
+            elif key in MARKS and inner is not None:
+                count += 1
     return count
 
 

@@ -445,21 +445,34 @@ def read_candidate(candidate: Any) -> Block:
     return optional(expect(candidate, dict), "content", dict)
 
 
+def find_data_key(part: Block) -> str | None:
+    """Return the field that says what a part is; None if there is no such field."""
+    for key in DATA_KEYS:
+        if part.get(key) is not None:
+            return key
+    return None
+
+
 def read_data(part: Block) -> Part:
     """Return what a part says."""
-    call = get_field(part, "functionCall")
-    if call is not None:
-        return read_at(".functionCall", read_call, call)
-    result = get_field(part, "functionResponse")
-    if result is not None:
-        return read_at(".functionResponse", read_result, result)
+    key = find_data_key(part)
+    match key:
+        case "functionCall" | "function_call":
+            return read_at(".functionCall", read_call, part[key])
+        case "functionResponse" | "function_response":
+            return read_at(".functionResponse", read_result, part[key])
     if part.get("thought"):
-        return read_thought(part)
-    if part.get("text") is not None:
-        return Text(field(part, "text", str))
-    if has_media(part):
-        return read_media(part)
-    return read_service_part(part)
+        return read_thought(part, key)
+    return read_content(part, key)
+
+
+def read_content(part: Block, key: str | None) -> Part:
+    """Return the text in a part, its media, or what only the service understands."""
+    if key == "text":
+        return Text(field(part, key, str))
+    if key is None or key in RUNS:
+        return read_service_part(part)
+    return read_media(part)
 
 
 def read_service_part(part: Block) -> Other:
@@ -496,22 +509,21 @@ def read_seal(part: Block) -> list[Part]:
     return [Reasoning("", str(signature), is_complete, what="thoughtSignature")]
 
 
-def read_thought(part: Block) -> Reasoning:
+def read_thought(part: Block, key: str | None) -> Reasoning:
     """Return the thinking in a part: text, what a tool did, or, of models that paint, an image. A
     seal may stand alone, but makes nothing whole that is broken."""
-    bare = {key: value for key, value in part.items() if key != "thought"}
-    is_complete = True
+    bare = {name: value for name, value in part.items() if name != "thought"}
     try:
-        found = read_data(bare)
+        found = read_content(bare, key)
     except WrongField:
-        is_complete = False
-    else:
-        if isinstance(found, Media):
-            is_complete = is_sound(found)
-        elif isinstance(found, Other):
-            is_complete = found.is_complete
-    text = part.get("text")
-    return Reasoning(text if isinstance(text, str) else "", "", is_complete, what="thought")
+        return Reasoning("", is_complete=False, what="thought")
+    is_complete = True
+    if isinstance(found, Media):
+        is_complete = is_sound(found)
+    elif isinstance(found, Other):
+        is_complete = found.is_complete
+    text = found.text if isinstance(found, Text) else ""
+    return Reasoning(text, "", is_complete, what="thought")
 
 
 def read_call(value: Any) -> Call:
@@ -548,13 +560,6 @@ def read_output(response: Block) -> tuple[str | None, bool]:
         case [("error" | "output" | "result" as key, str(text))]:
             return text, key == "error"
     return read_as_json(response), False
-
-
-def has_media(part: Block) -> bool:
-    """Return True if a part has media."""
-    if get_field(part, "inlineData") is not None:
-        return True
-    return get_field(part, "fileData") is not None
 
 
 def read_media(part: Block) -> Media | Other:

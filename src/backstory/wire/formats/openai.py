@@ -74,6 +74,7 @@ from backstory.wire.turns import (
     Speaker,
     Text,
     Turn,
+    find_calls,
     is_blank,
     make_result,
 )
@@ -381,7 +382,7 @@ class OpenAIFormat(Format):
 
     def repair_form(self, form: Form, parts: list[Part], stored: bool) -> tuple[Form, list[str]]:
         """Return a message without arguments that are null or blank."""
-        if not any(isinstance(part, Call) for part in parts):
+        if not find_calls(parts):
             return form, []
         message = dict(form)
         if form.get("tool_calls"):

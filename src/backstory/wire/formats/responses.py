@@ -809,6 +809,8 @@ def put_messages_first(form: list[Item]) -> list[Item]:
     """Put messages between two calls before the calls. DeepSeek refused them: "No tool output found
     for tool call call-a". Beside reasoning, or items that are known by their ids, the order
     counts."""
+    if len(form) < 3:
+        return form
     calls: list[int] = []
     for index, item in enumerate(form):
         type_ = item.get("type")
