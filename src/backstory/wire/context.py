@@ -74,7 +74,9 @@ class RequestContext:
         self.strict = strict
         self.any_model = any_model
         self.repairs: list[Repair] = []
-        # Is there native content, and any that continues a conversation in a service's store?
+        # Are there calls or results, native content, and any that continues a conversation in a
+        # service's store? Most rules are about one of them.
+        self.has_tools = False
         self.has_native = False
         self.has_stored = False
         # The conversation in the service's store that the request continues.

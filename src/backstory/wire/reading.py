@@ -84,8 +84,7 @@ class TurnReader:
             if kind == "tool_call":
                 self._add_call(position, data, name, native)
             elif kind == "tool_result":
-                self.turns.append(read_result(position, text, data, native))
-                self._answer = None
+                self._add_result(read_result(position, text, data, native))
             elif native is None and is_blank(text):
                 report("blank", position, f"blank text of the {kind}: the services refuse it")
             elif kind == "assistant":
@@ -117,6 +116,7 @@ class TurnReader:
     ) -> None:
         if data is NO_DATA:
             self._request.report("data", position, "this call has no data that could be read")
+        self._request.has_tools = True
         call = read_call(position, data)
         answer = self._find_answer(name)
         if answer is None:
@@ -124,6 +124,11 @@ class TurnReader:
         if native is not None:
             answer.add_native(native, is_call=True)
         answer.add_call(call)
+
+    def _add_result(self, result: Result) -> None:
+        self._request.has_tools = True
+        self.turns.append(result)
+        self._answer = None
 
     def _add_text(self, position: int | None, text: str, name: Any, native: Native | None) -> None:
         answer = self._find_answer(name)

@@ -113,7 +113,7 @@ def name_stored_conversation(after: dict[str, Any]) -> dict[str, Any]:
 # --- bind, drop, group: each result goes to its call ---
 
 
-def bind_results(turns: list[Turn | Result], request: RequestContext) -> list[Turn]:
+def bind_results(turns: list[Any], request: RequestContext) -> list[Turn]:
     """Give each result to the oldest open call with its id, directly after the answer, however late
     it came.
 
@@ -122,6 +122,8 @@ def bind_results(turns: list[Turn | Result], request: RequestContext) -> list[Tu
     call is dropped: no service accepts it, and nobody knows where it belongs. If a later answer
     uses an id again, the older call gets no more results.
     """
+    if not request.has_tools:
+        return turns
     bound: list[Turn] = []
     calls = OpenCalls(request)
     for turn in turns:
@@ -262,6 +264,8 @@ def close_open_calls(turns: list[Turn], request: RequestContext) -> list[Turn]:
     Providers refuse a session with an open call. Only the calls of the last answer may stay open,
     if they are about to run.
     """
+    if not request.has_tools:
+        return turns
     closed: list[Turn] = []
     for turn in turns:
         if isinstance(turn, AnswerTurn) and None in turn.results:
@@ -293,6 +297,8 @@ def choose_native_forms(turns: list[Turn], request: RequestContext) -> list[Turn
 
     Ids are given in the order of the request, because an id must not come twice.
     """
+    if not (request.has_native or request.has_tools):
+        return turns
     chosen: list[Turn] = []
     names = LegalNames(request)
     for turn in turns:
@@ -400,6 +406,8 @@ def hash_id(id: str | None, ordinal: int) -> str:
 
 def choose_result_forms(turns: list[Turn], request: RequestContext) -> list[Turn]:
     """Send results back in their provider's own form, or as text that is not blank."""
+    if not request.has_tools:
+        return turns
     chosen: list[Turn] = []
     for turn in turns:
         if isinstance(turn, AnswerTurn) and turn.calls:

@@ -1,15 +1,16 @@
 """Builds a request: the one path from the messages of a context to a provider's body."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
 from backstory.log.settings import Settings
 from backstory.wire.context import AUTO, RequestContext
-from backstory.wire.formats.base import Body, Sources
+from backstory.wire.formats.base import Body
 from backstory.wire.reading import Readable, TurnReader
 from backstory.wire.repair import RULES, find_stored_conversation, name_stored_conversation
-from backstory.wire.turns import AnswerTurn, Repair, Turn
+from backstory.wire.turns import AnswerTurn, Repair, Result, Turn
 
 
 class Dump(NamedTuple):
@@ -20,18 +21,22 @@ class Dump(NamedTuple):
 
 
 class BuiltRequest(NamedTuple):
-    """A request, its differences from the log, and where each of its messages comes from."""
+    """A request, its differences from the log, and where its messages come from."""
 
     body: dict[str, Any]
     repairs: list[Repair]
-    sources: list[Sources]  # for each message of the body, its turns and results
+    sources: list[Turn | Result]  # as in `WrittenBody`
+    starts: Sequence[int]
 
     def list_origins(self) -> list[list[int]]:
         """Return for each message of the body the positions of its events."""
-        return [list_positions(sources) for sources in self.sources]
+        origins: list[list[int]] = []
+        for start, end in pairwise([*self.starts, len(self.sources)]):
+            origins.append(list_positions(self.sources[start:end]))
+        return origins
 
 
-def list_positions(sources: Sources) -> list[int]:
+def list_positions(sources: Iterable[Turn | Result]) -> list[int]:
     """Return the positions of the events in turns and results."""
     positions: set[int | None] = set()
     for source in sources:
@@ -46,14 +51,14 @@ def build_request(
 ) -> BuiltRequest:
     """Build the request for `messages`, with the model, tools and parameters of `settings`."""
     turns = read_repaired_turns(messages, request)
-    body, sources = request.format.write_body(turns)
+    body, sources, starts = request.format.write_body(turns)
     body = complete_request(body, request, settings)
     repairs = request.repairs
     # In the order of the log; those of the whole request come last.
     repairs.sort(key=lambda repair: (repair.at is None, repair.at or 0))
     if request.strict and repairs:
         raise Invalid(describe_repairs(repairs, request.format.name))
-    return BuiltRequest(body, repairs, sources)
+    return BuiltRequest(body, repairs, sources, starts)
 
 
 def complete_request(body: Body, request: RequestContext, settings: Settings | None) -> Body:

@@ -235,10 +235,12 @@ class AnthropicFormat(BlockFormat):
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system text and the messages."""
-        system, messages, sources = self.write_messages(turns)
-        if system is None:
-            return WrittenBody({"messages": messages}, sources)
-        return WrittenBody({"system": system, "messages": messages}, sources)
+        system, messages, sources, starts = self.write_messages(turns)
+        body: Body = {}
+        if system is not None:
+            body["system"] = system
+        body["messages"] = messages
+        return WrittenBody(body, sources, starts)
 
     def takes_on_top(self, form: Form) -> bool:
         """Return True for text. Between messages there may be blocks that add and remove tools; on

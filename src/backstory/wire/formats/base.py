@@ -98,14 +98,14 @@ class StreamAssembler:
 # A role (system, user, answer), a form, and the turn or result that it was written from. Not a
 # named tuple: there is one for each message, and it takes 20 times as long to create.
 WrittenForm = tuple[str, Form, Turn | Result]
-Sources = list[Turn | Result]
 
 
 class WrittenBody(NamedTuple):
-    """A body, and for each message in it the turns and results that it was written from."""
+    """A body, and the turns and results that its messages were written from."""
 
     body: Body
-    sources: list[Sources]
+    sources: list[Turn | Result]
+    starts: Sequence[int]  # for each message, the index of its first source
 
 
 class Format:

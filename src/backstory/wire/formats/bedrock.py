@@ -209,7 +209,7 @@ class BedrockFormat(BlockFormat):
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system text, the messages, and stubs for the tools in them."""
-        system, messages, sources = self.write_messages(turns)
+        system, messages, sources, starts = self.write_messages(turns)
         body: Body = {}
         if system is not None:
             body["system"] = system
@@ -218,7 +218,7 @@ class BedrockFormat(BlockFormat):
         stubs = list_tool_stubs(turns)
         if stubs:
             body["toolConfig"] = {"tools": stubs}
-        return WrittenBody(body, sources)
+        return WrittenBody(body, sources, starts)
 
     def convert_for_sdk(self, body: Body) -> Body:
         """Return a body with the blobs of its messages as bytes."""

@@ -11,7 +11,6 @@ from backstory.wire.formats.base import (
     Block,
     Body,
     Format,
-    Sources,
 )
 from backstory.wire.turns import (
     BETWEEN,
@@ -24,6 +23,7 @@ from backstory.wire.turns import (
     Part,
     Reasoning,
     Repair,
+    Result,
     Text,
     Turn,
     is_blank,
@@ -37,11 +37,13 @@ CUT_REASONS = (None, "max_tokens", "model_context_window_exceeded")
 
 
 class WrittenMessages(NamedTuple):
-    """System text on top (None if there is none), messages, and the sources of each message."""
+    """System text on top (None if there is none), and messages with their sources, as in
+    `WrittenBody`."""
 
     system: Form | None
     messages: list[Body]
-    sources: list[Sources]
+    sources: list[Turn | Result]
+    starts: list[int]
 
 
 class BlockFormat(Format):
@@ -89,13 +91,15 @@ class BlockFormat(Format):
         system = [form for _, form, _ in self.write_forms(leading)]
         top = self.join_blocks(system) if system else None
         messages: list[Body] = []
-        sources: list[Sources] = []
+        sources: list[Turn | Result] = []
+        starts: list[int] = []
         key = self.content_key
         last_role, is_joined = "", False  # of the last message
         for role, form, source in self.write_forms(rest):
+            sources.append(source)
             if role != last_role:
+                starts.append(len(sources) - 1)
                 messages.append({"role": self.role_names[role], key: form})
-                sources.append([source])
                 last_role, is_joined = role, False
                 continue
             message = messages[-1]
@@ -103,8 +107,7 @@ class BlockFormat(Format):
                 message[key] = [*self.list_blocks(message[key])]
                 is_joined = True
             message[key] += self.list_blocks(form)
-            sources[-1].append(source)
-        return WrittenMessages(top, messages, sources)
+        return WrittenMessages(top, messages, sources, starts)
 
     # --- reading ---
 

@@ -303,11 +303,12 @@ class GeminiFormat(BlockFormat):
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system instruction and the contents."""
-        system, contents, sources = self.write_messages(turns)
-        if system is None:
-            return WrittenBody({"contents": contents}, sources)
-        body = {"systemInstruction": {"parts": system}, "contents": contents}
-        return WrittenBody(body, sources)
+        system, contents, sources, starts = self.write_messages(turns)
+        body: Body = {}
+        if system is not None:
+            body["systemInstruction"] = {"parts": system}
+        body["contents"] = contents
+        return WrittenBody(body, sources, starts)
 
     # --- reading ---
 
@@ -470,29 +471,33 @@ def read_content(part: Block, key: str | None) -> Part:
     """Return the text in a part, its media, or what only the service understands."""
     if key == "text":
         return Text(field(part, key, str))
-    if key is None or key in RUNS:
-        return read_service_part(part)
-    return read_media(part)
-
-
-def read_service_part(part: Block) -> Other:
-    """Return a part that only the service understands."""
-    keys = [key for key, value in part.items() if value is not None]
-    if not keys:
-        raise WrongField("a part without data")
-    key = keys[0]
-    if key in RUNS and isinstance(part[key], dict):
+    if key is None:
+        return read_unknown(part)
+    if key not in RUNS:
+        return read_media(part)
+    if isinstance(part[key], dict):
         return describe_run(key, RUNS[key], part[key])
-    return Other(key, is_complete=key not in RUNS and key not in OTHER_FORMATS_KEYS)
+    return Other(key, is_complete=False)
+
+
+def read_unknown(part: Block) -> Other:
+    """Return a part of a kind that is not known."""
+    for key, value in part.items():
+        if value is not None and key != "thought":
+            return Other(key, is_complete=key not in OTHER_FORMATS_KEYS)
+    raise WrongField("a part without data")
 
 
 def list_others(part: Block, found: Part) -> list[Part]:
     """Return parts for the fields of a part that are not read."""
-    name = found.what if isinstance(found, Other) else None
-    unread = [key for key, value in part.items() if value and key not in PART_KEYS and key != name]
+    others: list[Part] = []
+    if not PART_KEYS.issuperset(part):
+        name = found.what if isinstance(found, Other) else None
+        for key, value in part.items():
+            if value and key not in PART_KEYS and key != name:
+                others.append(Other(key))
     # A part has just one: "required oneof field 'data' must have one initialized field"
     # (gemini-cli#5575).
-    others: list[Part] = [Other(key) for key in unread]
     if len(DATA_NAMES.intersection(part)) > 1:
         data = [key for key in DATA_KEYS if part.get(key) is not None]
         others += [Other(key, is_complete=False) for key in data[1:] if part[key]]
@@ -512,9 +517,8 @@ def read_seal(part: Block) -> list[Part]:
 def read_thought(part: Block, key: str | None) -> Reasoning:
     """Return the thinking in a part: text, what a tool did, or, of models that paint, an image. A
     seal may stand alone, but makes nothing whole that is broken."""
-    bare = {name: value for name, value in part.items() if name != "thought"}
     try:
-        found = read_content(bare, key)
+        found = read_content(part, key)
     except WrongField:
         return Reasoning("", is_complete=False, what="thought")
     is_complete = True

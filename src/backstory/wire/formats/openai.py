@@ -33,7 +33,6 @@ from backstory.wire.formats.base import (
     Body,
     Format,
     ImagePrice,
-    Sources,
     StreamAssembler,
     StreamPiece,
     TokenRules,
@@ -295,11 +294,11 @@ class OpenAIFormat(Format):
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the messages of a request."""
         messages: list[Form] = []
-        sources: list[Sources] = []
+        sources: list[Turn | Result] = []
         for _, form, source in self.write_forms(turns):
             messages.append(form)
-            sources.append([source])
-        return WrittenBody({"messages": messages}, sources)
+            sources.append(source)
+        return WrittenBody({"messages": messages}, sources, range(len(messages)))
 
     # --- reading ---
 

@@ -29,7 +29,6 @@ from backstory.wire.formats.base import (
     CALLED_BY_MODEL,
     Body,
     Format,
-    Sources,
     StreamAssembler,
     StreamPiece,
     ToolDefinition,
@@ -109,6 +108,7 @@ CALL_FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller"
 # Fields that no other format can express: of a tool, of a message, a program that makes a call, and
 # warnings about a computer.
 EXTRAS = ("namespace", "phase", "caller", "acknowledged_safety_checks")
+EXTRA_KEYS = frozenset(EXTRAS)
 # Values of these fields that say nothing: the last is the caller of a call that the model made.
 NOTHING_EXTRA: tuple[Any, ...] = (None, False, "", [], {}, CALLED_BY_MODEL)
 # Parts that only other formats have: here they are a mistake, and refused.
@@ -254,19 +254,19 @@ class ResponsesFormat(Format):
         leading, rest = split_leading_system(turns)
         instructions = [turn.text for turn in leading if turn.form is None]
         items = [turn for turn in leading if turn.form is not None]
-        forms = list(self.write_forms([*items, *rest]))
         input: list[Item] = []
-        sources: list[Sources] = []
-        for _, form, source in forms:
+        sources: list[Turn | Result] = []
+        form: Form = None
+        for _, form, source in self.write_forms([*items, *rest]):
             for item in list_items(form):
                 input.append(item)
-                sources.append([source])
+                sources.append(source)
         body: dict[str, Any] = {"input": input}
         if instructions:
             body["instructions"] = BETWEEN.join(instructions)
-        if len(forms) == 1 and isinstance(forms[0][1], str):
-            body["input"] = forms[0][1]
-        return WrittenBody(body, sources)
+        if len(input) == 1 and isinstance(form, str):
+            body["input"] = form
+        return WrittenBody(body, sources, range(len(input)))
 
     # --- reading ---
 
@@ -357,10 +357,10 @@ class ResponsesFormat(Format):
         filled = [item for item in form if "role" not in item or item.get("content") != []]
         kept, reasons = unbind_reasoning(filled) if stored else remove_ids(filled)
         if len(filled) < len(form):
-            reasons = [*reasons, "an empty message is left out"]
+            reasons.append("an empty message is left out")
         whole = [fill_item(item) for item in kept]
         if whole != kept:
-            reasons = [*reasons, FILLED]
+            reasons.append(FILLED)
         return put_messages_first(whole), reasons
 
     def rename_result(self, form: Form, id: str) -> Form:
@@ -544,6 +544,8 @@ def list_arguments(item: Item) -> dict[str, Any]:
 
 def list_extras(item: Item) -> tuple[str, ...]:
     """Return the names of fields that no other format can express."""
+    if EXTRA_KEYS.isdisjoint(item):
+        return ()
     return tuple(key for key in EXTRAS if item.get(key) not in NOTHING_EXTRA)
 
 
