@@ -154,6 +154,18 @@ def test_what_no_words_could_say_is_left_out_where_it_may_not_stand(format):
     assert repairs
 
 
+def test_a_report_of_marked_system_text_says_what_is_left_out_beside_it():
+    added = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "glob"}}
+    text = {"type": "text", "text": "Use it."}
+    system = {"role": "system", "content": [text, added]}
+    messages = [{"role": "user", "content": "Hi."}, system, {"role": "user", "content": "Well?"}]
+    history = load({"messages": messages}, "anthropic", model="m")
+    body, [repair] = dump(history, "anthropic", model="another")
+    assert "<system>\nUse it.\n</system>" in strings(body)
+    assert "tool_addition" not in strings(body)
+    assert repair.why.endswith("it is marked user text, and the rest of it is left out")
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_name_that_is_refused_behind_a_native_answer_is_mended_while_its_call_is_open(format):
     forms = {

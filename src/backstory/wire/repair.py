@@ -517,6 +517,8 @@ def mark_system_text(turn: MessageTurn, request: RequestContext) -> list[Turn]:
         request.report("system", turn.position, why)
         return []
     why = f"{name} takes no system text here: it is marked user text"
+    if turn.form is not None and not request.format.takes_on_top(turn.form):
+        why += ", and the rest of it is left out"
     request.report("system", turn.position, why)
     text = f"<system>\n{turn.text}\n</system>"
     return [turn.replace(role="user", text=text, form=None)]

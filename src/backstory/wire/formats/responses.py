@@ -66,6 +66,7 @@ from backstory.wire.turns import (
     Result,
     Text,
     Turn,
+    find_calls,
     is_blank,
     make_result,
     split_leading_system,
@@ -258,9 +259,9 @@ class ResponsesFormat(Format):
         sources: list[Turn | Result] = []
         form: Form = None
         for _, form, source in self.write_forms([*items, *rest]):
-            for item in list_items(form):
-                input.append(item)
-                sources.append(source)
+            found = list_items(form)
+            input.extend(found)
+            sources.extend([source] * len(found))
         body: dict[str, Any] = {"input": input}
         if instructions:
             body["instructions"] = BETWEEN.join(instructions)
@@ -358,6 +359,8 @@ class ResponsesFormat(Format):
         kept, reasons = unbind_reasoning(filled) if stored else remove_ids(filled)
         if len(filled) < len(form):
             reasons.append("an empty message is left out")
+        if not find_calls(parts):
+            return kept, reasons
         whole = [fill_item(item) for item in kept]
         if whole != kept:
             reasons.append(FILLED)
@@ -811,8 +814,6 @@ def put_messages_first(form: list[Item]) -> list[Item]:
     """Put messages between two calls before the calls. DeepSeek refused them: "No tool output found
     for tool call call-a". Beside reasoning, or items that are known by their ids, the order
     counts."""
-    if len(form) < 3:
-        return form
     calls: list[int] = []
     for index, item in enumerate(form):
         type_ = item.get("type")
