@@ -78,7 +78,7 @@ ARGUMENTS = {"path": "a/very/long/path/to/some/file.py", "mode": "r"}
 
 
 def test_a_hole_for_the_text_of_arguments_is_filled_with_their_compact_json():
-    assert fill_holes([{HOLE: "arguments_text"}], arguments={"x": [1]}) == ['{"x":[1]}']
+    assert fill_holes([{HOLE: "arguments_text"}], {"arguments": {"x": [1]}}) == ['{"x":[1]}']
 
 
 def test_the_data_of_an_event_is_filled_in_its_native_form_and_its_item():

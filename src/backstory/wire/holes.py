@@ -15,14 +15,7 @@ from backstory.log.messages import read_call
 HOLE = "$backstory"
 
 
-def fill_holes(
-    form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None
-) -> Any:
-    """Return a form with its holes filled."""
-    return fill_form(form, {"content": content, "arguments": arguments, "native": native})
-
-
-def fill_form(form: Any, values: dict[str, Any]) -> Any:
+def fill_holes(form: Any, values: dict[str, Any]) -> Any:
     """Return a form with the values by the names of its holes."""
     match form:
         case {"$backstory": ("content" | "arguments" | "native") as name} if len(form) == 1:
@@ -30,22 +23,21 @@ def fill_form(form: Any, values: dict[str, Any]) -> Any:
         case {"$backstory": "arguments_text"} if len(form) == 1:
             return to_json(values["arguments"])
         case dict():
-            return {key: fill_form(value, values) for key, value in form.items()}
+            return {key: fill_holes(value, values) for key, value in form.items()}
         case list():
-            return [fill_form(value, values) for value in form]
+            return [fill_holes(value, values) for value in form]
     return form
 
 
 def fill_data(data: dict[str, Any], content: str | None) -> dict[str, Any]:
     """Return the data of an event with the holes in its native form and its item filled."""
     filled = dict(data)
-    arguments = read_call(data).arguments
-    form = None
+    values = {"content": content, "arguments": read_call(data).arguments, "native": None}
     native, item = data.get("native"), data.get("item")
     if isinstance(native, dict) and "wire" in native:
-        form = fill_holes(native["wire"], content=content, arguments=arguments)
+        form = fill_holes(native["wire"], values)
         filled["native"] = {**native, "wire": form}
+        values["native"] = form
     if isinstance(item, dict) and "form" in item:
-        whole = fill_holes(item["form"], content=content, arguments=arguments, native=form)
-        filled["item"] = {**item, "form": whole}
+        filled["item"] = {**item, "form": fill_holes(item["form"], values)}
     return filled

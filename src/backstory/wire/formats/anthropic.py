@@ -31,7 +31,6 @@ from backstory.wire.formats.base import (
     StreamPiece,
     TokenRules,
     ToolDefinition,
-    WrittenBody,
     describe_run,
     describe_tool,
     get_schema,
@@ -232,15 +231,6 @@ class AnthropicFormat(BlockFormat):
     def list_blocks(self, form: Form) -> Any:
         """Return a content as a list of blocks."""
         return [self.write_text(form)] if isinstance(form, str) else form
-
-    def write_body(self, turns: list[Turn]) -> WrittenBody:
-        """Write the system text and the messages."""
-        system, messages, sources, starts = self.write_messages(turns)
-        body: Body = {}
-        if system is not None:
-            body["system"] = system
-        body["messages"] = messages
-        return WrittenBody(body, sources, starts)
 
     def takes_on_top(self, form: Form) -> bool:
         """Return True for text. Between messages there may be blocks that add and remove tools; on

@@ -209,16 +209,12 @@ class BedrockFormat(BlockFormat):
 
     def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system text, the messages, and stubs for the tools in them."""
-        system, messages, sources, starts = self.write_messages(turns)
-        body: Body = {}
-        if system is not None:
-            body["system"] = system
-        body["messages"] = messages
+        written = super().write_body(turns)
         # "The toolConfig field must be defined when using toolUse and toolResult content blocks."
         stubs = list_tool_stubs(turns)
         if stubs:
-            body["toolConfig"] = {"tools": stubs}
-        return WrittenBody(body, sources, starts)
+            written.body["toolConfig"] = {"tools": stubs}
+        return written
 
     def convert_for_sdk(self, body: Body) -> Body:
         """Return a body with the blobs of its messages as bytes."""

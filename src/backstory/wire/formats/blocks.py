@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping
 from functools import partial
 from itertools import takewhile
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from backstory.wire.fields import read_each
 from backstory.wire.formats.base import (
     Block,
     Body,
     Format,
+    WrittenBody,
 )
 from backstory.wire.turns import (
     BETWEEN,
@@ -36,22 +37,13 @@ MAX_BREAKPOINTS = 4
 CUT_REASONS = (None, "max_tokens", "model_context_window_exceeded")
 
 
-class WrittenMessages(NamedTuple):
-    """System text on top (None if there is none), and messages with their sources, as in
-    `WrittenBody`."""
-
-    system: Form | None
-    messages: list[Body]
-    sources: list[Turn | Result]
-    starts: list[int]
-
-
 class BlockFormat(Format):
     """A format whose messages are lists of blocks. A form is the content of a message."""
 
     # The provider's name of each role.
     role_names: ClassVar[Mapping[str, str]]
-    # The key of a message's blocks.
+    # The keys of the messages in a body, and of the blocks in a message.
+    messages_key: ClassVar[str] = "messages"
     content_key: ClassVar[str] = "content"
 
     # --- writing ---
@@ -85,11 +77,17 @@ class BlockFormat(Format):
             blocks.extend(self.list_blocks(form))
         return blocks
 
-    def write_messages(self, turns: list[Turn]) -> WrittenMessages:
+    def write_system(self, form: Form) -> Body:
+        """Return the field that has the system text on top."""
+        return {"system": form}
+
+    def write_body(self, turns: list[Turn]) -> WrittenBody:
         """Write the system text on top, and messages. Neighbours of one role are one message."""
         leading, rest = split_leading_system(turns)
-        system = [form for _, form, _ in self.write_forms(leading)]
-        top = self.join_blocks(system) if system else None
+        body: Body = {}
+        if leading:
+            system = [form for _, form, _ in self.write_forms(leading)]
+            body = self.write_system(self.join_blocks(system))
         messages: list[Body] = []
         sources: list[Turn | Result] = []
         starts: list[int] = []
@@ -107,7 +105,8 @@ class BlockFormat(Format):
                 message[key] = [*self.list_blocks(message[key])]
                 is_joined = True
             message[key] += self.list_blocks(form)
-        return WrittenMessages(top, messages, sources, starts)
+        body[self.messages_key] = messages
+        return WrittenBody(body, sources, starts)
 
     # --- reading ---
 

@@ -34,7 +34,6 @@ from backstory.wire.formats.base import (
     StreamPiece,
     TokenRules,
     ToolDefinition,
-    WrittenBody,
     WrittenForm,
     describe_run,
     describe_tool,
@@ -68,7 +67,6 @@ from backstory.wire.turns import (
     Reasoning,
     Result,
     Text,
-    Turn,
     make_result,
 )
 
@@ -190,6 +188,7 @@ class GeminiFormat(BlockFormat):
     tool_names = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
     media_after_results = True
     role_names = MappingProxyType({"user": "user", "answer": "model"})
+    messages_key = "contents"
     content_key = "parts"
     token_rules = (
         (r"gemini-3", GEMINI_3_TOKENS),
@@ -301,14 +300,9 @@ class GeminiFormat(BlockFormat):
         back as it was."""
         return [form] if isinstance(form, dict) else form
 
-    def write_body(self, turns: list[Turn]) -> WrittenBody:
-        """Write the system instruction and the contents."""
-        system, contents, sources, starts = self.write_messages(turns)
-        body: Body = {}
-        if system is not None:
-            body["systemInstruction"] = {"parts": system}
-        body["contents"] = contents
-        return WrittenBody(body, sources, starts)
+    def write_system(self, form: Form) -> Body:
+        """Return the field that has the system instruction."""
+        return {"systemInstruction": {"parts": form}}
 
     # --- reading ---
 
