@@ -12,7 +12,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable
-from operator import is_
 from typing import Any
 
 from backstory.wire.fields import field, one_in, read_each, text_or_none
@@ -249,9 +248,8 @@ def pad_part(part: Part) -> Part:
             whole = pad_base64(data)
             return part if whole is data else part._replace(data=whole)
         case Result(content=tuple(content)):
-            found = tuple(pad_part(inner) for inner in content)
-            is_same = all(map(is_, found, content))
-            return part if is_same else part._replace(content=found)
+            found = tuple(map(pad_part, content))
+            return part if found == content else part._replace(content=found)
     return part
 
 

@@ -8,7 +8,6 @@ what a provider sent itself goes back unchanged (`native`).
 
 import hashlib
 from collections.abc import Callable
-from operator import is_
 from typing import Any
 
 from backstory.wire.context import RequestContext
@@ -175,8 +174,8 @@ class OpenCalls:
     def __init__(self, request: RequestContext) -> None:
         self._request = request
         self._open: dict[str | None, list[tuple[AnswerTurn, int]]] = {}
-        self._known: set[str | None] = set()
-        self._newest: dict[str, tuple[AnswerTurn, int]] = {}
+        self._newest: dict[str | None, tuple[AnswerTurn, int]] = {}
+        self._stored: set[str | None] = set()  # ids of results whose call is in the store
 
     def add(self, answer: AnswerTurn) -> None:
         """Add the calls of an answer. An id that is used again closes the older call."""
@@ -188,9 +187,7 @@ class OpenCalls:
                 self._request.report("bind", older.calls[place].position, why)
                 waiting.clear()
             waiting.append((answer, index))
-            self._known.add(call.id)
-            if call.id is not None:
-                self._newest[call.id] = answer, index
+            self._newest[call.id] = answer, index
 
     def take(self, id: str | None) -> tuple[AnswerTurn, int] | None:
         """Return the oldest open call with this id, and close it; if none is open, return the
@@ -200,12 +197,16 @@ class OpenCalls:
             return waiting.pop(0)
         return None if id is None else self._newest.get(id)
 
+    def is_known(self, id: str | None) -> bool:
+        """Return True if there is a call with this id, in the log or in the service's store."""
+        return id in self._newest or id in self._stored
+
     def is_in_store(self, result: Result, turns: list[Turn]) -> bool:
         """Return True if the call of a result is in the service's store: in the response that the
         request continues, or where the answer before it, the last one of `turns`, has
         references."""
         native, request = result.native, self._request
-        if result.id in self._known or native is None or native.provider != request.format.name:
+        if self.is_known(result.id) or native is None or native.provider != request.format.name:
             return False
         if Accepted.REFERRED in native.accepted:
             if not request.stored or not request.is_home_of(native):
@@ -214,20 +215,20 @@ class OpenCalls:
         else:
             is_found = native.after is not None and native.after == request.continued
         if is_found:
-            self._known.add(result.id)
+            self._stored.add(result.id)
         return is_found
 
     def was_in_store(self, result: Result) -> bool:
         """Return True if a service had the call of a result in its store when the result was
         recorded."""
-        if result.native is None or result.id in self._known:
+        if result.native is None or self.is_known(result.id):
             return False
         is_referred = Accepted.REFERRED in result.native.accepted
         return is_referred or isinstance(result.native.after, dict)
 
     def explain_drop(self, id: str | None) -> str:
         """Return why a result has no call."""
-        if id in self._known:
+        if self.is_known(id):
             return f"a second result for the call {id!r}"
         return f"a result for a missing call, {id!r}"
 
@@ -349,16 +350,11 @@ class LegalNames:
         if answer.form is not None:
             self.taken.update([call.id or "" for call in answer.calls])
             return answer
-        is_same = True
-        calls: list[Call] = []
-        for call in answer.calls:
-            legal = self._rename(call)
-            is_same = is_same and legal is call
-            calls.append(legal)
-        return answer if is_same else answer.replace(calls=calls)
+        calls = [self._rename(call) for call in answer.calls]
+        return answer if calls == answer.calls else answer.replace(calls=calls)
 
     def _rename(self, call: Call) -> Call:
-        """Return a call with a legal id and name: the same object if both are legal."""
+        """Return a call with a legal id and name."""
         request = self._request
         name = self._names.get(call.name)
         if name is None:
@@ -411,11 +407,10 @@ def choose_result_forms(turns: list[Turn], request: RequestContext) -> list[Turn
     chosen: list[Turn] = []
     for turn in turns:
         if isinstance(turn, AnswerTurn) and turn.calls:
-            results = [
-                choose_result(call, result, request)
-                for call, result in zip(turn.calls, turn.results, strict=True)
-            ]
-            if not all(map(is_, results, turn.results)):
+            results: list[Result | None] = []
+            for call, result in zip(turn.calls, turn.results, strict=True):
+                results.append(choose_result(call, result, request))
+            if results != turn.results:
                 turn = turn.replace(results=results)
             turn = order_results(turn, request)
         chosen.append(turn)

@@ -303,16 +303,16 @@ class AnthropicFormat(BlockFormat):
             case "text":
                 text = Text(field(block, "text", str))
                 return [text, Other("citations")] if block.get("citations") else [text]
-            case "image" | "document" as kind:
-                return read_media(kind, block)
-            case "search_result":
-                return [read_search(block), *list_unread(block, SEARCH_KEYS)]
+            case "thinking":
+                return [read_thinking(block)]
             case "tool_use":
                 return [read_call(block)]
             case "tool_result":
                 return [self._read_result(block)]
-            case "thinking":
-                return [read_thinking(block)]
+            case "image" | "document" as kind:
+                return read_media(kind, block)
+            case "search_result":
+                return [read_search(block), *list_unread(block, SEARCH_KEYS)]
             case "redacted_thinking":
                 return [read_redacted_thinking(block)]
             case kind:
