@@ -114,3 +114,20 @@ def test_a_search_for_tools_that_the_caller_ran_is_a_call_with_its_result():
     client = [TOOL_SEARCH | {"execution": "client"}, TOOLS_FOUND | {"execution": "client"}]
     events = load({"input": [ASKED, *client]}, "openai-responses", model="m")
     assert [kind for kind, _, _ in events] == ["user", "tool_call", "tool_result"]
+
+
+def test_a_signature_before_what_a_tool_did_does_not_hide_it():
+    run = {"thoughtSignature": "c2VhbA==", "toolCall": {"args": {"queries": ["high tide"]}}}
+    parts = [run, {"text": "It is at noon."}]
+    contents = [
+        {"role": "user", "parts": [{"text": "When?"}]},
+        {"role": "model", "parts": parts},
+        {"role": "user", "parts": [{"text": "Sure?"}]},
+    ]
+    events = load({"contents": contents}, "gemini", model="m")
+    assert dump(events, "gemini", model="m") == ({"contents": contents}, [])
+    answer = dump(events, "anthropic").body["messages"][1]
+    assert [block["text"] for block in answer["content"]] == [
+        "<tool_call>\nqueries: high tide\n</tool_call>",
+        "It is at noon.",
+    ]
