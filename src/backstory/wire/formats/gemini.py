@@ -39,7 +39,6 @@ from backstory.wire.formats.base import (
     describe_tool,
     get_schema,
     has_text,
-    list_result_order,
     list_unread,
     list_unread_keys,
     price_flat,
@@ -282,13 +281,12 @@ class GeminiFormat(BlockFormat):
     def write_results(self, turn: AnswerTurn) -> list[WrittenForm]:
         """Write the results of an answer's calls, and after all of them the media in them."""
         forms = super().write_results(turn)
+        if None in turn.results:  # the media have to wait for it
+            return forms
         parts: list[Part] = []
-        for index in list_result_order(turn):
-            result = turn.results[index]
-            if result is None:  # the media have to wait for it
-                return forms
-            if result.content is not None:
-                # All text is in the result itself.
+        for _, _, result in forms:
+            # All text is in the result itself.
+            if isinstance(result, Result) and result.content is not None:
                 parts += [part for part in result.content if not isinstance(part, Text)]
         media = self.write_content(parts, in_result=True)
         if media:
