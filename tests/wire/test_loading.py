@@ -6,6 +6,7 @@ import backstory
 from backstory import Invalid
 from backstory.wire import FORMATS, dump, load, load_answer
 from backstory.wire.context import RequestContext
+from backstory.wire.formats import get_format
 from backstory.wire.request import build_request
 from tests.wire.rules import violations
 
@@ -383,7 +384,7 @@ def test_parts_with_and_without_brackets_are_one_message():
     }
     events = load(two, "gemini")
     assert dump(events, "gemini").body == contents({"text": "a"}, {"text": "b"})
-    assert build_request(events, RequestContext("gemini")).list_origins() == [[0, 1]]
+    assert build_request(events, RequestContext(get_format("gemini"))).list_origins() == [[0, 1]]
 
 
 def test_a_system_text_of_null_is_none():

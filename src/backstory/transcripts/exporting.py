@@ -26,6 +26,7 @@ from backstory.transcripts.format import (
 )
 from backstory.transcripts.model import Data, ExportedPositions
 from backstory.wire.context import RequestContext
+from backstory.wire.formats import get_format
 from backstory.wire.request import read_repaired_turns
 from backstory.wire.turns import AnswerTurn, Call, Form
 
@@ -136,7 +137,7 @@ def is_uuid(text: str) -> bool:
 def write_turns(events: Sequence[Event], format: str) -> Iterator[WrittenTurn]:
     """Yield each turn of a repaired history in a format's own form, for files in which every
     message is separate."""
-    request = RequestContext(format, pause=True, any_model=True)
+    request = RequestContext(get_format(format), pause=True, any_model=True)
     for turn in read_repaired_turns(events, request):
         _, form, _ = next(request.format.write_forms([turn]))
         if not isinstance(turn, AnswerTurn):

@@ -63,7 +63,7 @@ def dump(
 
     The options are described in `RequestOptions`.
     """
-    request = RequestContext(format, **options)
+    request = RequestContext(get_format(format), **options)
     built = build_request(messages, request)
     return Dump(request.format.convert_for_sdk(built.body), built.repairs)
 
@@ -72,7 +72,8 @@ def to_bytes(
     messages: Iterable[Readable], format: FormatName, **options: Unpack[RequestOptions]
 ) -> bytes:
     """Return the body of `dump` as JSON. Blobs are in base64, and are never decoded on the way."""
-    return encode_body(build_request(messages, RequestContext(format, **options)).body)
+    request = RequestContext(get_format(format), **options)
+    return encode_body(build_request(messages, request).body)
 
 
 def load(body: Mapping[str, Any], format: FormatName, *, model: str | None = None) -> list[Loaded]:

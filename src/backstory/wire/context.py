@@ -3,11 +3,11 @@ translation take it as `request`."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from backstory.errors import Invalid
-from backstory.wire.formats import get_format
 from backstory.wire.formats.base import Format
 from backstory.wire.turns import Native, Repair
 
@@ -39,48 +39,36 @@ class RequestOptions(TypedDict, total=False):
     strict: bool
 
 
+@dataclass(kw_only=True)
 class RequestContext:
-    """One request: the format, the options, and the repairs so far."""
+    """One request: the format, the options, and the repairs so far.
 
-    def __init__(
-        self,
-        format: str | Format,
-        *,
-        model: str | None = None,
-        pending: bool = False,
-        stored: bool = False,
-        pause: bool = False,
-        system_inside: bool = False,
-        placeholders: bool = False,
-        cache: Literal["auto"] | None = None,
-        strict: bool = False,
-        any_model: bool = False,
-    ) -> None:
-        """`any_model`: it is for a file, which keeps the native content of each of a provider's
-        models.
+    `any_model`: it is for a file, which keeps the native content of each of a provider's models.
+    The other options are those of `RequestOptions`.
+    """
 
-        The other options are those of `RequestOptions`.
-        """
-        if cache not in (None, AUTO):
-            raise Invalid(f"cache={cache!r} is not known: use {AUTO!r} or None")
-        self.format = get_format(format)
-        self.model = model
-        self.pending = pending
-        self.stored = stored
-        self.pause = pause
-        self.system_inside = system_inside
-        self.placeholders = placeholders
-        self.cache = cache
-        self.strict = strict
-        self.any_model = any_model
-        self.repairs: list[Repair] = []
-        # Are there calls or results, native content, and any that continues a conversation in a
-        # service's store? Most rules are about one of them.
-        self.has_tools = False
-        self.has_native = False
-        self.has_stored = False
-        # The conversation in the service's store that the request continues.
-        self.continued: dict[str, Any] | None = None
+    format: Format = field(kw_only=False)
+    model: str | None = None
+    pending: bool = False
+    stored: bool = False
+    pause: bool = False
+    system_inside: bool = False
+    placeholders: bool = False
+    cache: Literal["auto"] | None = None
+    strict: bool = False
+    any_model: bool = False
+    repairs: list[Repair] = field(default_factory=list)
+    # Are there calls or results, native content, and any that continues a conversation in a
+    # service's store? Most rules are about one of them.
+    has_tools: bool = False
+    has_native: bool = False
+    has_stored: bool = False
+    # The conversation in the service's store that the request continues.
+    continued: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.cache not in (None, AUTO):
+            raise Invalid(f"cache={self.cache!r} is not known: use {AUTO!r} or None")
 
     def report(self, rule: str, position: int | None, why: str) -> None:
         """Record a repair."""

@@ -130,7 +130,7 @@ class Conversation(Sequence[Message]):
     ) -> BuiltRequest:
         """Build a request and log its repairs."""
         options["model"] = options.get("model") or self.settings.model
-        request = RequestContext(format, **options)
+        request = RequestContext(get_format(format), **options)
         for repair in self._erased:
             request.report(*repair)
         built = build_request(self._sources, request, settings)

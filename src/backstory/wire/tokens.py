@@ -266,10 +266,7 @@ class TokenCounter:
         return TokenCount(position, kind, "text", tokens, is_exact)
 
     def _count_text(self, text: str) -> int:
-        tokens = self.count(text)
-        if self.rules.ratio == 1:
-            return tokens
-        return round(tokens * self.rules.ratio)
+        return round(self.count(text) * self.rules.ratio)
 
     def _count_part(self, part: Part, *, is_current: bool) -> tuple[str, float] | None:
         """Return what a part is, and its tokens; None if the event itself has it, or it costs

@@ -20,10 +20,8 @@ FORMATS_BY_NAME: Mapping[str, Format] = {
 }
 
 
-def get_format(name: str | Format) -> Format:
-    """Return the format of this name, or the format itself. Raises Invalid if there is none."""
-    if isinstance(name, Format):
-        return name
+def get_format(name: str) -> Format:
+    """Return the format of this name. Raises Invalid if there is none."""
     try:
         return FORMATS_BY_NAME[name]
     except (KeyError, TypeError):
