@@ -108,9 +108,6 @@ class PlainLog:
             position = self.events[position].data["target_message_id"]
         return position
 
-    def find_positions(self, id):
-        return tuple(self.positions.get(id, ()))
-
     def add(self, steps):
         """Import a source. Returns the ids of the new events, None for a jump."""
         moves = [event for event in self.events[1:] if event.kind == "jump"]
@@ -124,7 +121,7 @@ class PlainLog:
             is_moved=self.tool_message is not None and message != self.tool_message,
             newest=self.newest,
             records=self.records,
-            find=self.find_positions,
+            positions={id: [*found] for id, found in self.positions.items()},
         )
         self.matcher = Matcher(known)
         new = list(self.matcher.match(steps))

@@ -121,7 +121,7 @@ def known_log(log):
         log[-1].time if log else None,
         head,
         message,
-        find=lambda entry: positions.get(entry, ()),
+        positions=positions,
     )
 
 

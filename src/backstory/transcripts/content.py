@@ -228,13 +228,13 @@ def name_record(record: Any, time: int | None) -> str:
     return f"{time or 0:x}.{crc32(encode_json(record, sorts_keys=True)):x}"
 
 
-def make_unique(id: str, taken: Container[str]) -> str:
-    """Return an id, with a number if it is taken."""
+def make_unique(id: str, taken: Container[str], mark: str = "#") -> str:
+    """Return an id, with a mark and a number if it is taken."""
     unique = id
     for number in count(2):
         if unique not in taken:
             break
-        unique = f"{id}#{number}"
+        unique = f"{id}{mark}{number}"
     return unique
 
 

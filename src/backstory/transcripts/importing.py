@@ -38,7 +38,7 @@ from backstory.transcripts.writing import SessionStore, SessionWriter
 
 SETTLE = 30.0  # seconds without a change after which a source counts as complete
 TOOL = "file"  # under which the cursors of files are remembered
-VERSION = 2  # of these cursors; raised when readers change, so that everything is read again
+VERSION = 3  # of these cursors; raised when readers change, so that everything is read again
 UNKNOWN_FILE = "not a transcript that is known"
 CHANGED = "it changed, and its conversations have no ids: those that grew are new sessions"
 DOUBTFUL = 0.1  # of the records of a file may be of an unknown type
@@ -91,7 +91,7 @@ class FoundFile:
         if not end or not self.is_changed or self.cursor.get("version") != VERSION:
             return
         if self.format is not None and self.format.reads_tails:
-            source.continue_at(end, self.cursor["records"], self.cursor["state"])
+            source.continue_at(end, self.cursor["state"])
 
 
 @dataclass
@@ -303,9 +303,7 @@ class Importer:
             if file.shown == thread.source and file.source is not None:
                 end = file.source.describe_end()
                 if end is not None and group.format.reads_tails:
-                    records = thread.records - file.source.unended_records
-                    tail = {"end": end, "records": records, "state": thread.state}
-                    file.state = {**file.state, **tail}
+                    file.state = {**file.state, "end": end, "state": thread.state}
 
     def _report_unread(self, path: str, error: Exception) -> None:
         unread = self.outcome.report.unread

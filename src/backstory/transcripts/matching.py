@@ -7,7 +7,7 @@ elsewhere; if the log has it on another line, as a copy.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -98,11 +98,6 @@ class LogTree:
                     yield position
 
 
-def find_nothing(_id: str) -> Sequence[int]:
-    """Return the positions of an entry in an empty log."""
-    return ()
-
-
 @dataclass
 class KnownLog:
     """The part of an agent's log that a source is compared with."""
@@ -119,10 +114,11 @@ class KnownLog:
     is_fork: bool = False  # its first events are those of another agent
     newest: int = 0  # time of the newest entry or move of the newest source
     records: int = 0  # how many records that source had
-    # Returns the positions of an entry and of its copies, oldest first.
-    find: Callable[[str], Sequence[int]] = find_nothing
+    # The positions of an entry and of its copies, oldest first. It must have those of a step before
+    # the step is matched, and gets what is appended.
+    positions: dict[str, list[int]] = field(default_factory=dict)
     # Entries that are at a position for certain: the file was exported, or its beginning copied.
-    certain: Mapping[str, int] = field(default_factory=dict)
+    certain: dict[str, int] = field(default_factory=dict)
 
 
 class Matcher:
@@ -141,7 +137,6 @@ class Matcher:
         self._time = log.time
         self._tips: dict[str | None, int] = {None: 0}  # where a unit is continued
         self._units: dict[int, str] = {}  # the unit of each position of the log that was matched
-        self._positions: dict[str, list[int]] = {}  # of entries that were written here
         self._leaf: str | None = None  # the last unit with entries
         self._move: SourceMove | None = None  # the last move, if nothing was said since
         self._left_out: set[str | None] = set()  # units
@@ -184,11 +179,7 @@ class Matcher:
 
     def find(self, id: str) -> Sequence[int]:
         """Return the positions of an entry and of its copies, oldest first."""
-        if id in self._positions:
-            return self._positions[id]
-        if id in self._log.certain:
-            return [self._log.certain[id]]
-        return self._log.find(id)
+        return self._log.positions.get(id, ())
 
     def _note_time(self, time: int | None) -> None:
         if time is not None:
@@ -322,7 +313,7 @@ class Matcher:
             return
         data = {"label": label.name, "at": self._tips[label.at]}
         event = self._make_event("note", LABEL, data, label.time, id)
-        self._positions[id] = [event.position]
+        self._log.positions[id] = [event.position]
         yield event
 
     # --- the head ---
@@ -370,7 +361,7 @@ class Matcher:
         if original is not None:
             data = {**(data or {}), COPY: original}
         event = self._make_event(entry.kind, entry.content, data, entry.time, id)
-        self._positions[entry.id] = [*earlier, event.position]
+        self._log.positions.setdefault(entry.id, []).append(event.position)
         if entry.kind in SPEAKING_KINDS:
             self._at = event.position
         # Last: a commit between two events must find the state after the first.

@@ -67,12 +67,11 @@ class LinePlace(NamedTuple):
 
 
 class ReadEnd(NamedTuple):
-    """How far the whole lines of a file were read, and where the window of its tail begins."""
+    """How far the whole lines of a file were read."""
 
     offset: int = 0
-    line: int = 0  # the number of lines that were read
-    window: int = 0  # the offset of a line
-    window_line: int = 0  # the number of lines before the window
+    lines: int = 0  # how many were read
+    records: int = 0  # how many distinct records they contain
 
 
 class FileSource:
@@ -84,10 +83,9 @@ class FileSource:
         self.tail: SourceTail | None = None
         self.is_changed = True
         self.records = 0
-        self.end = ReadEnd()  # set by `lines` when it ends
-        self.unended_records = 0  # of `records`: those after `end`, in a line without its end
+        self._end = ReadEnd()  # set by `lines` when it ends
         self.report_progress: Callable[[int], object] | None = None  # called with bytes read
-        self._start = ReadEnd()  # of a tail
+        self._start = ReadEnd()  # the end of the reading before, if there is a tail
         self._plain: Path | None = None  # a decompressed copy
         self._reader: IO[bytes] | None = None
 
@@ -150,26 +148,44 @@ class FileSource:
 
     def lines(self, report: ImportReport) -> Iterator[SourceLine]:
         """Yield all records, or those of the tail. Damaged lines are skipped and reported."""
-        read_before, known = (0, 0) if self.tail is None else (self.tail.lines, self.tail.records)
+        end = start = self._start
         seen: set[int] = set()
         with self._open() as file:
+            first = 0  # the number of lines before those that are read
             if self.tail is not None:
                 line = file.readline(LONGEST)
-                for part, one in enumerate(decode_line(line.strip()).values):
-                    yield SourceLine(1, one, LinePlace(0, len(line), part))
-            reader = LineReader(file, self.path, self._start, report)
-            for number, line, place in reader.read():
-                before = len(seen)
-                for part, one in enumerate(self._decode(line, number, report)):
-                    if number > read_before:
+                for part, value in enumerate(decode_line(line.strip()).values):
+                    yield SourceLine(1, value, LinePlace(0, len(line), part))
+                first = seek_window(file, start)
+            for number, offset, line in self._read_lines(file, first, report):
+                for part, value in enumerate(self._decode(line, number, report)):
+                    if number > start.lines:
                         seen.add(hash((part, line.rstrip())))
-                    yield SourceLine(number, one, place._replace(part=part))
-                self.records = known + len(seen)
-                self.unended_records = 0 if line.endswith(b"\n") else len(seen) - before
+                    yield SourceLine(number, value, LinePlace(offset, len(line), part))
+                self.records = start.records + len(seen)
+                if number > start.lines and line.endswith(b"\n"):
+                    end = ReadEnd(offset + len(line), number, self.records)
                 report.records += 1
                 if self.report_progress is not None and number % REPORT_EVERY == 0:
-                    self.report_progress(place.offset)
-            self.end = reader.find_end()
+                    self.report_progress(offset)
+        self._end = end
+
+    def _read_lines(
+        self, file: IO[bytes], number: int, report: ImportReport
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Yield number, offset and bytes of each line. The line before them has this `number`."""
+        offset = file.tell()
+        while line := file.readline(LONGEST):
+            number += 1
+            is_whole = len(line) < LONGEST or line.endswith(b"\n")
+            if is_whole:
+                yield number, offset, line
+                offset += len(line)
+            else:
+                why = f"a line of more than {LONGEST >> 20} MB"
+                report.damaged.append(Fault(self.path, number, why))
+                skip_line(file)
+                offset = file.tell()
 
     def _decode(self, line: bytes, number: int, report: ImportReport) -> list[Any]:
         try:
@@ -204,20 +220,18 @@ class FileSource:
 
     def describe_end(self) -> Data | None:
         """Return where the next import can continue. None if it has to read the whole file."""
-        end = self.end
-        if self._plain is not None or end.offset <= WINDOW or not end.window:
+        end = self._end
+        if self._plain is not None or end.offset <= WINDOW:
             return None
         digest = self._compute_digest(end.offset)
         return None if digest is None else {"end": list(end), "digest": digest}
 
-    def continue_at(self, known: Data, records: int, state: Data) -> bool:
-        """Let `lines` read the tail. Return False if the file is not the one that was read."""
+    def continue_at(self, known: Data, state: Data) -> None:
+        """Let `lines` read the tail, unless the file is not the one that was read before."""
         end = ReadEnd(*known["end"])
-        if self._compute_digest(end.offset) != known["digest"]:
-            return False
-        self._start = end
-        self.tail = SourceTail(end.line, records, state)
-        return True
+        if self._compute_digest(end.offset) == known["digest"]:
+            self._start = end
+            self.tail = SourceTail(end.lines, end.records, state)
 
     def read_whole(self) -> None:
         """Let `lines` read the whole file again."""
@@ -285,53 +299,25 @@ class FileSource:
         return {}
 
 
-class LineReader:
-    """Reads the lines of a file from a place on, and notes where the next tail can begin."""
+def skip_line(file: IO[bytes]) -> None:
+    """Read the rest of a line."""
+    while chunk := file.readline(CHUNK):
+        if chunk.endswith(b"\n"):
+            return
 
-    def __init__(self, file: IO[bytes], path: str, start: ReadEnd, report: ImportReport) -> None:
-        self._file = file
-        self._path = path
-        self._report = report
-        self._offset = start.window
-        self._number = start.window_line
-        self._windows = [(start.window, start.window_line)]
-        self._last = 0  # length of the last line
-        self._is_torn = False
 
-    def read(self) -> Iterator[tuple[int, bytes, LinePlace]]:
-        """Yield number, bytes and place of each line."""
-        self._file.seek(self._offset)
-        while line := self._file.readline(LONGEST):
-            self._number += 1
-            self._last = len(line)
-            self._is_torn = not line.endswith(b"\n")
-            if self._is_torn and self._last == LONGEST:
-                self._skip_long_line()
-            else:
-                yield self._number, line, LinePlace(self._offset, self._last, 0)
-            self._offset += self._last
-            if self._offset - self._windows[-1][0] >= WINDOW:
-                self._windows = [*self._windows[-2:], (self._offset, self._number)]
-
-    def _skip_long_line(self) -> None:
-        while chunk := self._file.readline(CHUNK):
-            self._last += len(chunk)
-            if chunk.endswith(b"\n"):
-                self._is_torn = False
-                break
-        why = f"a line of more than {LONGEST >> 20} MB"
-        self._report.damaged.append(Fault(self._path, self._number, why))
-
-    def find_end(self) -> ReadEnd:
-        """Return how far whole lines were read, and a window of at least WINDOW bytes before."""
-        offset, number = self._offset, self._number
-        if self._is_torn:
-            offset, number = offset - self._last, number - 1
-        window, window_line = self._windows[0]
-        for start, line in self._windows:
-            if start <= offset - WINDOW:
-                window, window_line = start, line
-        return ReadEnd(offset, number, window, window_line)
+def seek_window(file: IO[bytes], end: ReadEnd) -> int:
+    """Go to the line with which a tail begins. Return how many lines are before it."""
+    size = WINDOW
+    while True:
+        start = max(end.offset - size, 0)
+        file.seek(start)
+        text = file.read(end.offset - start)
+        skipped = text.index(b"\n") + 1 if start else 0
+        if skipped < len(text):
+            file.seek(start + skipped)
+            return end.lines - text.count(b"\n", skipped)
+        size *= 2  # the last line is longer
 
 
 # --- the beginning of a file ---

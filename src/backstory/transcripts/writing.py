@@ -6,8 +6,7 @@ twice: not by a second import, not after one that was killed, and not by two at 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import chain, count, islice
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +19,7 @@ from backstory.log.checks import check_draft
 from backstory.log.erasure import build_stand_in, is_erased
 from backstory.log.events import Draft, Event
 from backstory.log.kinds import TOOL_KINDS
-from backstory.log.times import EPOCH, to_datetime, to_microseconds
+from backstory.log.times import to_datetime, to_microseconds
 from backstory.storage.ids import name_from_key
 from backstory.transcripts.content import make_unique
 from backstory.transcripts.decoding import ESCAPED, escape_nul
@@ -118,6 +117,12 @@ class ThreadImport:
     is_export: bool = False  # the agent is the one that the file was exported from
     cursor: ThreadCursor = field(default_factory=ThreadCursor)
 
+    def remember(self, cursor: ThreadCursor) -> None:
+        """Let the next commit remember the thread's agent and cursor."""
+        source = name_source(self.thread.session, self.thread.id)
+        tool = self.session.tool
+        self.intake.remember(tool, source, agent=self.agent, cursor=cursor._asdict())
+
 
 class SessionWriter:
     """Writes sessions to a store, one after another."""
@@ -174,7 +179,7 @@ class SessionWriter:
             is_spawned = origin is not None and origin.is_spawned
             if job.thread.tail is not None:
                 raise ReadWhole
-            if not is_spawned and not has_message(first, is_busy):
+            if not is_spawned and not has_message(first[-1:], is_busy):
                 job.done.unfinished += count_incomplete(first)
                 job.done.report.add(report)
                 return  # nothing was said yet
@@ -190,7 +195,7 @@ class SessionWriter:
     def _find_thread(self, job: ThreadImport) -> bool:
         """Find the agent of a thread and its cursor. Return False if it has to be left alone."""
         thread = job.thread
-        known = job.intake.source(job.session.tool, name_source(thread))
+        known = job.intake.source(job.session.tool, name_source(thread.session, thread.id))
         cursor = decode_cursor(None if known is None else known.cursor)
         if cursor is None:
             return False
@@ -224,21 +229,35 @@ class SessionWriter:
 
     def _create_agent(self, job: ThreadImport, began: int) -> None:
         """Create the agent of a thread, below the thread that it begins in."""
-        tool, thread, intake = job.session.tool, job.thread, job.intake
+        thread = job.thread
         birth = self._find_birth(job, began)
         parent = birth.get("parent")
         about = self._list_details(thread)
-        wanted = about.get("title") or about.get("agent_type") or tool
+        wanted = about.get("title") or about.get("agent_type") or job.session.tool
         name = self._find_free_name(str(wanted), None if parent is None else parent.session)
-        key = name_agent_key(tool, thread.session, thread.id)
-        job.agent = intake.agent(key, name=name, created_at=build_moment(began), **birth)
+        job.agent = self._add_agent(job, thread.session, thread.id, name, began, **birth)
         job.is_new = True
         job.cursor = job.cursor._replace(name=name)
-        intake.remember(tool, name_source(thread), agent=job.agent)
+        if birth.get("inherits") or (parent is not None and not birth.get("spawned")):
+            job.intake.commit()  # what it inherits can be looked up from then on
+
+    def _add_agent(
+        self,
+        job: ThreadImport,
+        session: str,
+        thread: str | None,
+        name: str,
+        began: int,
+        **birth: Any,
+    ) -> Agent:
+        """Add an agent to the intake, and remember that a thread became it."""
+        tool = job.session.tool
+        key = name_agent_key(tool, session, thread)
+        agent = job.intake.agent(key, name=name, created_at=to_datetime(max(began, 0)), **birth)
+        job.intake.remember(tool, name_source(session, thread), agent=agent)
         if self._is_dry:
-            self._agents[key] = job.agent
-        elif birth.get("inherits") or (parent is not None and not birth.get("spawned")):
-            intake.commit()  # what it inherits can be looked up from then on
+            self._agents[key] = agent
+        return agent
 
     def _find_birth(self, job: ThreadImport, began: int) -> dict[str, Any]:
         """Return the arguments of `intake.agent` that say where an agent is born."""
@@ -249,7 +268,11 @@ class SessionWriter:
         if parent is None and not origin.is_spawned:
             return {}
         if parent is None:
-            parent = self._create_orphanage(job, origin, began)
+            # A root without events, for a thread whose parent is not here.
+            name = build_name(job.session.tool)
+            parent = self._add_agent(job, origin.session, origin.thread, name, began)
+            job.intake.commit()
+            job.done.is_new = True
         parent, call = self._find_call(job.intake, parent, origin)
         shared = self._find_fork_position(job, parent, origin, call)
         birth = {"parent": parent, "spawned": origin.is_spawned}
@@ -275,7 +298,8 @@ class SessionWriter:
             return {}
         birth: dict[str, Any] = {}
         tried: set[str] = set()
-        id = find_first_unknown(job.intake, None, job.thread.read_units())
+        ids = chain.from_iterable(map(list_ids, job.thread.read_units()))
+        id = next(ids, None)
         while id is not None:
             owners = [agent for agent, _ in self._store.find(shorten_key(id))]
             owners = [agent for agent in owners if agent.id not in tried and not agent.spawned]
@@ -283,11 +307,10 @@ class SessionWriter:
                 break
             parent = owners[0]
             tried.add(parent.id)
-            shared = find_last_shared(job.intake, parent, job.thread.read_units())
+            shared, id = find_own_beginning(job.intake, parent, job.thread.read_units())
             if shared is None:
                 break
             birth = {"parent": parent, "at": shared}
-            id = find_first_unknown(job.intake, parent, job.thread.read_units())
         return birth
 
     def _find_fork_position(
@@ -305,19 +328,8 @@ class SessionWriter:
             return find_position(job.intake, parent, origin.entry)
         if origin.is_spawned:
             return None
-        return find_last_shared(job.intake, parent, job.thread.read_units())
-
-    def _create_orphanage(self, job: ThreadImport, origin: Origin, began: int) -> Agent:
-        """Create a root without events for a thread whose parent is not here."""
-        tool, intake = job.session.tool, job.intake
-        key = name_agent_key(tool, origin.session, origin.thread)
-        agent = intake.agent(key, name=build_name(tool), created_at=build_moment(began))
-        intake.remember(tool, name_thread(origin.session, origin.thread), agent=agent)
-        if self._is_dry:
-            self._agents[key] = agent
-        intake.commit()
-        job.done.is_new = True
-        return agent
+        shared, _ = find_own_beginning(job.intake, parent, job.thread.read_units())
+        return shared
 
     # --- details ---
 
@@ -329,8 +341,7 @@ class SessionWriter:
         if not job.is_export:
             cursor = self._describe(job, agent, cursor)
         if cursor != job.cursor or job.is_new:
-            source = name_source(job.thread)
-            job.intake.remember(job.session.tool, source, agent=agent, cursor=cursor._asdict())
+            job.remember(cursor)
         writer.commit()
         if not job.is_export and not self._is_dry:
             self._rename(job, agent, cursor)
@@ -402,22 +413,15 @@ class SessionWriter:
         if name == agent.name:
             return
         agent.rename(name)
-        intake = self._store.intake()
-        renamed = cursor._replace(name=name)._asdict()
-        intake.remember(job.session.tool, name_source(job.thread), cursor=renamed)
-        intake.commit()
+        job.remember(cursor._replace(name=name))
+        job.intake.commit()
 
     def _find_free_name(self, wanted: str, session: str | None, besides: str = "") -> str:
         """Return a name that no other agent of a session has."""
         taken = set()
         if session is not None and not self._is_dry:
             taken = {agent.name for agent in self._store.agents(session=session)} - {besides}
-        name = unique = build_name(wanted)
-        for number in count(2):
-            if unique not in taken:
-                break
-            unique = f"{name}-{number}"
-        return unique
+        return make_unique(build_name(wanted), taken, "-")
 
 
 class ThreadWriter:
@@ -428,17 +432,16 @@ class ThreadWriter:
         self._job = job
         self._agent = job.agent
         self._changes = changes
-        self._positions: dict[str, list[int]] = {}  # of entries that the log had
-        self._certain: dict[str, int] = {}
         self._shared = self._find_shared_positions()
         self._exported = job.thread.exported if job.is_export else None
         self._calls: set[str] = set()
         self._results: set[str] = set()
-        self._batch: list[NewEvent] = []
-        self._size = 0
+        self._batch: list[Draft] = []
+        self._size = 0  # of the batch
+        self._repeated: set[int] = set()  # positions whose text the batch contains again
         self._floor = to_microseconds(self._agent.created_at)
         self._log = self._load_log()
-        self._written = self._log.head
+        self._head = self._log.head  # in the store
         self.matcher = Matcher(self._log, is_busy=is_busy, tail=job.thread.tail)
 
     def count_open_calls(self) -> int:
@@ -448,19 +451,25 @@ class ThreadWriter:
     def write(self, steps: Iterator[Step]) -> None:
         """Write what is new. The last batch waits for `commit`."""
         for event in self.matcher.match(self._look_up(steps)):
-            self._batch.append(event)
-            self._size += len(event.content or "") + 200
-            if event.data is not None and "native" in event.data:
-                self._size += len(event.content or "") + 2_000
+            draft = self._build_draft(self._replace_erased(event))
+            self._batch.append(draft)
+            self._size += len(draft.content or "") + len(draft.data_json or "")
             if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
                 self._remember_unfinished()
                 self.commit()
-        self._hand_over()
 
     def commit(self) -> None:
-        """Write the batch, and count it."""
-        self._hand_over()
+        """Write the batch with all that waits in the intake, and count it."""
+        if self._batch:
+            add_drafts(self._job.intake, self._agent, self._batch, self._head, self._repeated)
         self._job.intake.commit()
+        done = self._job.done
+        kinds = [draft.kind for draft in self._batch]
+        done.new_events += len(kinds)
+        done.branches += kinds.count("jump")
+        done.cuts += kinds.count("clear")
+        self._head += len(kinds)
+        self._batch, self._size, self._repeated = [], 0, set()
 
     def build_final_cursor(self) -> ThreadCursor:
         """Return what is remembered of the thread after its last step."""
@@ -475,49 +484,35 @@ class ThreadWriter:
 
     def _remember_unfinished(self) -> None:
         """Remember where the head is and was, in case that the import is killed."""
-        job = self._job
-        cursor = job.cursor._replace(message=self.matcher.message, home=self._log.home)
-        source = name_source(job.thread)
-        job.intake.remember(job.session.tool, source, agent=self._agent, cursor=cursor._asdict())
+        cursor = self._job.cursor
+        self._job.remember(cursor._replace(message=self.matcher.message, home=self._log.home))
 
     # --- the log ---
 
     def _load_log(self) -> KnownLog:
         """Return the part of the agent's log that is compared."""
         agent, cursor = self._agent, self._job.cursor
-        positions = self._positions  # no reference to the writer: it has the whole source
-        log = KnownLog(
-            newest=cursor.newest,
-            records=cursor.records,
-            find=lambda entry: positions.get(entry, ()),
-        )
-        head = agent.listed_head
-        if not head:
+        log = KnownLog(newest=cursor.newest, records=cursor.records, head=agent.listed_head)
+        if not log.head:
             return log
         moves = [(move.seq, move.base) for move in agent.moves() if move.kind != "clear"]
-        tree = LogTree(moves)
-        message = find_message(agent, tree, head)
-        is_interrupted = cursor.message is not None and cursor.message == message
-        home = cursor.home if is_interrupted and cursor.home is not None else head
-        home_message = find_message(agent, tree, home)
+        log.tree = LogTree(moves)
+        log.time = to_microseconds(agent.updated_at)
+        log.is_fork = bool(agent.fork_seq)
+        log.message = find_message(agent, log.tree, log.head)
+        log.home = log.head
+        is_interrupted = cursor.message == log.message
+        if is_interrupted and cursor.home is not None:
+            log.home = cursor.home
+        log.home_message = find_message(agent, log.tree, log.home)
         tool_message = cursor.head
         if tool_message is None and self._exported is not None:
-            tool_message = find_message(agent, tree, self._exported.at)
-        is_moved = cursor.message is not None and not is_interrupted
+            tool_message = find_message(agent, log.tree, self._exported.at)
         if tool_message is not None:
-            is_moved = home_message != tool_message
-        return replace(
-            log,
-            tree=tree,
-            head=head,
-            message=message,
-            time=to_microseconds(agent.updated_at),
-            home=home,
-            home_message=home_message,
-            is_moved=is_moved,
-            is_fork=bool(agent.fork_seq),
-            certain=self._certain,
-        )
+            log.is_moved = log.home_message != tool_message
+        else:
+            log.is_moved = cursor.message is not None and not is_interrupted
+        return log
 
     def _find_shared_positions(self) -> Iterator[int]:
         """Return the inherited positions of the thread's first entries, if they have other ids."""
@@ -540,24 +535,27 @@ class ThreadWriter:
 
     def _find_positions(self, steps: Sequence[Step]) -> None:
         """Find the positions of the entries of some steps, and of their copies."""
-        ids = list(chain.from_iterable(map(list_ids, steps)))
-        self._find_keys(ids)
+        self._find_keys(chain.from_iterable(map(list_ids, steps)))
+        log = self._log
         for step in steps:
             if not isinstance(step, Unit):
                 continue
-            for entry in step.entries:
-                position = next(self._shared, None)
-                if position is not None:
-                    self._certain[entry.id] = position
+            certain = {}
             if self._exported is not None:
-                self._certain.update(find_exported(self._exported, step.entries))
+                certain = find_exported(self._exported, step.entries)
+            for entry in step.entries:
+                position = next(self._shared, certain.get(entry.id))
+                if position is not None:
+                    log.certain[entry.id] = position
+                    log.positions[entry.id] = [position]
 
     def _find_keys(self, ids: Iterable[str]) -> None:
-        by_key = {shorten_key(id): id for id in ids}
+        positions = self._log.positions
+        by_key = {shorten_key(id): id for id in ids if id not in positions}
         for number in count(2):
             found = self._job.intake.find_positions(self._agent, by_key)
             for key, position in found.items():
-                self._positions.setdefault(by_key[key], []).append(position)
+                positions.setdefault(by_key[key], []).append(position)
             if not found or not self._log.tree.has_moves:
                 return
             # The ids of copies are numbered.
@@ -572,32 +570,18 @@ class ThreadWriter:
 
     # --- events ---
 
-    def _hand_over(self) -> None:
-        """Give the batch to the intake."""
-        if not self._batch:
-            return
-        originals = {event.original for event in self._batch if event.original is not None}
-        committed = sorted(one for one in originals if one <= self._written)
-        erased = self._find_erased(committed)
-        drafts = []
-        for new in self._batch:
-            if new.original in erased:
-                new = replace_erased(new, erased[new.original])
-            drafts.append(self._build_draft(new))
-        repeated = set(committed) - set(erased)
-        add_drafts(self._job.intake, self._agent, drafts, self._written, repeated)
-        self._written += len(drafts)
-        kinds = [draft.kind for draft in drafts]
-        done = self._job.done
-        done.new_events += len(kinds)
-        done.branches += kinds.count("jump")
-        done.cuts += kinds.count("clear")
-        self._batch, self._size = [], 0
-
-    def _find_erased(self, positions: Sequence[int]) -> dict[int | None, Event]:
-        """Return the events at these positions that were erased."""
-        events = self._agent.events(positions) if positions else []
-        return {event.seq: event for event in events if is_erased(event.data_json)}
+    def _replace_erased(self, new: NewEvent) -> NewEvent:
+        """Return an event. If it repeats one that was erased, return what takes its position."""
+        if new.original is None or not 0 < new.original <= self._head:
+            return new
+        [original] = self._agent.events([new.original])
+        if not is_erased(original.data_json):
+            self._repeated.add(new.original)
+            return new
+        stand_in = build_stand_in(original)
+        if stand_in is None:
+            return new._replace(kind="note", content=GONE, data=None)
+        return new._replace(kind=original.kind, content=stand_in.content, data=stand_in.data)
 
     def _build_draft(self, event: NewEvent) -> Draft:
         """Return what can be stored of an event. If nothing can, a note takes its position."""
@@ -668,19 +652,13 @@ def find_position(intake: Intake, agent: Agent, entry: str | None) -> int | None
     return intake.find_positions(agent, [key]).get(key)
 
 
-def find_first_unknown(intake: Intake, agent: Agent | None, units: Iterator[Unit]) -> str | None:
-    """Return the id of the first entry that an agent's lineage lacks. Without one: of the first."""
-    while chunk := list(islice(units, LOOK_UP)):
-        ids = [entry.id for unit in chunk for entry in unit.entries]
-        found = {} if agent is None else intake.find_positions(agent, map(shorten_key, ids))
-        for id in ids:
-            if shorten_key(id) not in found:
-                return id
-    return None
+def find_own_beginning(
+    intake: Intake, agent: Agent, units: Iterator[Unit]
+) -> tuple[int | None, str | None]:
+    """Return the position after which a fork's first own entry comes, and that entry's id.
 
-
-def find_last_shared(intake: Intake, agent: Agent, units: Iterator[Unit]) -> int | None:
-    """Return the position after which a fork's first own entry comes. None: nothing is shared."""
+    The position is None if nothing is shared, the id if everything is.
+    """
     tips: dict[str | None, int] = {None: 0}
     last = 0
     while chunk := list(islice(units, LOOK_UP)):
@@ -691,26 +669,10 @@ def find_last_shared(intake: Intake, agent: Agent, units: Iterator[Unit]) -> int
             for entry in unit.entries:
                 position = found.get(shorten_key(entry.id))
                 if position is None:
-                    return tip or None
+                    return tip or None, entry.id
                 tip = max(tip, position)
             tips[unit.id] = last = tip
-    return last or None
-
-
-def replace_erased(new: NewEvent, original: Event) -> NewEvent:
-    """Return what is written in place of a copy of an event that was erased."""
-    stand_in = build_stand_in(original)
-    if stand_in is None:
-        return new._replace(kind="note", content=GONE, data=None)
-    return new._replace(kind=original.kind, content=stand_in.content, data=stand_in.data)
-
-
-def build_moment(microseconds: int) -> datetime:
-    """Return a time that every store can store."""
-    try:
-        return to_datetime(max(microseconds, 0))
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC) if microseconds > 0 else EPOCH
+    return last or None, None
 
 
 # --- steps ---
@@ -823,18 +785,18 @@ def shorten_key(id: str) -> str:
 
 
 def name_thread(session: str, thread: str | None) -> str:
-    """Return the id under which a thread is remembered."""
-    return shorten_key(session if thread is None else f"{session}/{thread}")
+    """Return the tool's id of a thread."""
+    return session if thread is None else f"{session}/{thread}"
 
 
-def name_source(thread: Thread) -> str:
+def name_source(session: str, thread: str | None) -> str:
     """Return the id under which a thread is remembered."""
-    return name_thread(thread.session, thread.id)
+    return shorten_key(name_thread(session, thread))
 
 
 def name_agent_key(tool: str, session: str, thread: str | None) -> str:
     """Return the key of a thread's agent."""
-    return shorten_key(f"{tool}:{session}" if thread is None else f"{tool}:{session}/{thread}")
+    return shorten_key(f"{tool}:{name_thread(session, thread)}")
 
 
 def build_name(text: str) -> str:
