@@ -477,3 +477,19 @@ def test_a_fork_that_continues_its_origin_says_so_itself(store, tmp_path):
     agent = store.agent(OTHER)
     assert agent.parent == main(store).id
     assert "forked_from" not in agent.about
+
+
+def test_a_fork_that_an_interrupted_import_did_not_write_comes_with_the_next(
+    store, tmp_path, monkeypatch
+):
+    copied = [record | {"sessionId": OTHER, "forkedFrom": {"sessionId": "x"}} for record in REWOUND]
+    fork = touched(write_lines(tmp_path / f"{OTHER}.jsonl", copied))
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("backstory.transcripts.writing.SessionWriter.write", stop)
+        added(store, fork)
+    added(store, fork)
+    assert said(store.agent(OTHER)) == ["one", "first", "two again", "third"]

@@ -192,17 +192,15 @@ class Importer:
     def import_sessions(self, progress: ImportProgress | None = None) -> Iterator[ImportedSession]:
         """Import what is new, and yield each session when it is written."""
         for group in group_files(self.files):
-            for done in self._import_group(group, progress):
-                self.outcome.sessions.append(done)
-                yield done
+            yield from self._import_group(group, progress)
+            self._end_group(group, progress)
         # Sessions whose origin was not there yet: now it is, or it does not come.
         while self._waiting:
             ready = [one for one in self._waiting if self._writer.has_origins(one[1])]
             for item in ready or self._waiting[:1]:
                 self._waiting.remove(item)
-                for done in self._write_session(*item):
-                    self.outcome.sessions.append(done)
-                    yield done
+                yield from self._write_session(*item)
+                self._end_group(item[0], progress)
         self._remember_files(file for file in self.files if file.format is None)
         if self._mask is not None:
             self.outcome.masked.update(self._mask.counts)
@@ -224,12 +222,14 @@ class Importer:
             for file in changed:
                 file.open().read_whole()
             yield from self._read_group(group, done)
-        if self._keeps_raw and not self._is_dry:
-            self._keep_raw(group)
-        self._remember_files(changed)
-        self._end_group(group, progress)
 
     def _end_group(self, group: FileGroup, progress: ImportProgress | None) -> None:
+        """Remember the files of a group, and let them go, unless a session of it waits."""
+        if any(waiting is group for waiting, _ in self._waiting):
+            return
+        if self._keeps_raw and not self._is_dry:
+            self._keep_raw(group)
+        self._remember_files(group.files_to_read)
         for file in group.files_to_read:
             if file.cursor and not group.format.has_ids:
                 self.outcome.report.notes.append(Fault(file.shown, None, CHANGED))
@@ -295,6 +295,7 @@ class Importer:
         check_understood(session)
         for thread in session.threads:
             self._note_end(group, thread)
+        self.outcome.sessions.append(done)
         yield done
 
     def _note_end(self, group: FileGroup, thread: Thread) -> None:
