@@ -144,7 +144,6 @@ class Matcher:
         self.newest = 0
         self.records = 0  # of the source; set it before the last step, or entries are counted
         self.unfinished = 0  # incomplete units that were left out
-        self.copied = 0  # entries that the log has on another line
         # The message that the tool is at, if the source is newer than all before.
         self.tool_message: int | None = None
         self.has_new_branch = False  # the head stays with a person, and the tool continued
@@ -354,7 +353,6 @@ class Matcher:
             copied = self.find(entry.copy_of)
             original = copied[0] if copied else None
         if earlier:
-            self.copied += 1
             id = name_copy(entry.id, len(earlier) + 1)
             original = original or earlier[0]
         data = entry.data

@@ -273,23 +273,12 @@ class SessionWriter:
             parent = self._add_agent(job, origin.session, origin.thread, name, began)
             job.intake.commit()
             job.done.is_new = True
-        parent, call = self._find_call(job.intake, parent, origin)
+        call = find_position(job.intake, parent, origin.call)
         shared = self._find_fork_position(job, parent, origin, call)
         birth = {"parent": parent, "spawned": origin.is_spawned}
         if shared:
             return {**birth, "at": shared, "inherits": True}
         return {**birth, "at": call} if origin.is_spawned else {}
-
-    def _find_call(self, intake: Intake, parent: Agent, origin: Origin) -> tuple[Agent, int | None]:
-        """Return the agent with the call that spawned a thread, and the call's position."""
-        position = find_position(intake, parent, origin.call)
-        if position is not None or origin.call is None or not origin.is_spawned or self._is_dry:
-            return parent, position
-        for agent in self._store.agents(session=parent.session):
-            position = find_position(intake, agent, origin.call)
-            if position is not None:
-                return agent, position
-        return parent, None
 
     def _find_copied_thread(self, job: ThreadImport) -> dict[str, Any]:
         """Return where a thread is born that begins with a copy of another session, and does not
@@ -606,23 +595,22 @@ def find_exported(exported: ExportedPositions, entries: Sequence[Entry]) -> dict
     """Return the positions of the entries of a unit that were in the file when it was written.
 
     An entry that a repair added has position 0, and so has a clear: it stands for a root. If a line
-    has fewer entries than positions, its last entry stands for the rest.
+    has fewer entries than positions, its last entry is at the last one.
     """
-    found: dict[str, int] = {}
     by_line: dict[int, list[Entry]] = {}
     for entry in entries:
         if entry.copy_of is None:
             by_line.setdefault(entry.line, []).append(entry)
+    found: dict[str, int] = {}
     for line, own in by_line.items():
         positions = exported.get_positions(line)
         if positions is None:
             continue
-        for number, entry in enumerate(own):
-            position = 0
-            if positions and entry.kind != "clear":
-                is_last = entry is own[-1]
-                position = positions[-1] if is_last else positions[min(number, len(positions) - 1)]
-            found[entry.id] = position
+        waiting = positions or [0]
+        for entry in reversed(own):
+            position = waiting[-1]
+            waiting = waiting[:-1] or waiting
+            found[entry.id] = 0 if entry.kind == "clear" else position
     return found
 
 
