@@ -20,7 +20,13 @@ from backstory.transcripts.claude_code.records import (
     list_calls,
 )
 from backstory.transcripts.claude_code.tree import ClaudeTree, RecordIndex, Row
-from backstory.transcripts.content import as_object, is_one_of, join_text, name_call
+from backstory.transcripts.content import (
+    as_object,
+    is_one_of,
+    join_text,
+    name_call,
+    pick_texts,
+)
 from backstory.transcripts.format import TranscriptSource, read_provenance
 from backstory.transcripts.model import (
     Data,
@@ -49,16 +55,16 @@ class ClaudeFile:
         tail = source.tail
         self.main = RecordIndex(None if tail is None else tail.lines)
         self.side = RecordIndex()
-        self.about: Data = {}
-        self.title: str | None = None
-        self._is_custom_title = False
+        self.about: Data = {}  # title, folder, version
+        self._has_custom_title = False
         self.links: dict[str, str] = {}  # the call that began an agent, or the run of a workflow
         self.prompts: dict[str, str] = {}  # the first call with a prompt for a sub-agent
         self.forked_from: str | None = None
         self.exported: ExportedPositions | None = None
         self._leaf: str | None = None  # the live record that the tool named, if nothing followed
         if tail is not None:
-            self._load_state(tail.state)
+            self.about = dict(tail.state["about"])
+            self._has_custom_title = tail.state["has_custom_title"]
         for line in source.lines(report):
             if isinstance(line.value, dict):
                 self._add(line.value, line.number, line.place)
@@ -68,18 +74,9 @@ class ClaudeFile:
         self.side.resolve(lost_are_roots=True)
         report.mended.update(self.main.mended + self.side.mended)
 
-    def _load_state(self, state: Data) -> None:
-        self.about = dict(state.get("about") or {})
-        self.title = state.get("title")
-        self._is_custom_title = state.get("is_custom_title") is True
-
     def get_state(self) -> Data:
         """Return what has to be known to read a tail of the file."""
-        return {
-            "about": self.about,
-            "title": self.title,
-            "is_custom_title": self._is_custom_title,
-        }
+        return {"about": self.about, "has_custom_title": self._has_custom_title}
 
     def _add(self, record: Data, line: int, place: Any) -> None:
         kind = find_kind(record)
@@ -104,10 +101,8 @@ class ClaudeFile:
         self._link_calls(record, row)
 
     def _read_details(self, record: Data) -> None:
-        for name, field in DETAILS.items():
-            value = get_text(record, field)
-            if value is not None:
-                self.about.setdefault(name, value)
+        for name, value in pick_texts(record, DETAILS).items():
+            self.about.setdefault(name, value)
         if "forkedFrom" in record:
             self.forked_from = get_text(as_object(record["forkedFrom"]), "sessionId")
 
@@ -135,11 +130,11 @@ class ClaudeFile:
     def _add_bookkeeping(self, record: Data) -> None:
         type_ = record.get("type")
         if type_ == "custom-title":
-            self.title = get_text(record, "customTitle") or self.title
-            self._is_custom_title = True
+            self.about |= pick_texts(record, {"title": "customTitle"})
+            self._has_custom_title = True
             self.exported = read_provenance(record) or self.exported
-        elif type_ == "ai-title" and not self._is_custom_title:
-            self.title = get_text(record, "aiTitle") or self.title
+        elif type_ == "ai-title" and not self._has_custom_title:
+            self.about |= pick_texts(record, {"title": "aiTitle"})
         elif type_ == "last-prompt":
             self._leaf = get_text(record, "leafUuid") or self._leaf
         elif not is_one_of(type_, BOOKKEEPING):
@@ -149,13 +144,6 @@ class ClaudeFile:
         version = record.get("version") or self.about.get("version")
         name = NAME if version is None else f"{NAME} {version}"
         self._report.unknown[f"{record.get('type')} ({name})"] += 1
-
-    def describe(self) -> Data:
-        """Return what is remembered beside the thread: title, folder, version."""
-        about = dict(self.about)
-        if self.title is not None:
-            about["title"] = self.title
-        return about
 
     def build_tree(self, report: ImportReport) -> ClaudeTree:
         """Return the tree of the file's own thread."""
@@ -168,29 +156,25 @@ class SessionFiles:
     def __init__(self, id: str) -> None:
         self.id = id
         self.report = ImportReport()
-        self.sources: list[TranscriptSource] = []
-        self.agents: list[tuple[TranscriptSource, str]] = []  # sub-agents' files, and their ids
+        self.sources: list[tuple[TranscriptSource, str | None]] = []  # and a sub-agent's id
         self._files: dict[str, ClaudeFile] = {}
-
-    @property
-    def files_to_read(self) -> list[TranscriptSource]:
-        """The files that have to be imported."""
-        sources = [*self.sources, *(source for source, _ in self.agents)]
-        return [source for source in sources if source.is_changed]
 
     def read(self) -> SourceSession:
         """Return the session with the threads of its changed files."""
         threads: list[Thread] = []
-        for source in self.sources:
-            if source.is_changed:
-                file = self._open(source, None)
-                origin = None if file.forked_from is None else Origin(file.forked_from)
-                threads += self._build_thread(file, None, origin)
-                threads += self._list_side_threads(file)
-        for source, agent in self.agents:
-            if source.is_changed:
-                threads += self._build_agent_thread(self._open(source, agent), agent)
-        return SourceSession(NAME, self.id, threads, self.files_to_read[0].path, self.report)
+        changed: list[TranscriptSource] = []
+        for source, agent in self.sources:
+            if not source.is_changed:
+                continue
+            changed.append(source)
+            file = self._open(source, agent)
+            if agent is not None:
+                threads += self._build_agent_thread(file, agent)
+                continue
+            origin = None if file.forked_from is None else Origin(file.forked_from)
+            threads += self._build_thread(file, None, origin)
+            threads += self._list_side_threads(file)
+        return SourceSession(NAME, self.id, threads, changed[0].path, self.report)
 
     def _open(self, source: TranscriptSource, agent: str | None) -> ClaudeFile:
         """Read a file, once."""
@@ -209,7 +193,7 @@ class SessionFiles:
         def read_steps(report: ImportReport) -> Iterator[Step]:
             return file.build_tree(report).read_steps()
 
-        thread = Thread(self.id, agent, read_steps, origin, file.describe())
+        thread = Thread(self.id, agent, read_steps, origin, dict(file.about))
         thread.source = file.source.path
         thread.tail = file.source.tail
         thread.has_global_ids = agent is None
@@ -225,17 +209,15 @@ class SessionFiles:
             call = self._find_call(file, agent)
         entry = None if call is None else name_call(call)
         threads = self._build_thread(file, agent, Origin(self.id, call=entry, is_spawned=True))
+        details = pick_texts(meta, {"title": "description", "agent_type": "agentType"})
         for thread in threads:
-            for name, field in (("title", "description"), ("agent_type", "agentType")):
-                if get_text(meta, field) is not None:
-                    thread.about.setdefault(name, meta[field])
+            thread.about = details | thread.about
         return threads
 
     def _find_call(self, file: ClaudeFile, agent: str) -> str | None:
         """Return the call that spawned an agent, by what the session knows of it or of the
         workflow that it is part of, else by the prompt's text."""
-        others = [self._open(source, None) for source in self.sources]
-        others += [self._open(source, id) for source, id in self.agents if id != agent]
+        others = [self._open(source, id) for source, id in self.sources if id != agent]
         *_, workflow, _ = ("", *file.source.path.split("/"))
         for name in (agent, workflow):
             for other in others:
@@ -282,15 +264,14 @@ def read_sessions(sources: Sequence[TranscriptSource]) -> Iterator[SourceSession
         agent = find_agent(source, head)
         id = source.stem if agent is None else find_agent_session(source, head)
         files = sessions.setdefault(id, SessionFiles(id))
-        if agent is None:
-            files.sources.append(source)
-        else:
-            files.agents.append((source, agent))
+        files.sources.append((source, agent))
         if source.is_changed:
             place = find_place_in_order(source, head)
             order[id] = min(order.get(id, place), place)
     for id in sorted(order, key=order.__getitem__):
-        session = sessions.pop(id).read()
+        files = sessions.pop(id)
+        files.sources.sort(key=lambda one: one[1] is not None)  # sub-agents come last
+        session = files.read()
         if session.threads:
             yield session
 

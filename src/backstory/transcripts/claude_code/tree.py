@@ -6,7 +6,6 @@ they are. Records that are not part of the conversation are contracted to their 
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from backstory.transcripts.claude_code.records import (
@@ -45,7 +44,7 @@ UNUSED_REASONING = "reasoning without an answer, left out"
 class Row:
     """A record of the conversation, as the index stores it."""
 
-    __slots__ = ("above", "before", "key", "kind", "line", "parent", "place", "results", "unit")
+    __slots__ = ("above", "key", "kind", "line", "parent", "place", "results", "unit")
 
     def __init__(self, key: str, kind: str, line: int, place: Any, parent: str | None) -> None:
         self.key = key
@@ -53,7 +52,6 @@ class Row:
         self.line = line
         self.place = place
         self.parent = parent  # a key, until rows are linked; None: a root
-        self.before: int | None = None  # the row that the record before it in the file stands for
         self.unit = key
         self.results: Sequence[str] = ()  # until then, the ids of the calls it has results of
         self.above = 0  # the row that it continues; negative: a root
@@ -79,9 +77,9 @@ class RecordIndex:
         self.mended: Counter[str] = Counter()
         self.tail_line = tail_line  # of a tail: the last line that was read before
         self._leads: dict[str, int] = {}  # the row or root that a key stands for
-        self._contracted: dict[str, tuple[str, int | None]] = {}  # parent, and the row before
+        self._contracted: dict[str, tuple[str, int]] = {}  # parent, and the next row
+        self._begun: dict[int, int] = {}  # the contracted root before a row
         self._logical: dict[str, str] = {}  # the logical parents of boundaries
-        self._here: int | None = None  # the row or root that the last record stands for
 
     def __contains__(self, key: str) -> bool:
         return key in self._leads or key in self._contracted
@@ -95,9 +93,7 @@ class RecordIndex:
         """Add a record of the conversation."""
         key, parent = find_keys(record, line)
         row = Row(key, kind, line, place, parent)
-        row.before = self._here
         number = self._number_row(row)
-        self._here = number
         if kind == ANSWER:
             row.unit = get_answer_id(record) or key
             for call in list_calls(record):
@@ -114,18 +110,18 @@ class RecordIndex:
         if key in self:
             return
         if parent is None:
-            self._here = self._leads[key] = self._add_root(key)
+            self._leads[key] = self._begun[len(self.rows)] = self._add_root(key)
         elif parent in self._leads:
-            self._here = self._leads[key] = self._leads[parent]
+            self._leads[key] = self._leads[parent]
         else:
-            self._contracted[key] = (parent, self._here)
+            self._contracted[key] = (parent, len(self.rows))
 
     def _number_row(self, row: Row) -> int:
         """Add a row. It replaces the row with the same key: the last line wins."""
-        known = self._leads.get(row.key)
-        if known is not None and known >= 0 and self.rows[known].key == row.key:
+        if self.is_row(row.key):
+            known = self._leads[row.key]
             self.mended["line written again"] += 1
-            row.before, row.parent = self.rows[known].before, self.rows[known].parent
+            row.parent = self.rows[known].parent
             self.rows[known] = row
             return known
         self.rows.append(row)
@@ -155,27 +151,23 @@ class RecordIndex:
     def find_row(self, key: str | None) -> int | None:
         """Return the row that a key stands for, or a negative number for a root. None: not here."""
         way: list[str] = []
-        while key is not None and key not in self._leads:
-            if key not in self._contracted or key in way:
-                break
+        while key in self._contracted:
             way.append(key)
-            key = self._contracted[key][0]
-        if key is not None and key in self._leads:
-            found = self._leads[key]
-        elif not way:
-            return None
-        else:
-            found = self._replace_lost(way[-1])
-        for one in way:
-            self._leads[one] = found
+            key, number = self._contracted.pop(key)
+        found = None if key is None else self._leads.get(key)
+        if found is None and way:
+            found = self._replace_lost(way[-1], number)
+        if found is not None:
+            self._leads.update(dict.fromkeys(way, found))
         return found
 
-    def _replace_lost(self, key: str) -> int:
-        """Return the row that a contracted record stands for if its parent is not here."""
+    def _replace_lost(self, key: str, number: int) -> int:
+        """Return what stands for a record that is not here: the row or root before row `number`."""
         if self.is_tail:
             return BEFORE_TAIL
-        before = self._contracted[key][1]
-        return self._add_root(key) if before is None else before
+        if number == 0:
+            return self._add_root(key)
+        return self._begun.get(number, number - 1)
 
     def resolve(self, *, lost_are_roots: bool = False) -> None:
         """Set the row above each row, and the units of results. Call it once, after all records.
@@ -187,7 +179,7 @@ class RecordIndex:
             if row.kind == BOUNDARY:
                 row.above = self._find_above_boundary(number, row)
             else:
-                row.above = self._find_above(row, lost_are_roots)
+                row.above = self._find_above(number, row, lost_are_roots)
             is_new = self.tail_line is not None and row.line > self.tail_line
             if is_new and row.above < 0:
                 raise ReadWhole
@@ -208,22 +200,19 @@ class RecordIndex:
         # Some logical parents are after the boundary and continue it: that would be a circle.
         if logical is not None and logical < number and (logical >= 0 or self.is_tail):
             return logical
-        if self.is_tail and row.key in self._logical:
-            return BEFORE_TAIL
-        return self._add_root(row.key) if row.before is None else row.before
+        return self._replace_lost(row.key, number)
 
-    def _find_above(self, row: Row, lost_are_roots: bool) -> int:
+    def _find_above(self, number: int, row: Row, lost_are_roots: bool) -> int:
         if row.parent is None:
             return self._add_root(row.key)
         above = self.find_row(row.parent)
         if above is not None:
             return above
-        if self.is_tail:
-            return BEFORE_TAIL
-        if lost_are_roots or row.before is None:
+        if lost_are_roots:
             return self._add_root(row.parent)
-        self.mended["lost parent"] += 1
-        return row.before
+        if number > 0 and not self.is_tail:
+            self.mended["lost parent"] += 1
+        return self._replace_lost(row.parent, number)
 
     def _find_unit_of_results(self, row: Row, needs_call: bool) -> None:
         for id in row.results:
@@ -232,6 +221,11 @@ class RecordIndex:
                 return
         if needs_call:
             raise ReadWhole  # the call is before the tail, in an answer that reaches into it
+
+    def is_row(self, key: str) -> bool:
+        """Return True if a record is part of the conversation."""
+        number = self._leads.get(key, -1)
+        return number >= 0 and self.rows[number].key == key
 
     def list_kept(self, boundary: str) -> list[str]:
         """Return the keys of the records that a compaction kept."""
@@ -252,21 +246,14 @@ class RecordIndex:
 
     def split(self) -> list["RecordIndex"]:
         """Return the rows of each root as an index of their own. This one cannot be used again."""
-        homes = [self._find_root(number) for number in range(len(self.rows))]
         parts: dict[int, RecordIndex] = {}
-        numbers: list[int] = []
-        for row, home in zip(self.rows, homes, strict=True):
-            part = parts.setdefault(home, RecordIndex())
-            numbers.append(len(part.rows))
-            part.rows.append(row)
-        above = [row.above for row in self.rows]
         for number, row in enumerate(self.rows):
-            if above[number] >= 0 and homes[above[number]] == homes[number]:
-                row.above = numbers[above[number]]
-            else:
-                home = homes[number]
-                key = row.key if home >= 0 else self.roots[-home - 1]
-                row.above = parts[home]._add_root(key)
+            above = self.rows[row.above].key if row.above >= 0 else self.roots[-row.above - 1]
+            row.parent = None if above == row.key else above
+            part = parts.setdefault(self._find_root(number), RecordIndex())
+            part._number_row(row)
+        for part in parts.values():
+            part.resolve(lost_are_roots=True)
         return list(parts.values())
 
     def _find_root(self, number: int) -> int:
@@ -297,28 +284,38 @@ class ClaudeTree:
     ) -> None:
         """`fetch` returns the record at a row's place; `leaf` is the live record that the tool
         named."""
-        self.index = index
+        self._index = index
+        self._rows = index.rows
         self._fetch = fetch
         self._mended: Counter[str] = Counter() if mended is None else mended
-        self.rows: dict[str, list[Row]] = {}  # the rows of each unit
-        self._first: dict[str, int] = {}  # the number of the first row of each unit
+        self._numbers: dict[str, list[int]] = {}  # of the rows of each unit
+        self._own: dict[str, list[int]] = {}  # the same without results, which may be anywhere
         for number, row in enumerate(index.rows):
-            self.rows.setdefault(row.unit, []).append(row)
-            self._first.setdefault(row.unit, number)
+            self._numbers.setdefault(row.unit, []).append(number)
+            if row.kind != RESULTS:
+                self._own.setdefault(row.unit, []).append(number)
+        self._own = self._numbers | self._own
         if index.tail_line is not None:
             self._check_tail(index.tail_line)
-        self._numbers = {row.key: number for number, row in enumerate(index.rows)}
         self._anchors = {self._find_anchor(boundary): boundary for boundary in index.kept}
         self._outside: set[str] = set()  # units that continue something before the tail
+        self._roots: dict[str, int] = {}  # the root that a unit begins at
         self._times: dict[str, int] = {}  # of the newest record of each unit
-        self.units = UnitTree(self._build_nodes())
-        if self.units.circles:
-            self._mended["circle of parents"] += self.units.circles
-        self.leaf = self._find_leaf(leaf)
+        nodes = [self._build_node(unit) for unit in self._numbers]
+        self._units = UnitTree(nodes)
+        if self._units.circles:
+            self._mended["circle of parents"] += self._units.circles
+        if len(set(self._roots.values())) > 1:
+            self._units = UnitTree([*nodes, *self._build_clears()])
+        self._leaf = self._find_leaf(leaf)
+
+    def _list_rows(self, unit: str | None) -> list[Row]:
+        """Return the rows of a unit. A clear has none."""
+        return [self._rows[number] for number in self._numbers.get(unit or "", ())]
 
     def _check_tail(self, tail_line: int) -> None:
         """Raise ReadWhole unless all new rows come after the last row that was read before."""
-        rows = self.index.rows
+        rows = self._rows
         last = sum(row.line <= tail_line for row in rows) - 1
         last_unit = rows[last].unit if last >= 0 else ""
         for row in rows[last + 1 :]:
@@ -329,143 +326,122 @@ class ClaudeTree:
 
     def _is_after(self, row: Row, last: int, unit: str) -> bool:
         """Return True if a row, and what it continues, belongs to a unit or comes after it."""
-        above = self.index.rows[row.above]
-        continues = row.above > last or above.unit == unit
-        return continues and (row.unit == unit or self._first[row.unit] > last)
+        continues = row.above > last or self._rows[row.above].unit == unit
+        return continues and (row.unit == unit or self._numbers[row.unit][0] > last)
 
     def _may_lack_kept(self, unit: str) -> bool:
         """Return True if a unit has a summary whose boundary, which says what was kept, is not
         here."""
-        rows = self.index.rows
-        summaries = [row for row in self.rows.get(unit, ()) if row.kind == SUMMARY]
-        return any(row.above < 0 or rows[row.above].kind != BOUNDARY for row in summaries)
+        summaries = [row for row in self._list_rows(unit) if row.kind == SUMMARY]
+        return any(row.above < 0 or self._rows[row.above].kind != BOUNDARY for row in summaries)
 
     def _find_anchor(self, boundary: str) -> str:
         """Return the record after which a compaction's kept messages come."""
-        anchor = self.index.kept[boundary].anchor
-        is_last = self.index.rows[-1].key == boundary
-        if anchor is not None and (anchor in self._numbers or is_last):
+        anchor = self._index.kept[boundary].anchor
+        is_last = self._rows[-1].key == boundary
+        if anchor is not None and (is_last or self._index.is_row(anchor)):
             return anchor  # if the boundary is the last line, the anchor is still to come
-        number = self._numbers[boundary]
-        for row in self.index.rows[number:]:
+        number = self._index.find_row(boundary)
+        for row in self._rows:
             if row.kind == SUMMARY and row.above == number:
                 return row.key
         return boundary
 
     # --- who continues whom ---
 
-    def _build_nodes(self) -> list[TreeNode]:
-        nodes = {}
-        roots: dict[str, int] = {}  # the root that a unit begins at
-        for unit, rows in self.rows.items():
-            own = [row for row in rows if row.kind != RESULTS] or rows
-            above = self._find_above(unit, own)
-            parent = None
-            if above == BEFORE_TAIL:
-                self._outside.add(unit)
-            elif above < 0:
-                roots[unit] = above
-            else:
-                parent = self._find_lowest(above)
-                if parent == unit:
-                    parent = self.index.rows[above].unit
-            first, last = self._numbers[own[0].key], self._numbers[own[-1].key]
-            nodes[unit] = TreeNode(unit, parent, first, last, own[0].kind in ECHOES)
-        if len(set(roots.values())) < 2:
-            return list(nodes.values())
-        return [*nodes.values(), *self._build_clears(nodes, roots)]
+    def _build_node(self, unit: str) -> TreeNode:
+        own = self._own[unit]
+        above = self._find_above(unit, own)
+        parent = None
+        if above == BEFORE_TAIL:
+            self._outside.add(unit)
+        elif above < 0:
+            self._roots[unit] = above
+        else:
+            parent = self._find_lowest(above)
+            if parent == unit:
+                parent = self._rows[above].unit
+        is_echo = self._rows[own[0]].kind in ECHOES
+        return TreeNode(unit, parent, own[0], own[-1], is_echo)
 
-    def _find_above(self, unit: str, rows: list[Row]) -> int:
+    def _find_above(self, unit: str, own: list[int]) -> int:
         """Return the row that a unit continues, or the root that it begins at."""
-        for row in rows:
-            if row.above < 0 or self.index.rows[row.above].unit != unit:
-                return row.above
+        for number in own:
+            above = self._rows[number].above
+            if above < 0 or self._rows[above].unit != unit:
+                return above
         return -1
 
     def _find_lowest(self, number: int) -> str:
         """Return the unit that a row stands for if something continues it.
 
-        That is not its own if another unit came between its lines: two answers can interleave.
+        That is not its own if another unit begins between its lines: two answers can interleave.
         """
-        seen = {number}
-        row = self.index.rows[number]
-        at = row.above
-        while at > self._first[row.unit] and at not in seen:
-            seen.add(at)
-            other = self.index.rows[at]
-            if other.unit != row.unit:
-                if not self._leads_to(at, row.unit, self._first[row.unit]):
-                    break
-                row = other
-            at = other.above
-        return row.unit
-
-    def _leads_to(self, number: int, unit: str, first: int) -> bool:
-        """Return True if a row is below a unit whose first row is `first`."""
+        unit = self._rows[number].unit
+        first = self._own[unit][0]
+        lowest = None
         seen: set[int] = set()
-        while number >= first and number not in seen:
+        while number > first and number not in seen:
             seen.add(number)
-            row = self.index.rows[number]
-            if row.unit == unit:
-                return True
+            row = self._rows[number]
+            if lowest is None and number == self._own[row.unit][0]:
+                lowest = row.unit
             number = row.above
-        return False
+        return lowest if lowest is not None and number == first else unit
 
-    def _build_clears(self, nodes: dict[str, TreeNode], roots: dict[str, int]) -> list[TreeNode]:
+    def _build_clears(self) -> list[TreeNode]:
         """Return a node for each cleared context: a second root is one.
 
         Units that begin at the same root are branches of one context.
         """
-        tree = UnitTree([replace(node) for node in nodes.values()])
-        speaking = tree.find_speaking()
-        clears: dict[int, TreeNode] = {}
-        begun: list[int] = []  # the roots so far
+        speaking = self._units.find_speaking()
+        clears: dict[int, TreeNode | None] = {}  # of each root so far; the first has none
         live: str | None = None  # the unit that would be live before the clear
-        for node in tree.nodes.values():
-            root = roots.get(node.id) if node.id in speaking else None
-            if root is not None and root not in begun:
-                if begun and live is not None:
-                    place = node.first - 0.5
-                    id = f"{CLEAR}{self.index.roots[-root - 1]}"
-                    clears[root] = TreeNode(id, live, place, place)
-                begun.append(root)
-            if root in clears:
-                nodes[node.id].parent = clears[root].id
-            if not tree.is_dead_end(node, speaking):
+        for node in self._units.nodes.values():
+            root = self._roots.get(node.id) if node.id in speaking else None
+            if root is not None and root not in clears:
+                is_first = not clears or live is None
+                clears[root] = None if is_first else self._build_clear(node, root, live)
+            if not self._units.is_dead_end(node, speaking):
                 live = node.id
-        return list(clears.values())
+        for unit in speaking & self._roots.keys():
+            clear = clears[self._roots[unit]]
+            if clear is not None:
+                self._units.nodes[unit].parent = clear.id
+        return list(filter(None, clears.values()))
+
+    def _build_clear(self, node: TreeNode, root: int, live: str | None) -> TreeNode:
+        place = node.first - 0.5
+        return TreeNode(f"{CLEAR}{self._index.roots[-root - 1]}", live, place, place)
 
     # --- the live unit ---
 
     def _find_leaf(self, named: str | None) -> str | None:
         """Return the unit that the tool would continue."""
-        leaf = self.units.find_leaf()
-        rows = self.index.rows
+        leaf = self._units.find_leaf()
         if leaf is None:
             return None
-        if self.index.is_tail and (self.units.nodes[leaf].is_echo or leaf not in self.rows):
+        if self._index.is_tail and (self._units.nodes[leaf].is_echo or leaf not in self._numbers):
             raise ReadWhole
-        own = [row for row in self.rows.get(leaf, ()) if row.kind != RESULTS]
-        if own:
-            lowest = self._find_lowest(self._numbers[own[-1].key])
-            if self.units.is_above(leaf, lowest):
-                leaf = lowest
+        if leaf in self._numbers:
+            leaf = self._find_lowest(self._own[leaf][-1])
         # A result that is the last record of all belongs to the live branch.
-        if rows[-1].kind == RESULTS and not self.units.is_above(rows[-1].unit, leaf):
-            leaf = rows[-1].unit
+        last = self._rows[-1]
+        if last.kind == RESULTS and not self._units.is_above(last.unit, leaf):
+            leaf = last.unit
         return self._prefer(named, leaf)
 
     def _prefer(self, named: str | None, leaf: str) -> str:
         """Return the unit of the record that the tool named, if it is on another branch."""
         if named is None:
             return leaf
-        number = self.index.find_row(named)
+        number = self._index.find_row(named)
         if number is None or number < 0:
-            if self.index.is_tail:
+            if self._index.is_tail:
                 raise ReadWhole
             return leaf
-        unit = self.index.rows[number].unit
-        if self.units.is_above(unit, leaf) or self.units.is_above(leaf, unit):
+        unit = self._rows[number].unit
+        if self._units.is_above(unit, leaf) or self._units.is_above(leaf, unit):
             return leaf
         return unit
 
@@ -475,24 +451,24 @@ class ClaudeTree:
         """Yield the units in the order of the source, then a move to the live one if it is not the
         last."""
         last = None
-        for node in self.units.nodes.values():
+        for node in self._units.nodes.values():
             after = OUTSIDE if node.id in self._outside else node.parent
-            if node.id in self.rows:
+            if node.id in self._numbers:
                 entries = tuple(self._list_entries(node.id))
             else:
-                line = self.index.rows[int(node.first + 0.5)].line
+                line = self._rows[int(node.first + 0.5)].line
                 entries = (Entry(node.id, "clear", line=line),)
             yield Unit(node.id, after, entries, time=self._times.get(node.id))
             last = node.id
-        if last is not None and last != self.leaf:
-            if self.index.is_tail:
+        if last is not None and last != self._leaf:
+            if self._index.is_tail:
                 raise ReadWhole
-            yield SourceMove(self.leaf)
+            yield SourceMove(self._leaf)
 
     def _list_entries(self, unit: str) -> list[Entry]:
         """Return the entries of a unit, and after a compaction's summary what that kept."""
         entries = self._read_unit(unit)
-        for row in self.rows[unit] if self._anchors else ():
+        for row in self._list_rows(unit) if self._anchors else ():
             if row.key in self._anchors:
                 entries.extend(self.list_kept(row.key))
         return entries
@@ -501,7 +477,7 @@ class ClaudeTree:
         """Return the entries of the lines of a unit."""
         entries: list[Entry] = []
         reasoning: list[Any] = []
-        records = [(row, self._fetch(row.place)) for row in self.rows[unit]]
+        records = [(row, self._fetch(row.place)) for row in self._list_rows(unit)]
         began = self._note_times(unit, records)
         for row, record in records:
             if row.kind == ANSWER and is_reasoning(record):
@@ -534,24 +510,23 @@ class ClaudeTree:
     def list_kept(self, key: str | None = None) -> list[Entry]:
         """Return the entries that a compaction kept, if a record (by default the last) is its
         anchor: whole units again. Units that continue the boundary are in its context anyway."""
-        key = self.index.rows[-1].key if key is None else key
+        key = self._rows[-1].key if key is None else key
         boundary = self._anchors.get(key)
         if boundary is None:
             return []
-        own = self.index.rows[self._numbers[boundary]].unit
         entries: list[Entry] = []
         for unit in self._list_kept_units(boundary):
-            if unit != key and not self.units.is_above(own, unit):
+            if unit != key and not self._units.is_above(boundary, unit):
                 entries += self._read_unit(unit)
         return [entry.copy_after(boundary) for entry in entries if entry.kind != "clear"]
 
     def _list_kept_units(self, boundary: str) -> list[str]:
         units: dict[str, None] = {}
-        for kept in self.index.list_kept(boundary):
-            number = self.index.find_row(kept)
+        for kept in self._index.list_kept(boundary):
+            number = self._index.find_row(kept)
             if number is not None and number >= 0:
-                units[self.index.rows[number].unit] = None
-            elif self.index.is_tail:
+                units[self._rows[number].unit] = None
+            elif self._index.is_tail:
                 raise ReadWhole
         return list(units)
 
@@ -559,8 +534,8 @@ class ClaudeTree:
 
     def list_keys_before(self) -> list[str]:
         """Return the keys of the rows of the unit that the last record's unit continues."""
-        parent = self.units.nodes[self.index.rows[-1].unit].parent
-        return [row.key for row in self.rows.get(parent or "", ())]
+        parent = self._units.nodes[self._rows[-1].unit].parent
+        return [row.key for row in self._list_rows(parent)]
 
 
 def put_results_after_calls(entries: list[Entry]) -> list[Entry]:

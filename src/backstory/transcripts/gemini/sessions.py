@@ -133,7 +133,6 @@ class MessageNode:
     entry_id: str
     after: "MessageNode | None"
     message: Data = field(default_factory=dict)
-    copy_of: str | None = None  # the entry id of the message that this one repeats
     kept: "list[MessageNode] | None" = None  # of a compaction: the messages that it begins with
     is_kept: bool = False  # it is one of them
     answered: frozenset[str] = frozenset()  # calls whose results are in an earlier message, too
@@ -243,7 +242,7 @@ class GeminiHistory:
 
     def _compact(self, messages: list[Data]) -> None:
         """Begin anew with the messages of a compaction."""
-        originals, self._live = self._live, {}
+        self._live = {}
         ids = [name_message(message, str(number)) for number, message in enumerate(messages)]
         # A compaction is known by what it begins with, whatever is lost before it.
         digest = blake2b("\0".join(ids).encode("utf-8", "replace"), digest_size=8).hexdigest()
@@ -251,8 +250,6 @@ class GeminiHistory:
         cut.kept = []
         for id, message in zip(ids, messages, strict=True):
             node = self._live[id] = self._add_node(id, f"{id}@{digest}")
-            if id in originals:
-                node.copy_of = originals[id].copy_of or originals[id].entry_id
             node.is_kept = True
             cut.kept.append(node)
             self._fill(node, message)
@@ -270,70 +267,64 @@ class HistoryReader:
     """Reads the messages of a history as steps."""
 
     def __init__(self, history: GeminiHistory) -> None:
-        self._history = history
+        self._nodes = history.nodes
+        self._last = history.last
         self._entries: dict[MessageNode, list[Entry]] = {}
-        self._open_calls: dict[MessageNode | None, list[GeminiCall]] = {None: []}
-        self._originals: dict[
-            str, str
-        ] = {}  # entries that a compaction repeats -> the earlier ones
 
     def read(self) -> Iterator[Step]:
         """Yield the messages in the order in which they came, then a move to the live one."""
+        self._read_entries()
         # A message that says nothing is no unit. What continues it continues the one before it.
         units: dict[MessageNode | None, str | None] = {None: None}
         last: str | None = None
-        for number, node in enumerate(self._history.nodes):
+        for number, node in enumerate(self._nodes):
             if node.kept is not None:
-                self._originals |= self._find_repeated(node, node.kept)
-            entries = self._entries[node] = self._read_node(node)
-            self._open_calls[node] = list_open_calls(self._open_calls[node.after], entries)
+                self._mark_kept(node, node.kept)
             units[node] = units[node.after]
+            entries = self._entries[node]
             if entries:
-                is_complete = node is not self._history.nodes[-1] or not is_running(node.message)
+                is_complete = node is not self._nodes[-1] or not is_running(node.message)
                 last = units[node] = str(number)
                 yield Unit(last, units[node.after], tuple(entries), is_complete)
-        if units[self._history.last] != last:
-            yield SourceMove(units[self._history.last])
+        if units[self._last] != last:
+            yield SourceMove(units[self._last])
 
-    def _read_node(self, node: MessageNode) -> list[Entry]:
-        if node.kept is not None:
-            return [Entry(node.entry_id, "clear")]
-        entries = self._read_message(node, node.entry_id)
-        if node.copy_of is not None:
-            originals = self._read_message(node, node.copy_of)
-            pairs = zip(entries, originals, strict=True)
-            return [entry._replace(copy_of=original.id) for entry, original in pairs]
-        if node.is_kept:
-            return [self._mark_kept(entry) for entry in entries]
-        return entries
+    def _read_entries(self) -> None:
+        """Read the entries of all messages."""
+        open_calls: dict[MessageNode | None, list[GeminiCall]] = {None: []}
+        for node in self._nodes:
+            calls = open_calls[node.after]
+            entries = [Entry(node.entry_id, "clear")]
+            if node.kept is None:
+                reader = MessageReader(node.message, node.entry_id)
+                entries = list(reader.read(node.answered, list(calls)))
+            self._entries[node] = entries
+            open_calls[node] = list_open_calls(calls, entries)
 
-    def _read_message(self, node: MessageNode, id: str) -> list[Entry]:
-        calls = list(self._open_calls.get(node.after, ()))
-        return list(MessageReader(node.message, id).read(node.answered, calls))
+    def _mark_kept(self, cut: MessageNode, kept: list[MessageNode]) -> None:
+        """Mark the entries that a compaction keeps as copies, or as its summary."""
+        new = [entry for node in kept for entry in self._entries[node]]
+        originals = find_originals(new, self._list_compacted(cut))
+        for node in kept:
+            entries = self._entries[node]
+            self._entries[node] = [mark_kept(one, originals.get(one.id)) for one in entries]
 
-    def _mark_kept(self, entry: Entry) -> Entry:
-        """Return an entry of a compaction as a copy, or as the summary."""
-        original = self._originals.get(entry.id)
-        if original is not None or entry.kind != "user" or "meta" in (entry.data or {}):
-            return entry._replace(copy_of=original)
-        return entry._replace(data={**(entry.data or {}), "compaction": True})
-
-    def _find_repeated(self, cut: MessageNode, kept: list[MessageNode]) -> dict[str, str]:
-        """Return the entries of a compaction that repeat earlier ones under other ids."""
-        old: list[Entry] = []
+    def _list_compacted(self, cut: MessageNode) -> list[Entry]:
+        """Return the entries since the compaction before this one."""
+        found: list[Entry] = []
         node = cut.after
         while node is not None and node.kept is None:
             entries = self._entries[node]
-            old[:0] = [entry for entry in entries if not is_tool_answer(node, entry)]
+            found[:0] = [entry for entry in entries if not is_tool_answer(node, entry)]
             node = node.after
-        new: list[Entry] = []
-        calls: list[GeminiCall] = []
-        for node in kept:
-            reader = MessageReader(node.message, node.entry_id)
-            entries = list(reader.read(node.answered, list(calls)))
-            calls = list_open_calls(calls, entries)
-            new += entries
-        return match_entries(new, old)
+        return found
+
+
+def mark_kept(entry: Entry, original: str | None) -> Entry:
+    """Return an entry of a compaction as a copy, or as the summary."""
+    if original is not None or entry.kind != "user" or "meta" in (entry.data or {}):
+        return entry._replace(copy_of=original)
+    return entry._replace(data={**(entry.data or {}), "compaction": True})
 
 
 def list_open_calls(before: list[GeminiCall], entries: list[Entry]) -> list[GeminiCall]:
@@ -371,9 +362,9 @@ def read_words(entry: Entry) -> tuple[str, str]:
     return entry.kind, "".join((entry.content or "").split())
 
 
-def match_entries(new: Sequence[Entry], old: Sequence[Entry]) -> dict[str, str]:
-    """Return the entries of a new history that repeat the end of an old one, with the earlier
-    entries. The ones before them are a summary."""
+def find_originals(new: Sequence[Entry], old: Sequence[Entry]) -> dict[str, str]:
+    """Return the entries of a new history that repeat those of an old one, with the earlier
+    entries."""
     left = [(read_words(entry), entry.id) for entry in old]
     found: dict[str, str] = {}
     for entry in reversed(new):
@@ -383,6 +374,4 @@ def match_entries(new: Sequence[Entry], old: Sequence[Entry]) -> dict[str, str]:
             found[entry.id] = left[same[-1]][1]
             if entry.kind not in TOOLS:
                 del left[same[-1] :]
-        elif entry.kind == "user":
-            break
     return found
