@@ -200,9 +200,7 @@ def read_entries(
 def _read_answer(record: Data, key: str, reasoning: Sequence[Any]) -> list[Entry]:
     message = record["message"]
     content = message.get("content")
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    elif not isinstance(content, list):
+    if not isinstance(content, list):
         content = [] if content is None else [content]
     data: Data = {}
     usage = pick_counts(message.get("usage"), USAGE)

@@ -137,14 +137,13 @@ class RecordIndex:
         if logical is not None:
             self._logical[row.key] = logical
         metadata = as_object(record.get("compactMetadata"))
-        messages = as_object(metadata.get("preservedMessages"))
-        segment = as_object(metadata.get("preservedSegment"))
-        if isinstance(messages.get("uuids"), list):
-            keys = [key for key in messages["uuids"] if isinstance(key, str)]
-            self.kept[row.key] = KeptMessages(get_text(messages, "anchorUuid"), keys)
-        elif segment:
-            head, tail = get_text(segment, "headUuid"), get_text(segment, "tailUuid")
-            self.kept[row.key] = KeptMessages(get_text(segment, "anchorUuid"), [], head, tail)
+        kept = as_object(metadata.get("preservedMessages"))
+        if not isinstance(kept.get("uuids"), list):
+            kept = as_object(metadata.get("preservedSegment"))
+        if kept:
+            anchor, keys = get_text(kept, "anchorUuid"), kept.get("uuids", ())
+            head, tail = get_text(kept, "headUuid"), get_text(kept, "tailUuid")
+            self.kept[row.key] = KeptMessages(anchor, list(map(str, keys)), head, tail)
 
     # --- who continues whom ---
 
@@ -541,17 +540,12 @@ class ClaudeTree:
 def put_results_after_calls(entries: list[Entry]) -> list[Entry]:
     """Return entries so that a result that came before its call is directly after it."""
     calls = {get_call(entry): n for n, entry in enumerate(entries) if entry.kind == "tool_call"}
-    found: list[Entry] = []
-    early: dict[Any, list[Entry]] = {}
+    places: list[float] = []
     for number, entry in enumerate(entries):
-        call = get_call(entry)
-        if entry.kind == "tool_result" and calls.get(call, -1) > number:
-            early.setdefault(call, []).append(entry)
-            continue
-        found.append(entry)
-        if entry.kind == "tool_call" and calls[call] == number:
-            found += early.pop(call, [])
-    return found
+        is_result = entry.kind == "tool_result"
+        after_call = calls.get(get_call(entry), -1) + 0.5
+        places.append(max(number, after_call) if is_result else number)
+    return [entries[number] for number in sorted(range(len(entries)), key=places.__getitem__)]
 
 
 def get_call(entry: Entry) -> Any:

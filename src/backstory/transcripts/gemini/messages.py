@@ -218,32 +218,32 @@ def list_answer_blocks(message: Data) -> list[AnswerBlock]:
     for number, call in enumerate(calls):
         id = choose_name(call.get("id"), str(number))
         if id not in known:
-            blocks.append(AnswerBlock("call", "", id, call.get("name"), call.get("args")))
-    times = {call.get("id"): parse_time(call.get("timestamp")) for call in calls if is_named(call)}
-    return [block._replace(time=times.get(block.id)) for block in blocks]
-
-
-def is_named(call: Data) -> bool:
-    """Return True if a call has an id."""
-    return isinstance(call.get("id"), str)
+            blocks.append(read_call(call, call)._replace(id=id))
+    return blocks
 
 
 def read_parts(parts: list[Data], calls: list[Data]) -> Iterator[AnswerBlock]:
-    """Yield the parts of an answer. A call without an id has that of an equal one in `calls`."""
+    """Yield the parts of an answer. `calls` are beside it, and say when each was made."""
     for part in parts:
         seal, text, call = part.get("thoughtSignature"), part.get("text"), part.get("functionCall")
         if isinstance(call, dict):
-            id = call.get("id") or find_equal_call(call, calls).get("id")
-            yield AnswerBlock("call", "", id, call.get("name"), call.get("args"), seal)
+            yield read_call(call, find_equal_call(call, calls))._replace(seal=seal)
         elif isinstance(text, str):
             kind = "thinking" if part.get("thought") is True else "text"
             yield AnswerBlock(kind, text, seal=seal)
 
 
+def read_call(call: Data, other: Data) -> AnswerBlock:
+    """Return a call, with the time and, if it has no id, the id of another form of it."""
+    id, time = call.get("id") or other.get("id"), parse_time(other.get("timestamp"))
+    return AnswerBlock("call", "", id, call.get("name"), call.get("args"), time=time)
+
+
 def find_equal_call(call: Data, calls: list[Data]) -> Data:
-    """Return the first call with the same name and arguments; {} if there is none."""
+    """Return the first call with the same id, or else name and arguments; {} if there is none."""
+    names = ("id",) if call.get("id") else ("name", "args")
     for other in calls:
-        if (other.get("name"), other.get("args")) == (call.get("name"), call.get("args")):
+        if all(other.get(name) == call.get(name) for name in names):
             return other
     return {}
 
