@@ -169,7 +169,7 @@ def test_calls_of_older_exports_have_no_ids(tmp_path):
         message("a", None, "assistant", {"type": "tool_use"}, {"type": "tool_result"}),
     )
     call, result = list_context(thread)
-    assert call.data["name"] == "tool"
+    assert call.data["name"] == "unknown"
     assert result.data["id"] == call.data["id"]
 
 

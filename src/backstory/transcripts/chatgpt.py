@@ -4,6 +4,7 @@ Edited questions and repeated answers are branches. A text that an assistant wri
 other than "all" is a call, and the tool's node below it is the result.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from backstory.transcripts.content import (
     build_call,
     build_result_entry,
     choose_name,
+    is_one_of,
     join_text,
     list_objects,
     name_call,
@@ -27,77 +29,106 @@ from backstory.transcripts.model import (
     SourceMove,
     SourceSession,
     Step,
-    Thread,
     Unit,
     order_nodes,
 )
 
-NAME = "chatgpt"
 FILE = "conversations.json"
 
 
-class ChatGptFormat(TranscriptFormat):
-    """ChatGPT's exports."""
+class ChatExportFormat(TranscriptFormat):
+    """A file of conversations, each of which is a tree of messages."""
 
-    name: ClassVar[str] = NAME
+    key: ClassVar[str]  # of the messages of a conversation
+    type: ClassVar[type]  # of their collection
+    about: ClassVar[dict[str, str]]  # the fields that describe a conversation
+
+    @abstractmethod
+    def open(self, record: Data) -> "ExportedTree":
+        """Return a conversation."""
 
     def recognize(self, head: SourceHead) -> bool:
-        """Return True for conversations with a mapping, in a zip or bare."""
-        return head.has_items_with("mapping", dict, member=FILE)
+        """Return True for conversations with messages, in a zip or bare."""
+        return head.has_items_with(self.key, self.type, member=FILE)
 
     def read(
         self, sources: Sequence[TranscriptSource], report: ImportReport
     ) -> Iterator[SourceSession]:
-        """Yield the conversations."""
+        """Yield the conversations in which something was said."""
         for source in sources:
             for number, value in enumerate(source.read_items(FILE, report)):
                 record = as_object(value)
-                if not isinstance(record.get("mapping"), dict):
-                    report.unknown[f"a conversation without a mapping ({NAME})"] += 1
+                if not isinstance(record.get(self.key), self.type):
+                    report.unknown[f"a conversation without a {self.key} ({self.name})"] += 1
                     continue
-                conversation = ChatGptConversation(record)
-                if conversation.is_empty():
-                    continue
-                id = record.get("conversation_id") or record.get("id")
-                name = choose_name(id, f"{source.stem}#{number}")
-                about = pick_texts(record, {"title": "title", "model": "default_model_slug"})
-                thread = Thread(name, None, conversation.read_steps, None, about)
-                yield SourceSession(NAME, name, [thread], source.path, ImportReport())
+                tree = self.open(record)
+                if not tree.is_empty():
+                    id = record.get("conversation_id") or record.get("uuid") or record.get("id")
+                    name = choose_name(id, f"{source.stem}#{number}")
+                    about = pick_texts(record, self.about)
+                    yield self.build_session(source, name, tree.read_steps, about)
 
 
-class ChatGptConversation:
-    """The nodes of one conversation."""
+class ExportedTree(ABC):
+    """The messages of one conversation, with their parents."""
 
-    def __init__(self, record: Data) -> None:
-        self._messages: dict[str, Data] = {}
+    def __init__(self, current: Any) -> None:
+        self.messages: dict[str, Data] = {}
         self._parents: dict[str, str | None] = {}
-        for id, node in record["mapping"].items():
-            parent = as_object(node).get("parent")
-            self._parents[id] = parent if isinstance(parent, str) else None
-            self._messages[id] = as_object(as_object(node).get("message"))
-        self._current = record.get("current_node")
+        self._times: dict[str, int | None] = {}
+        self._current = current  # the message that is shown
+
+    def _add(self, id: str, parent: Any, message: Data, time: int | None) -> None:
+        self.messages[id] = message
+        self._parents[id] = parent if isinstance(parent, str) else None
+        self._times[id] = time
+
+    @abstractmethod
+    def build_entries(self, id: str) -> Iterator[Entry]:
+        """Yield the entries of a message."""
 
     def is_empty(self) -> bool:
         """Return True if nothing was said."""
-        return not any(True for id in self._messages for _ in self._build_entries(id))
+        return not any(True for id in self.messages for _ in self.build_entries(id))
 
     def read_steps(self, report: ImportReport) -> Iterator[Step]:
-        """Yield a unit for each node, then a move to the one that is shown."""
-        messages = self._messages
-        times = {id: parse_time(said.get("create_time")) or 0 for id, said in messages.items()}
-        parents = {id: self._parents[id] for id in sorted(messages, key=times.__getitem__)}
-        last: str | None = None
-        for id, parent in order_nodes(parents).items():
-            yield Unit(id, parent, tuple(self._build_entries(id)))
+        """Yield a unit for each message, then a move to the one that is shown."""
+        by_time = sorted(self._parents, key=lambda one: self._times[one] or 0)
+        last = None
+        for id, parent in order_nodes({id: self._parents[id] for id in by_time}).items():
+            yield Unit(id, parent, tuple(self.build_entries(id)))
             last = id
-        if isinstance(self._current, str) and self._current in messages:
-            last = self._current
-        yield SourceMove(last)
+        yield SourceMove(self._current if is_one_of(self._current, self.messages) else last)
 
-    def _build_entries(self, id: str) -> Iterator[Entry]:
-        message = self._messages[id]
+
+class ChatGptFormat(ChatExportFormat):
+    """ChatGPT's exports."""
+
+    name = "chatgpt"
+    key = "mapping"
+    type = dict
+    about: ClassVar[dict[str, str]] = {"title": "title", "model": "default_model_slug"}
+
+    def open(self, record: Data) -> "ChatGptConversation":
+        """Return a conversation."""
+        return ChatGptConversation(record)
+
+
+class ChatGptConversation(ExportedTree):
+    """The nodes of one conversation."""
+
+    def __init__(self, record: Data) -> None:
+        super().__init__(record.get("current_node"))
+        for id, node in record["mapping"].items():
+            message = as_object(as_object(node).get("message"))
+            time = parse_time(message.get("create_time"))
+            self._add(id, as_object(node).get("parent"), message, time)
+
+    def build_entries(self, id: str) -> Iterator[Entry]:
+        """Yield the entries of a node."""
+        message = self.messages[id]
         content = as_object(message.get("content"))
-        time = parse_time(message.get("create_time"))
+        time = self._times[id]
         text = read_text(content)
         match as_object(message.get("author")).get("role"):
             case "assistant":
@@ -123,9 +154,9 @@ class ChatGptConversation:
         """Return the nearest call above a result."""
         visited: set[str] = set()
         parent = self._parents[id]
-        while parent in self._messages and parent not in visited:
+        while parent in self.messages and parent not in visited:
             visited.add(parent)
-            message = self._messages[parent]
+            message = self.messages[parent]
             role = as_object(message.get("author")).get("role")
             if role == "assistant" and is_call(message):
                 return parent
