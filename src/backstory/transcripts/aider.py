@@ -6,6 +6,7 @@ ids, and no times but those of the headlines.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import ClassVar
 
@@ -17,7 +18,6 @@ from backstory.transcripts.model import (
     ImportReport,
     SourceSession,
     Step,
-    Thread,
     chain_units,
 )
 
@@ -53,10 +53,9 @@ class AiderFormat(TranscriptFormat):
                 id = f"{first}/{headline}"
                 if counts[headline] > 1:
                     id += f"/{counts[headline]}"
-                chat = AiderChat(id, lines, parse_time(headline))
-                if not chat.is_empty():
-                    thread = Thread(id, None, chat.read_steps)
-                    yield SourceSession(NAME, id, [thread], source.path, ImportReport())
+                entries = list(build_entries(id, lines, parse_time(headline)))
+                if any(entry.data is None for entry in entries):  # not only the tool wrote
+                    yield self.build_session(source, id, partial(read_entries, entries))
 
 
 def split_chats(source: TranscriptSource, report: ImportReport) -> Iterator[tuple[str, list[str]]]:
@@ -76,19 +75,9 @@ def split_chats(source: TranscriptSource, report: ImportReport) -> Iterator[tupl
         lines = []
 
 
-class AiderChat:
-    """One session of a history."""
-
-    def __init__(self, id: str, lines: list[str], time: int | None) -> None:
-        self._entries = list(build_entries(id, lines, time))
-
-    def is_empty(self) -> bool:
-        """Return True if only the tool wrote something."""
-        return all(entry.data is not None for entry in self._entries)
-
-    def read_steps(self, report: ImportReport) -> Iterator[Step]:
-        """Yield a unit for each text."""
-        return chain_units((entry.id, [entry]) for entry in self._entries)
+def read_entries(entries: list[Entry], _report: ImportReport) -> Iterator[Step]:
+    """Yield a unit for each text."""
+    return chain_units((entry.id, [entry]) for entry in entries)
 
 
 def build_entries(id: str, lines: list[str], time: int | None) -> Iterator[Entry]:

@@ -5,12 +5,11 @@ names.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC
+from functools import partial
 from hashlib import blake2b
 from typing import Any, ClassVar
 
 from backstory.log.events import to_json
-from backstory.log.times import to_datetime
 from backstory.transcripts.content import (
     AnswerBlock,
     AnswerBuilder,
@@ -35,6 +34,7 @@ from backstory.transcripts.format import (
     TranscriptFormat,
     TranscriptSource,
     read_provenance,
+    write_time,
 )
 from backstory.transcripts.model import (
     Data,
@@ -172,7 +172,7 @@ def list_references(
     """Yield the names of the sub-agents that a trajectory calls, and where: ids, or names of
     files."""
     for step in list_objects(document["steps"]):
-        for result in list_objects(as_object(step.get("observation")).get("results")):
+        for result in list_results(step):
             call = result.get("source_call_id")
             entry = name_call(call) if isinstance(call, str) else None
             origin = Origin(session, thread, entry, is_spawned=True)
@@ -187,6 +187,11 @@ def list_references(
                         yield name, origin
 
 
+def list_results(step: Data) -> list[Data]:
+    """Return the results that a step observed."""
+    return list_objects(as_object(step.get("observation")).get("results"))
+
+
 def list_result_references(result: Data) -> list[Data]:
     """Return the references to sub-agents in a result."""
     references = result.get("subagent_trajectory_ref")
@@ -198,9 +203,10 @@ def build_threads(
 ) -> Iterator[Thread]:
     """Yield a trajectory as a thread, and those of the sub-agents in it."""
     about = pick_texts(as_object(document.get("agent")), ABOUT)
-    trajectory = AtifTrajectory(document, session if id is None else f"{session}/{id}")
+    name = session if id is None else f"{session}/{id}"
+    read_steps = partial(read_trajectory, document, name)
     exported = read_provenance(document.get("extra"))
-    yield Thread(session, id, trajectory.read_steps, origin, about, exported=exported)
+    yield Thread(session, id, read_steps, origin, about, exported=exported)
     calls = dict(list_references(document, session, id))
     for number, child in enumerate(list_objects(document.get("subagent_trajectories"))):
         if not is_trajectory(child):
@@ -218,68 +224,62 @@ def build_threads(
 # --- steps ---
 
 
-class AtifTrajectory:
-    """The steps of one trajectory."""
+def read_trajectory(document: Data, id: str, _report: ImportReport) -> Iterator[Step]:
+    """Yield a unit for each step of a trajectory."""
+    return chain_units(build_units(document, id))
 
-    def __init__(self, document: Data, id: str) -> None:
-        self._steps = document["steps"]
-        self._agent = as_object(document.get("agent"))
-        self._id = id
 
-    def read_steps(self, report: ImportReport) -> Iterator[Step]:
-        """Yield a unit for each step."""
-        return chain_units(self._build_units())
+def build_units(document: Data, trajectory: str) -> Iterator[tuple[str, list[Entry]]]:
+    """Yield the id and the entries of each step."""
+    binder = CallBinder()
+    model = as_object(document.get("agent")).get("model_name")
+    for number, step in enumerate(document["steps"], 1):
+        if isinstance(step, dict):
+            id = f"{trajectory}:{choose_name(step.get('step_id'), str(number - 1))}"
+            entries = build_entries(id, step, model)
+            yield id, [binder.bind(entry)._replace(line=number) for entry in entries]
 
-    def _build_units(self) -> Iterator[tuple[str, list[Entry]]]:
-        binder = CallBinder()
-        for number, step in enumerate(self._steps, 1):
-            if isinstance(step, dict):
-                id = f"{self._id}:{choose_name(step.get('step_id'), str(number - 1))}"
-                entries = self._build_entries(id, step)
-                yield id, [binder.bind(entry)._replace(line=number) for entry in entries]
 
-    def _build_entries(self, id: str, step: Data) -> Iterator[Entry]:
-        time = parse_time(step.get("timestamp"))
-        text = join_text(step.get("message"))
-        source = to_text(step.get("source"))
-        if source in ("system", "user"):
-            yield Entry(id, source, text, None, time)
-        else:
-            yield from self._build_answer(id, step, text, time)
-        for number, result in enumerate(
-            list_objects(as_object(step.get("observation")).get("results"))
-        ):
-            text = join_text(result.get("content")) or to_text(result.get("content"))
-            call = result.get("source_call_id")
-            if isinstance(call, str) and call:
-                yield build_result_entry(call, "", text, time)
-            elif text or not list_result_references(result):
-                # No call asked for it: it is the tool that speaks.
-                yield Entry(f"{id}/{number}", "user", text, {"meta": "observation"}, time)
+def build_entries(id: str, step: Data, model: Any) -> Iterator[Entry]:
+    """Yield the entries of a step. `model` is that of the agent."""
+    time = parse_time(step.get("timestamp"))
+    source = to_text(step.get("source"))
+    if source in ("system", "user"):
+        yield Entry(id, source, join_text(step.get("message")), None, time)
+    else:
+        yield from build_answer(id, step, step.get("model_name") or model, time)
+    for number, result in enumerate(list_results(step)):
+        text = join_text(result.get("content")) or to_text(result.get("content"))
+        call = result.get("source_call_id")
+        if isinstance(call, str) and call:
+            yield build_result_entry(call, "", text, time)
+        elif text or not list_result_references(result):
+            # No call asked for it: it is the tool that speaks.
+            yield Entry(f"{id}/{number}", "user", text, {"meta": "observation"}, time)
 
-    def _build_answer(self, id: str, step: Data, text: str, time: int | None) -> list[Entry]:
-        model = step.get("model_name") or self._agent.get("model_name")
-        blocks: list[AnswerBlock] = []
-        reasoning = to_text(step.get("reasoning_content"))
-        if reasoning:
-            blocks.append(AnswerBlock("thinking", reasoning))
-        blocks.append(AnswerBlock("text", text))
-        for call in list_objects(step.get("tool_calls")):
-            name, arguments = call.get("function_name"), call.get("arguments")
-            blocks.append(AnswerBlock("call", "", call.get("tool_call_id"), name, arguments))
-        usage = pick_counts(step.get("metrics"), USAGE)
-        # The field in which the reasoning came is not known. Chat completions have one for it.
-        wire_format = find_wire_format(model)
-        if wire_format in (None, "anthropic"):
-            wire_format = "openai"
-        builder = AnswerBuilder(
-            id,
-            time,
-            wire_format=wire_format,
-            model=model if isinstance(model, str) and model else None,
-            data={"usage": usage} if usage else {},
-        )
-        return builder.build(blocks)
+
+def build_answer(id: str, step: Data, model: Any, time: int | None) -> list[Entry]:
+    """Return the entries of an answer."""
+    blocks = [AnswerBlock("text", join_text(step.get("message")))]
+    reasoning = to_text(step.get("reasoning_content"))
+    if reasoning:
+        blocks.insert(0, AnswerBlock("thinking", reasoning))
+    for call in list_objects(step.get("tool_calls")):
+        name, arguments = call.get("function_name"), call.get("arguments")
+        blocks.append(AnswerBlock("call", "", call.get("tool_call_id"), name, arguments))
+    usage = pick_counts(step.get("metrics"), USAGE)
+    # The field in which the reasoning came is not known. Chat completions have one for it.
+    wire_format = find_wire_format(model)
+    if wire_format in (None, "anthropic"):
+        wire_format = "openai"
+    builder = AnswerBuilder(
+        id,
+        time,
+        wire_format=wire_format,
+        model=model if isinstance(model, str) and model else None,
+        data={"usage": usage} if usage else {},
+    )
+    return builder.build(blocks)
 
 
 # --- writing ---
@@ -287,9 +287,8 @@ class AtifTrajectory:
 
 def write_step(message: ExportedMessage) -> Data:
     """Return a message as a step."""
-    moment = to_datetime(message.time).astimezone(UTC)
     step: Data = {
-        "timestamp": moment.isoformat().replace("+00:00", "Z"),
+        "timestamp": write_time(message.time),
         "source": WRITTEN_SOURCES[message.role],
         "message": read_form_text(message.form),
     }

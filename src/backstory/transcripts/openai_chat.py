@@ -8,6 +8,7 @@ ones. Call ids repeat across lines and within one.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from json import JSONDecoder
@@ -15,9 +16,10 @@ from typing import Any
 
 from backstory.errors import Invalid
 from backstory.transcripts.content import (
+    AnswerBlock,
+    AnswerBuilder,
     CallBinder,
     as_object,
-    build_call,
     build_result_entry,
     encode_json,
     flatten_deep,
@@ -26,7 +28,6 @@ from backstory.transcripts.content import (
     join_text,
     list_objects,
     load_native,
-    name_call,
     to_text,
 )
 from backstory.transcripts.format import SourceHead, TranscriptFormat, TranscriptSource
@@ -37,7 +38,6 @@ from backstory.transcripts.model import (
     ImportReport,
     SourceSession,
     Step,
-    Thread,
     chain_units,
 )
 from backstory.wire import load
@@ -89,9 +89,8 @@ class OpenAIChatFormat(TranscriptFormat):
                 counts[digest] += 1
                 id = digest if counts[digest] == 1 else f"{digest}#{counts[digest]}"
                 about = {key: value[key] for key in ABOUT if has_plain_field(value, key)}
-                conversation = ChatConversation(id, messages)
-                thread = Thread(id, None, conversation.read_steps, None, about)
-                yield SourceSession(NAME, id, [thread], source.path, ImportReport())
+                read_steps = partial(read_messages, id, messages)
+                yield self.build_session(source, id, read_steps, about)
 
 
 def has_plain_field(value: Any, key: str) -> bool:
@@ -172,19 +171,19 @@ def describe_lookalike(head: SourceHead) -> str | None:
             is_qwen = "parts" in record["message"]
             return describe_shape("Qwen Code's messages" if is_qwen else "iFlow's messages")
     for messages in list_head_conversations(head):
-        for message in messages:
-            shape = find_message_shape(message)
-            if shape is not None:
-                return describe_shape(shape)
+        shape = find_shape(messages)
+        if shape is not None:
+            return describe_shape(shape)
     return None
 
 
 def find_shape(messages: list[Data]) -> str | None:
     """Return the API that a conversation belongs to, if it is not OpenAI's."""
     for message in messages:
-        shape = None if is_chat_message(message) else find_message_shape(message)
-        if shape is not None:
-            return shape
+        if not is_chat_message(message):
+            shape = find_message_shape(message)
+            if shape is not None:
+                return shape
     return None
 
 
@@ -195,10 +194,11 @@ def describe_shape(shape: str) -> str:
 
 def find_message_shape(message: Data) -> str | None:
     """Return the API that a message with a role belongs to, if it is not OpenAI's."""
-    if "toolInvocations" in message:
+    parts = list_objects(message.get("parts"))
+    if "toolInvocations" in message or any("type" in part for part in parts):
         return "AI SDK messages"
     if "parts" in message:
-        return find_parts_shape(message["parts"])
+        return "Gemini messages"
     for block in list_objects(message.get("content")):
         type_ = block.get("type")
         if type_ in ANTHROPIC_BLOCKS:
@@ -208,13 +208,6 @@ def find_message_shape(message: Data) -> str | None:
         if type_ is None and set(block) & CONVERSE_KEYS:
             return "Bedrock Converse messages"
     return None
-
-
-def find_parts_shape(parts: Any) -> str:
-    """Return the API of a message with `parts`: those of the AI SDK have types."""
-    if any("type" in part for part in list_objects(parts)):
-        return "AI SDK messages"
-    return "Gemini messages"
 
 
 def read_conversations(source: TranscriptSource, report: ImportReport) -> Iterator[Any]:
@@ -242,24 +235,21 @@ def has_json_lines(source: TranscriptSource) -> bool:
     return False
 
 
-class ChatConversation:
-    """The messages of one conversation."""
+def read_messages(id: str, messages: list[Data], report: ImportReport) -> Iterator[Step]:
+    """Yield a unit for each message of a conversation."""
+    for message in messages:
+        report.records += 1
+        if not is_chat_message(message):
+            report.unknown[f"a message in another form ({NAME})"] += 1
+    return chain_units(build_units(id, messages))
 
-    def __init__(self, id: str, messages: list[Data]) -> None:
-        self._id = id
-        self._messages = messages
 
-    def read_steps(self, report: ImportReport) -> Iterator[Step]:
-        """Yield a unit for each message."""
-        binder = CallBinder()
-        units: list[tuple[str, list[Entry]]] = []
-        for number, message in enumerate(self._messages):
-            report.records += 1
-            if not is_chat_message(message):
-                report.unknown[f"a message in another form ({NAME})"] += 1
-            id = f"{self._id}:{number}"
-            units.append((id, [binder.bind(entry) for entry in build_entries(id, message)]))
-        return chain_units(units)
+def build_units(conversation: str, messages: list[Data]) -> Iterator[tuple[str, list[Entry]]]:
+    """Yield the id and the entries of each message."""
+    binder = CallBinder()
+    for number, message in enumerate(messages):
+        id = f"{conversation}:{number}"
+        yield id, [binder.bind(entry) for entry in build_entries(id, message)]
 
 
 def build_entries(id: str, message: Data) -> list[Entry]:
@@ -294,20 +284,17 @@ def build_message(id: str, kind: str, message: Data) -> Entry:
 
 def build_answer(id: str, message: Data) -> list[Entry]:
     """Return the entries of an answer: its text, then its calls."""
-    entries: list[Entry] = []
+    blocks: list[AnswerBlock] = []
     text = join_text(message.get("content")) or to_text(message.get("refusal"))
+    if text:
+        blocks.append(AnswerBlock("text", text))
     # Until 2023 there was one `function_call`.
     calls = list_objects(message.get("tool_calls")) or list_objects([message.get("function_call")])
-    if text or not calls:
-        entries.append(Entry(id, "assistant", text))
-    for number, call in enumerate(calls):
+    for call in calls:
         function = as_object(call.get("function")) or as_object(call.get("custom")) or call
         arguments = function.get("arguments", function.get("input"))  # a custom tool gets a text
-        data = build_call(call.get("id"), function.get("name"), arguments, f"call {id}.{number}")
-        entries.append(Entry(name_call(data["id"]), "tool_call", None, data))
-    data = {**(entries[0].data or {}), **load_extras(message)}
-    entries[0] = entries[0]._replace(data=data or None)
-    return entries
+        blocks.append(AnswerBlock("call", "", call.get("id"), function.get("name"), arguments))
+    return AnswerBuilder(id, None, data=load_extras(message)).build(blocks)
 
 
 def load_extras(message: Data) -> Data:

@@ -6,6 +6,7 @@ its first messages, a message by all messages up to it.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, ClassVar
 
@@ -27,7 +28,6 @@ from backstory.transcripts.model import (
     ImportReport,
     SourceSession,
     Step,
-    Thread,
     chain_units,
 )
 
@@ -76,8 +76,8 @@ class SweAgentFormat(TranscriptFormat):
                 counts[id] += 1
                 if counts[id] > 1:
                     id = f"{id}#{counts[id]}"
-                thread = Thread(id, None, Trajectory(id, messages).read_steps, None, about)
-                yield SourceSession(NAME, id, [thread], source.path, ImportReport())
+                read_steps = partial(read_messages, id, messages)
+                yield self.build_session(source, id, read_steps, about)
 
 
 def build_id(stem: str, messages: list[Data], *, has_ended: bool) -> str:
@@ -123,26 +123,21 @@ def convert_message(message: Data) -> Data:
     return found
 
 
-class Trajectory:
-    """The messages of one run."""
+def read_messages(id: str, messages: list[Data], _report: ImportReport) -> Iterator[Step]:
+    """Yield a unit for each message of a run."""
+    return chain_units(build_units(id, messages))
 
-    def __init__(self, id: str, messages: list[Data]) -> None:
-        self._id = id
-        self._messages = messages
 
-    def read_steps(self, report: ImportReport) -> Iterator[Step]:
-        """Yield a unit for each message."""
-        return chain_units(self._build_units())
-
-    def _build_units(self) -> Iterator[tuple[str, list[Entry]]]:
-        binder = CallBinder()
-        digest = blake2b(digest_size=9)
-        for message in self._messages:
-            plain = {key: value for key, value in message.items() if key != "is_demo"}
-            digest.update(encode_json(plain, sorts_keys=True))
-            id = f"{self._id}:{digest.hexdigest()}"
-            entries = [binder.bind(entry) for entry in openai_chat.build_entries(id, plain)]
-            if message.get("is_demo"):
-                meta = {"meta": "demonstration"}
-                entries = [entry._replace(data={**(entry.data or {}), **meta}) for entry in entries]
-            yield id, entries
+def build_units(run: str, messages: list[Data]) -> Iterator[tuple[str, list[Entry]]]:
+    """Yield the id and the entries of each message."""
+    binder = CallBinder()
+    digest = blake2b(digest_size=9)
+    for message in messages:
+        plain = {key: value for key, value in message.items() if key != "is_demo"}
+        digest.update(encode_json(plain, sorts_keys=True))
+        id = f"{run}:{digest.hexdigest()}"
+        entries = [binder.bind(entry) for entry in openai_chat.build_entries(id, plain)]
+        if message.get("is_demo"):
+            meta = {"meta": "demonstration"}
+            entries = [entry._replace(data={**(entry.data or {}), **meta}) for entry in entries]
+        yield id, entries

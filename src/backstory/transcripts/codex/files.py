@@ -26,6 +26,7 @@ from backstory.transcripts.format import (
     TranscriptFormat,
     TranscriptSource,
     read_provenance,
+    write_time,
 )
 from backstory.transcripts.model import (
     Data,
@@ -343,7 +344,7 @@ class RolloutWriter:
         self._positions: dict[int, list[int]] = {}  # of the events in each line
         self._meta: Data = {
             "id": history.session,
-            "timestamp": format_time(history.began),
+            "timestamp": write_time(history.began),
             "cwd": history.cwd,
             "originator": "backstory",
             "cli_version": VERSION,
@@ -354,7 +355,7 @@ class RolloutWriter:
         self._write("session_meta", history.began, self._meta)
 
     def _write(self, type_: str, time: int, payload: Data) -> None:
-        record = {"timestamp": format_time(time), "type": type_, "payload": payload}
+        record = {"timestamp": write_time(time), "type": type_, "payload": payload}
         self._records.append(record)
 
     def write_message(self, message: ExportedMessage) -> None:
@@ -414,13 +415,6 @@ class RolloutWriter:
         place = Path("sessions", f"{began:%Y}", f"{began:%m}", f"{began:%d}", file_name)
         entry = {"id": history.session, "thread_name": history.title, "updated_at": last}
         return ExportedFile(text, place, (INDEX, f"{to_json(entry)}\n"))
-
-
-def format_time(time: int) -> str:
-    """Return a time as Codex writes it, with microseconds: two equal messages must not have one
-    time.
-    """
-    return to_datetime(time).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def build_rollout_item(item: Item) -> Item:
