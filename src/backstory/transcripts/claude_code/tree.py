@@ -35,9 +35,9 @@ from backstory.transcripts.model import (
 )
 from backstory.transcripts.unit_tree import TreeNode, UnitTree
 
+COMPACTIONS = (BOUNDARY, SUMMARY)
 CLEAR = "clear "  # the unit of a cleared context: this and the key of the record after it
 LOST = "?"  # the parent of a record that names none, though it must have one
-BEFORE_TAIL = -1_000_000_000  # `Row.above` of a row whose parent is before the tail
 UNUSED_REASONING = "reasoning without an answer, left out"
 
 
@@ -162,9 +162,7 @@ class RecordIndex:
 
     def _replace_lost(self, key: str, number: int) -> int:
         """Return what stands for a record that is not here: the row or root before row `number`."""
-        if self.is_tail:
-            return BEFORE_TAIL
-        if number == 0:
+        if number == 0 or self.is_tail:
             return self._add_root(key)
         return self._begun.get(number, number - 1)
 
@@ -173,18 +171,16 @@ class RecordIndex:
 
         `lost_are_roots`: a row whose parent is not here begins a thread of its own.
         """
-        follows_answer = False
         for number, row in enumerate(self.rows):
             if row.kind == BOUNDARY:
                 row.above = self._find_above_boundary(number, row)
             else:
                 row.above = self._find_above(number, row, lost_are_roots)
+            unit = self._find_unit_of_results(row)
             is_new = self.tail_line is not None and row.line > self.tail_line
-            if is_new and row.above < 0:
-                raise ReadWhole
-            if row.kind == RESULTS:
-                self._find_unit_of_results(row, is_new or (self.is_tail and follows_answer))
-            follows_answer = follows_answer or row.kind == ANSWER
+            if is_new and (row.above < 0 or unit is None):
+                raise ReadWhole  # it refers to something before the tail
+            row.unit = unit or row.unit
         self._drop_links()
 
     def _drop_links(self) -> None:
@@ -197,7 +193,7 @@ class RecordIndex:
     def _find_above_boundary(self, number: int, row: Row) -> int:
         logical = self.find_row(self._logical.get(row.key))
         # Some logical parents are after the boundary and continue it: that would be a circle.
-        if logical is not None and logical < number and (logical >= 0 or self.is_tail):
+        if logical is not None and 0 <= logical < number:
             return logical
         return self._replace_lost(row.key, number)
 
@@ -213,13 +209,12 @@ class RecordIndex:
             self.mended["lost parent"] += 1
         return self._replace_lost(row.parent, number)
 
-    def _find_unit_of_results(self, row: Row, needs_call: bool) -> None:
+    def _find_unit_of_results(self, row: Row) -> str | None:
+        """Return the unit of a row: that of the calls that it has results of. None: not here."""
         for id in row.results:
             if id in self.calls:
-                row.unit = self.rows[self.calls[id]].unit
-                return
-        if needs_call:
-            raise ReadWhole  # the call is before the tail, in an answer that reaches into it
+                return self.rows[self.calls[id]].unit
+        return None if row.kind == RESULTS else row.unit
 
     def is_row(self, key: str) -> bool:
         """Return True if a record is part of the conversation."""
@@ -239,8 +234,6 @@ class RecordIndex:
             if row.key == kept.head:
                 return found[::-1]
             number = row.above
-        if self.is_tail:
-            raise ReadWhole  # the range perhaps begins before the tail
         return []
 
     def split(self) -> list["RecordIndex"]:
@@ -294,10 +287,10 @@ class ClaudeTree:
             if row.kind != RESULTS:
                 self._own.setdefault(row.unit, []).append(number)
         self._own = self._numbers | self._own
+        self._continued: str | None = None  # of a tail: the unit that was the last one before
         if index.tail_line is not None:
-            self._check_tail(index.tail_line)
+            self._keep_tail(index.tail_line)
         self._anchors = {self._find_anchor(boundary): boundary for boundary in index.kept}
-        self._outside: set[str] = set()  # units that continue something before the tail
         self._roots: dict[str, int] = {}  # the root that a unit begins at
         self._times: dict[str, int] = {}  # of the newest record of each unit
         nodes = [self._build_node(unit) for unit in self._numbers]
@@ -312,27 +305,24 @@ class ClaudeTree:
         """Return the rows of a unit. A clear has none."""
         return [self._rows[number] for number in self._numbers.get(unit or "", ())]
 
-    def _check_tail(self, tail_line: int) -> None:
-        """Raise ReadWhole unless all new rows come after the last row that was read before."""
-        rows = self._rows
-        last = sum(row.line <= tail_line for row in rows) - 1
-        last_unit = rows[last].unit if last >= 0 else ""
-        for row in rows[last + 1 :]:
-            if row.kind == BOUNDARY or not self._is_after(row, last, last_unit):
+    def _keep_tail(self, tail_line: int) -> None:
+        """Keep the unit that was the last one, and the new ones. Raises ReadWhole unless all new
+        rows come after it."""
+        last = sum(row.line <= tail_line for row in self._rows) - 1
+        new = self._rows[last + 1 :]
+        self._continued = self._rows[last].unit if last >= 0 else ""
+        if new and any(row.kind in COMPACTIONS for row in self._list_rows(self._continued)):
+            raise ReadWhole  # what was kept may be before the tail
+        for row in new:
+            if row.kind == BOUNDARY or not self._is_after(row, last):
                 raise ReadWhole
-        if last + 1 < len(rows) and self._may_lack_kept(last_unit):
-            raise ReadWhole
+        units = self._numbers.items()
+        self._numbers = {unit: numbers for unit, numbers in units if numbers[-1] >= last}
 
-    def _is_after(self, row: Row, last: int, unit: str) -> bool:
-        """Return True if a row, and what it continues, belongs to a unit or comes after it."""
-        continues = row.above > last or self._rows[row.above].unit == unit
-        return continues and (row.unit == unit or self._numbers[row.unit][0] > last)
-
-    def _may_lack_kept(self, unit: str) -> bool:
-        """Return True if a unit has a summary whose boundary, which says what was kept, is not
-        here."""
-        summaries = [row for row in self._list_rows(unit) if row.kind == SUMMARY]
-        return any(row.above < 0 or self._rows[row.above].kind != BOUNDARY for row in summaries)
+    def _is_after(self, row: Row, last: int) -> bool:
+        """Return True if a row, and what it continues, belongs to the last unit or follows it."""
+        continues = row.above > last or self._rows[row.above].unit == self._continued
+        return continues and (row.unit == self._continued or self._numbers[row.unit][0] > last)
 
     def _find_anchor(self, boundary: str) -> str:
         """Return the record after which a compaction's kept messages come."""
@@ -352,11 +342,9 @@ class ClaudeTree:
         own = self._own[unit]
         above = self._find_above(unit, own)
         parent = None
-        if above == BEFORE_TAIL:
-            self._outside.add(unit)
-        elif above < 0:
+        if above < 0:
             self._roots[unit] = above
-        else:
+        elif unit != self._continued:
             parent = self._find_lowest(above)
             if parent == unit:
                 parent = self._rows[above].unit
@@ -386,7 +374,11 @@ class ClaudeTree:
             if lowest is None and number == self._own[row.unit][0]:
                 lowest = row.unit
             number = row.above
-        return lowest if lowest is not None and number == first else unit
+        if lowest is not None and number == first:
+            unit = lowest
+        if unit not in self._numbers:
+            raise ReadWhole
+        return unit
 
     def _build_clears(self) -> list[TreeNode]:
         """Return a node for each cleared context: a second root is one.
@@ -420,7 +412,7 @@ class ClaudeTree:
         leaf = self._units.find_leaf()
         if leaf is None:
             return None
-        if self._index.is_tail and (self._units.nodes[leaf].is_echo or leaf not in self._numbers):
+        if self._index.is_tail and self._units.nodes[leaf].is_echo:
             raise ReadWhole
         if leaf in self._numbers:
             leaf = self._find_lowest(self._own[leaf][-1])
@@ -435,14 +427,13 @@ class ClaudeTree:
         if named is None:
             return leaf
         number = self._index.find_row(named)
-        if number is None or number < 0:
+        unit = "" if number is None or number < 0 else self._rows[number].unit
+        if unit not in self._numbers:
             if self._index.is_tail:
                 raise ReadWhole
             return leaf
-        unit = self._rows[number].unit
-        if self._units.is_above(unit, leaf) or self._units.is_above(leaf, unit):
-            return leaf
-        return unit
+        is_on_line = self._units.is_above(unit, leaf) or self._units.is_above(leaf, unit)
+        return leaf if is_on_line else unit
 
     # --- units and entries ---
 
@@ -451,7 +442,7 @@ class ClaudeTree:
         last."""
         last = None
         for node in self._units.nodes.values():
-            after = OUTSIDE if node.id in self._outside else node.parent
+            after = OUTSIDE if node.id == self._continued else node.parent
             if node.id in self._numbers:
                 entries = tuple(self._list_entries(node.id))
             else:
@@ -525,8 +516,6 @@ class ClaudeTree:
             number = self._index.find_row(kept)
             if number is not None and number >= 0:
                 units[self._rows[number].unit] = None
-            elif self._index.is_tail:
-                raise ReadWhole
         return list(units)
 
     # --- for the adapter, which gets lines one by one ---
