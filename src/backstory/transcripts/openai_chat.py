@@ -119,12 +119,7 @@ def list_head_conversations(head: SourceHead) -> list[list[Data]]:
         records = [list_first_messages(head.text)]
     elif len(records) == 1 and isinstance(records[0], list) and find_messages(records[0]) is None:
         records = records[0][:SAMPLE]  # a list of runs
-    found: list[list[Data]] = []
-    for record in records:
-        messages = find_messages(record)
-        if messages is not None:
-            found.append(messages)
-    return found
+    return [messages for messages in map(find_messages, records) if messages is not None]
 
 
 def list_first_messages(text: str) -> list[Any]:

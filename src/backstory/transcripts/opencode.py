@@ -575,9 +575,8 @@ def convert_file(file: Data) -> Data:
 def convert_info(row: Data) -> Data:
     """Return what a row says about an answer, as the `info` of a message."""
     model = as_object(row.get("model"))
-    info = {"role": "assistant", "modelID": model.get("id"), "providerID": model.get("providerID")}
-    for name in ("tokens", "cost", "finish"):
-        info[name] = row.get(name)
+    names = {"modelID": model.get("id"), "providerID": model.get("providerID")}
+    info = {**row, **names, "role": "assistant"}
     if isinstance(row.get("error"), dict):
         info["error"] = {"name": to_text(row["error"].get("message"))}
     return info

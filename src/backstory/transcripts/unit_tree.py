@@ -37,30 +37,20 @@ class UnitTree:
             node.parent = parent
             self.children.setdefault(parent, []).append(id)
 
-    def _list_path(self, id: str | None) -> set[str]:
-        """Return a node and all nodes above it."""
-        found: set[str] = set()
-        while id is not None:
-            found.add(id)
-            id = self.nodes[id].parent
-        return found
-
     def is_above(self, id: str, other: str) -> bool:
         """Return True if a unit is the other one, or above it."""
-        return id in self._list_path(other)
+        at: str | None = other
+        while at is not None and at != id:
+            at = self.nodes[at].parent
+        return at is not None
 
     def find_leaf(self) -> str | None:
         """Return the unit that the tool would continue: the last one that is no dead end."""
-        latest_first = sorted(self.nodes.values(), key=lambda node: node.last, reverse=True)
-        if not latest_first:
-            return None
-        if not latest_first[0].is_echo:
-            return latest_first[0].id
         speaking = self.find_speaking()
-        for node in latest_first:
+        for node in sorted(self.nodes.values(), key=lambda node: node.last, reverse=True):
             if not self.is_dead_end(node, speaking):
                 return node.id
-        return latest_first[0].id
+        return None
 
     def find_speaking(self) -> set[str]:
         """Return the nodes that are no echoes, and all nodes above them."""

@@ -24,6 +24,7 @@ from backstory.transcripts.content import (
     as_object,
     is_one_of,
     join_text,
+    list_objects,
     name_call,
     pick_texts,
 )
@@ -40,7 +41,7 @@ from backstory.transcripts.model import (
 )
 
 NAME = "claude-code"
-SUBAGENTS = "subagents"  # a folder
+SUBAGENTS = "/subagents/"  # a folder in that of a session
 AGENT_TOOLS = ("Task", "Agent")
 DETAILS = {"cwd": "cwd", "version": "version", "branch": "gitBranch"}
 
@@ -218,7 +219,7 @@ class SessionFiles:
         """Return the call that spawned an agent, by what the session knows of it or of the
         workflow that it is part of, else by the prompt's text."""
         others = [self._open(source, id) for source, id in self.sources if id != agent]
-        *_, workflow, _ = ("", *file.source.path.split("/"))
+        workflow = file.source.path.rpartition("/")[0].rpartition("/")[2]
         for name in (agent, workflow):
             for other in others:
                 if name in other.links:
@@ -287,9 +288,9 @@ def find_agent(source: TranscriptSource, head: Sequence[Any]) -> str | None:
 
 def find_agent_session(source: TranscriptSource, head: Sequence[Any]) -> str:
     """Return the session that a sub-agent's file belongs to."""
-    parts = source.path.split("/")
-    if SUBAGENTS in parts[1:]:
-        return parts[parts.index(SUBAGENTS, 1) - 1]
+    session_folder, found, _ = source.path.partition(SUBAGENTS)
+    if found:
+        return session_folder.rpartition("/")[2]
     for record in head:
         session = get_text(as_object(record), "sessionId")
         if session is not None:
@@ -302,17 +303,12 @@ def find_place_in_order(source: TranscriptSource, head: Sequence[Any]) -> tuple[
 
     A session that continues a copy of another one begins with the same record, and is longer.
     """
-    time = ""
-    is_fork = False
-    for record in head:
-        time = time or get_text(as_object(record), "timestamp") or ""
-        is_fork = is_fork or "forkedFrom" in as_object(record)
-    return time, is_fork, source.get_size()
+    records = list_objects(list(head))
+    times = [get_text(record, "timestamp") for record in records]
+    is_fork = any("forkedFrom" in record for record in records)
+    return next(filter(None, times), ""), is_fork, source.get_size()
 
 
 def find_project(path: str) -> str:
     """Return the folder of a project, below which all its sessions are."""
-    parts = path.split("/")
-    if SUBAGENTS in parts[1:]:
-        return "/".join(parts[: parts.index(SUBAGENTS, 1) - 1])
-    return "/".join(parts[:-1])
+    return path.partition(SUBAGENTS)[0].rpartition("/")[0]

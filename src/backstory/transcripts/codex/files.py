@@ -303,15 +303,8 @@ def find_spawner(meta: Data) -> str | None:
     if "subagent" not in source:
         return None
     spawn = as_object(as_object(source["subagent"]).get("thread_spawn"))
-    for record, name in (
-        (spawn, "parent_thread_id"),
-        (meta, "parent_thread_id"),
-        (meta, "forked_from_id"),
-    ):
-        parent = get_text(record, name)
-        if parent is not None:
-            return parent
-    return None
+    parent = get_text(spawn, "parent_thread_id") or get_text(meta, "parent_thread_id")
+    return parent or get_text(meta, "forked_from_id")
 
 
 def find_call_of_agent(payload: Data, agent: str) -> str | None:

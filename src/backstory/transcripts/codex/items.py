@@ -12,11 +12,12 @@ from backstory.transcripts.content import (
     build_result,
     flatten_deep,
     join_text,
+    load_native,
     parse_arguments,
     to_text,
 )
 from backstory.transcripts.model import Data
-from backstory.wire import load, load_answer
+from backstory.wire import load
 
 FORMAT: Final = "openai-responses"
 Item = dict[str, Any]
@@ -248,8 +249,7 @@ def load_input(item: Item, model: str | None) -> tuple[str, Data | None]:
 def load_items(items: list[Item], model: str | None) -> ItemEvent | None:
     """Return the one event that the wire loads from items of the model; None if it does not."""
     try:
-        body = {"output": [clean_item(item) for item in items]}
-        loaded = load_answer(body, FORMAT, model=model)
+        loaded = load_native(list(map(clean_item, items)), FORMAT, model)
     except Invalid:
         return None
     if len(loaded) != 1:

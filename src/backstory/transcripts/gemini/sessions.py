@@ -234,9 +234,9 @@ class GeminiHistory:
         while start and live[start - 1].message_id in ids:
             start -= 1
         known = {read_likeness(node.message) for node in live[:start] if node.is_speaking}
-        likenesses = [read_likeness(node.message) for node in live[start:] if node.is_speaking]
-        equal = [likeness for likeness in likenesses if likeness in known]
-        if 2 * len(equal) > len(likenesses):
+        new = [node.message for node in live[start:] if node.is_speaking]
+        repeated = sum(read_likeness(message) in known for message in new)
+        if 2 * repeated > len(new):
             self._rewind(live[start].message_id)
             self.nodes = [node for node in self.nodes if node not in live[start:]]
 

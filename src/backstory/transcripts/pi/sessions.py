@@ -145,6 +145,7 @@ class PiEntry(NamedTuple):
     """An entry in the index of a file."""
 
     parent: str | None
+    before: str | None  # the entry above it in the file
     type: str
     place: Any
     line: int
@@ -161,7 +162,6 @@ class PiReader:
         self._entries: dict[str, PiEntry] = {}
         self._ordinals: list[str | None] = []  # the entries of version 1, the header among them
         self._last: str | None = None  # the entry above the next one in the file
-        self._above: dict[str, str] = {}  # entries whose parent was not known -> the entry above
         self._leaf: str | None = None  # the entry that the tool would continue
         self._labels: dict[str, list[Label]] = {}  # the entry after which each label comes
         self._edits: dict[str, str] = {}  # an entry -> the edit that changes it for the model
@@ -174,9 +174,10 @@ class PiReader:
         for line, record, place in self._source.lines(self._report):
             if isinstance(record, dict):
                 self._add_record(record, place, line)
-        for id, above in self._above.items():
-            if self._entries[id].parent not in self._entries:
-                self._entries[id] = self._entries[id]._replace(parent=above)
+        for id, entry in self._entries.items():
+            is_lost = entry.parent is not None and entry.parent not in self._entries
+            if is_lost and entry.before is not None:
+                self._entries[id] = entry._replace(parent=entry.before)
                 self._report.mended["lost parent"] += 1
 
     def _add_record(self, record: Data, place: Any, line: int) -> None:
@@ -220,10 +221,10 @@ class PiReader:
             self._report.mended["line written again"] += 1
             if type_ not in SPEAKING:
                 return id
-            parent = self._entries[id].parent
-        elif parent is not None and parent not in self._entries and self._last is not None:
-            self._above[id] = self._last
-        self._entries[id] = PiEntry(parent, type_, place, line)
+            parent, before, *_ = self._entries[id]
+        else:
+            before = self._last
+        self._entries[id] = PiEntry(parent, before, type_, place, line)
         return id
 
     def _add_mutation(self, record: Data) -> None:
@@ -439,16 +440,15 @@ class PiReader:
             if self._entries[before].type == "message":
                 message = self._source.fetch(self._entries[before].place).get("message")
                 known.setdefault(encode_likeness(as_object(message)), []).append(before)
-        originals: list[str | None] = []
-        for message in reversed(messages):
+        kept: list[Entry] = []
+        for number, message in reversed(list(enumerate(messages))):
             same = known.get(encode_likeness(message))
-            originals.insert(0, same.pop() if same else None)
-        for number, (message, original) in enumerate(zip(messages, originals, strict=True)):
-            if original is not None:
-                yield from self._repeat(original, id)
+            if same:
+                kept[:0] = self._repeat(same.pop(), id)
             else:
                 own_time = parse_time(message.get("timestamp")) or time
-                yield from read_message(f"{id}/{number}", message, own_time)
+                kept[:0] = read_message(f"{id}/{number}", message, own_time)
+        yield from kept
 
 
 def encode_likeness(message: Data) -> bytes:

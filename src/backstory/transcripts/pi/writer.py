@@ -6,19 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from backstory.log.events import to_json
-from backstory.log.times import to_datetime
-from backstory.transcripts.content import (
-    as_object,
-    list_objects,
-)
+from backstory.transcripts.content import as_object, list_objects
 from backstory.transcripts.format import (
     ExportedFile,
     ExportedHistory,
     ExportedMessage,
+    write_time,
 )
-from backstory.transcripts.model import (
-    Data,
-)
+from backstory.transcripts.model import Data
 from backstory.transcripts.pi.messages import USAGE
 from backstory.wire.formats import get_format
 from backstory.wire.turns import Other
@@ -90,7 +85,7 @@ class PiWriter:
 
 def format_time(time: int) -> str:
     """Return a time as pi writes it."""
-    return to_datetime(time).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return write_time(time // 1000 * 1000)
 
 
 def build_body(message: ExportedMessage) -> Data:
