@@ -166,3 +166,19 @@ def test_images_and_audio_are_parts_of_chat_messages(tmp_path):
     messages = [{"role": "user", "content": [{"type": "text", "text": "look"}, image]}]
     sessions, _ = read_sessions(write_lines(tmp_path / "x.jsonl", [{"messages": messages}]))
     assert describe_context(get_thread(sessions)) == [("user", "look")]
+
+
+def test_a_system_prompt_beside_the_messages_is_read(tmp_path):
+    """Requests to Anthropic without calls are like OpenAI's messages otherwise."""
+    system = [{"type": "text", "text": "Be brief."}]
+    messages = [{"role": "user", "content": "go"}]
+    lines = [{"system": system, "messages": messages}]
+    sessions, _ = read_sessions(write_lines(tmp_path / "x.jsonl", lines))
+    assert describe_context(get_thread(sessions)) == [("system", "Be brief."), ("user", "go")]
+
+
+def test_a_history_of_messages_of_another_api_is_not_a_trajectory_of_swe_agent(tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps({"history": ANTHROPIC}))
+    sessions, report = read_sessions(tmp_path)
+    assert sessions == []
+    assert report.notes

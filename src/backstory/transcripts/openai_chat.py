@@ -49,6 +49,7 @@ PARTS = ("text", "image_url", "input_audio", "file", "refusal")  # each has a fi
 PLAIN_FIELDS = {"role", "content", "tool_calls", "weight", "name", "refusal", "function_call"}
 ABOUT = ("reward", "task_id", "trial", "model")
 CUT_MESSAGE = re.compile(r'\{\s*"role":\s*"(system|user)",\s*"content":\s*"')
+PLAIN = str | int | float
 SAMPLE = 20  # conversations by which a format is recognized
 # Parts of other APIs, whose messages have roles, too.
 ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"}
@@ -88,14 +89,10 @@ class OpenAIChatFormat(TranscriptFormat):
                 digest = sha256(encode_json(messages, sorts_keys=True)).hexdigest()[:24]
                 counts[digest] += 1
                 id = digest if counts[digest] == 1 else f"{digest}#{counts[digest]}"
-                about = {key: value[key] for key in ABOUT if has_plain_field(value, key)}
+                run = as_object(value)
+                about = {key: run[key] for key in ABOUT if isinstance(run.get(key), PLAIN)}
                 read_steps = partial(read_messages, id, messages)
                 yield self.build_session(source, id, read_steps, about)
-
-
-def has_plain_field(value: Any, key: str) -> bool:
-    """Return True if a run has a field with a text or a number."""
-    return isinstance(as_object(value).get(key), str | int | float)
 
 
 def find_messages(value: Any) -> list[Data] | None:
@@ -109,7 +106,10 @@ def find_messages(value: Any) -> list[Data] | None:
         if not isinstance(as_object(message).get("role"), str):
             return None
     # An unknown role among known ones does not take the conversation away.
-    return found if found[0]["role"] in ROLES else None
+    if found[0]["role"] not in ROLES:
+        return None
+    system = as_object(value).get("system")  # a request to Anthropic without calls
+    return [{"role": "system", "content": system}, *found] if system else found
 
 
 def list_head_conversations(head: SourceHead) -> list[list[Data]]:

@@ -51,8 +51,9 @@ class SweAgentFormat(TranscriptFormat):
             document = attempts[0]
         history = list_objects(document.get("history"))
         if history:
-            # With parts it is a checkpoint of Gemini CLI.
-            return "role" in history[0] and "parts" not in history[0]
+            # With parts it is a checkpoint of Gemini CLI, with blocks a log of some other program.
+            has_role = "role" in history[0]
+            return has_role and all(map(openai_chat.is_chat_message, history))
         steps = list_objects(document.get("trajectory"))
         return bool(steps) and "action" in steps[0]
 
