@@ -6,6 +6,7 @@ import pytest
 
 from backstory.chat.first_start import find_host, list_offers, remember_choice
 from backstory.runtime.models.choice import ModelSpec
+from tests.processes import PATIENCE
 from tests.runtime.scripted import Say, scripted
 
 NOTHING = {"OLLAMA_HOST": "127.0.0.1:1"}  # nobody listens there
@@ -27,6 +28,7 @@ def _no_keys(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("backstory.chat.first_start.SERVERS", (("Ollama", 11434),))
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
+    monkeypatch.setattr("backstory.chat.first_start.SECONDS", PATIENCE)
 
 
 def test_without_anything_the_small_model_comes_first_and_the_tour_last():

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from backstory.chat.screen import QUIET_SECONDS
 from tests.chat.screen import edited
 from tests.runtime.scripted import Say, scripted
 
@@ -31,11 +32,17 @@ def test_typing_ahead_answers_no_question(start, folder):
         terminal = start(server)
         terminal.send("Go")
         terminal.wait("thinking")
+        pauses = []
+        before = time.monotonic()
         for key in "look at this again: yes":
             terminal.type(key)
+            pauses.append(time.monotonic() - before)
+            before = time.monotonic()
             time.sleep(1 / 12)  # the speed of a person
             if key == "t":
                 server.release()
+        if max(pauses) > QUIET_SECONDS / 2:
+            pytest.skip("on this machine, nobody can type as fast as a person")
         wait_for_question(terminal)
         assert not (folder / "ran").exists()
         terminal.type("\r")

@@ -18,7 +18,7 @@ from backstory.chat.tour import TOUR
 from backstory.present.text import one_line
 from backstory.runtime.models.choice import EMBEDDED, ModelSpec
 
-SECONDS = 0.5  # for a local server to say which models it has
+SECONDS = 2.0  # for a local server to say which models it has; where none is, nobody waits
 MAX_MODELS = 5  # of one server
 QUESTION = "Who should answer?"
 SMALL = "a tiny model, 98 MB once: its answers are often wrong"
