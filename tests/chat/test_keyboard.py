@@ -119,23 +119,19 @@ def test_the_bell_rings_when_a_question_waits(start):
         assert b"\a" in terminal.raw
 
 
-def test_a_pasted_image_goes_along_and_a_path_with_blanks_is_completed(start, folder):
+def test_a_path_with_blanks_is_completed_and_an_image_goes_along(start, folder):
     (folder / "my photo.png").write_bytes(PNG)
-    with scripted(Say("A dot."), Say("Two.")) as server:
+    with scripted(Say("A dot.")) as server:
         terminal = start(server)
         terminal.ready()
-        terminal.type("What is \x1b[200~'my photo.png'\x1b[201~on it?")
-        terminal.wait('What is @"my photo.png" on it?')
+        terminal.type("See @my\t")
+        terminal.wait('> See @"my photo.png"')
         terminal.enter()
         terminal.answered("A dot.")
         assert [part["type"] for part in server.last["messages"][-1]["content"]] == [
             "text",
             "image_url",
         ]
-        terminal.type("And @my\t")
-        terminal.wait('> And @"my photo.png"')
-        terminal.enter()
-        terminal.answered("Two.")
         assert terminal.leave() == 0
 
 

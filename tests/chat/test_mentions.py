@@ -91,45 +91,14 @@ def test_paths_are_completed_and_hidden_ones_only_if_asked_for(folder):
     (folder / ".hidden").write_text("")
     (folder / "src").mkdir()
     (folder / "src" / "deep.py").write_text("")
-    assert mentions.completions("", folder) == ["a.py", "b.py", "notes.md", "src/"]
-    assert mentions.completions("src/d", folder) == ["src/deep.py"]
-    assert mentions.completions(".h", folder) == [".hidden"]
-    assert mentions.completions("gone/x", folder) == []
+    assert mentions.complete_path("", folder) == ["a.py", "b.py", "notes.md", "src/"]
+    assert mentions.complete_path("src/d", folder) == ["src/deep.py"]
+    assert mentions.complete_path(".h", folder) == [".hidden"]
+    assert mentions.complete_path("gone/x", folder) == []
 
 
 def test_a_path_with_blanks_is_completed_in_quotes(folder):
     (folder / "my files").mkdir()
     (folder / "my files" / "a b.md").write_text("x")
-    assert list(mentions.completions("my", folder)) == ['"my files/']
-    assert list(mentions.completions('"my files/', folder)) == ['"my files/a b.md"']
-
-
-def test_a_part_of_a_name_finds_files_further_below(folder):
-    for place in ("src/deep", "node_modules/x", ".hidden"):
-        (folder / place).mkdir(parents=True, exist_ok=True)
-        (folder / place / "Report-1.md").write_text("x")
-    assert list(mentions.completions("report", folder)) == ["src/deep/Report-1.md"]
-    assert list(mentions.completions("nowhere", folder)) == []
-
-
-@pytest.mark.parametrize(
-    ("pasted", "typed"),
-    [
-        ("photo.png", "@photo.png "),
-        ("{folder}/photo.png\n", "@{folder}/photo.png "),
-        ("'{folder}/my photo.png'", '@"{folder}/my photo.png" '),
-        ("{folder}/my\\ photo.png ", '@"{folder}/my photo.png" '),
-        ("file://{folder}/photo.png", "@{folder}/photo.png "),
-        ("a.py", "a.py"),  # a text is sent only if one says so
-        ("nothing.png", "nothing.png"),
-        ("look at photo.png", "look at photo.png"),
-        ("photo.png\nphoto.png", "photo.png\nphoto.png"),
-        ("'", "'"),
-    ],
-)
-def test_the_pasted_path_of_an_image_becomes_a_mention(folder, pasted, typed):
-    for name in ("photo.png", "my photo.png"):
-        (folder / name).write_bytes(PNG)
-    assert mentions.mention_pasted_file(pasted.format(folder=folder), folder) == typed.format(
-        folder=folder
-    )
+    assert mentions.complete_path("my", folder) == ['"my files/']
+    assert mentions.complete_path('"my files/', folder) == ['"my files/a b.md"']

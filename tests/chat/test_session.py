@@ -102,5 +102,5 @@ def test_what_tools_changed_is_named_when_it_leaves_the_context():
         agent.append("tool_result", "done", {"id": id, "name": name, **data})
     before = agent.context().messages
     assert chat.describe_changes(before) == ""
-    chat.undo()
+    agent.undo(turn=True)
     assert chat.describe_changes(before) == "; not restored: a.py, what 1 command did"

@@ -123,18 +123,14 @@ def billed(text, read, said):
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_what_an_answer_cost_stands_below_it_and_the_sum_in_the_status_line(start, columns):
+def test_what_an_answer_cost_stands_below_it(start, columns):
     pytest.importorskip("genai_prices")
-    with scripted(billed("Hello.", 1_000_000, 1_000), billed("Again.", 1_000_000, 1_000)) as server:
+    with scripted(billed("Hello.", 1_000_000, 1_000)) as server:
         terminal = start(server, "--model", "gpt-4o", columns=columns)
         terminal.send("Hi")
         below = r"1,000,000 tokens in, 1,000 out · ≈ \$(\d+\.\d\d)"
         text = terminal.wait(lambda text: re.search(below, text))
-        one = float(re.search(below, text)[1])
-        assert one > 0
-        terminal.ready()
-        terminal.send("Again")
-        terminal.wait(lambda text: f"· ≈ ${2 * one:.2f} · " in text)
+        assert float(re.search(below, text)[1]) > 0
 
 
 SLOW_SDK = """

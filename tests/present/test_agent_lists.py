@@ -39,9 +39,9 @@ def test_a_tree_has_each_agent_below_its_parent():
         child = root.fork("child")
         child.spawn("grandchild")
         root.fork("second")
-        assert draw(store.agents(), here=child.id) == [
+        assert draw(store.agents()) == [
             "root",
-            "├── child ◂ here forked at 0",
+            "├── child forked at 0",
             "│   └── grandchild spawned at 0",
             "└── second forked at 0",
         ]

@@ -25,7 +25,9 @@ from backstory.log.kinds import TARGETED_KINDS
 from backstory.log.messages import read_call, read_result
 from backstory.log.moves import read_command
 from backstory.present.text import count, one_line, visible
+from backstory.present.tools import describe_call
 from backstory.runtime.tools import Action
+from backstory.wire.conversation import conversation_of
 from backstory.wire.reading import find_thinking
 from backstory.wire.repair import INTERRUPTED
 
@@ -35,7 +37,6 @@ _PARSER = MarkdownIt().enable(["strikethrough", "table"]).disable(_LEFT_OUT)
 OUTPUT = "output"  # the key of a command's output in prompts of earlier versions
 MOST_LINES = 3  # lines of a result that are shown when it is folded
 MOST_PROMPT_LINES = 40
-MOST_ARGUMENTS = 200  # characters
 MOST_SYSTEM = 1_000  # characters that a line of any width is cut from
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -61,23 +62,10 @@ def draw_events(
             yield Text(f"    ⚠ {INTERRUPTED}", style="yellow")
 
 
-def find_open_calls(events: Iterable[Event]) -> set[int]:
-    """Return the positions of calls without a result. Ids may repeat, so the order counts, as in
-    `wire`: a result belongs to the oldest open call with its id, in the last answer that used the
-    id."""
-    waiting: dict[str, list[tuple[int, int]]] = {}
-    found: set[int] = set()
-    answer = 0
-    for event in events:
-        id = str((event.data or {}).get("id"))
-        if event.kind == "tool_call":
-            same = [one for one in waiting.get(id, ()) if one[0] == answer]
-            waiting[id] = [*same, (answer, event.seq)]
-            found.add(event.seq)
-        elif event.kind == "tool_result" and waiting.get(id):
-            found.discard(waiting[id].pop(0)[1])
-        answer += event.kind in ("user", "system", "tool_result")
-    return found
+def find_open_calls(events: Iterable[Event]) -> set[int | None]:
+    """Return the positions of calls that a model reads as interrupted."""
+    repairs = conversation_of(events).repairs("openai")
+    return {repair.at for repair in repairs if repair.rule == "close"}
 
 
 class EventPen:
@@ -252,36 +240,12 @@ def draw_call(event: Event, *, is_expanded: bool = False, sign: str = "● ") ->
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(sign, style="cyan").append(one_line(str(name)), style="bold")
     if not is_expanded:
-        return Group(
-            text.append(f" {summarize_arguments(name, arguments)}")
-        )  # alone, it would forget not to wrap
-    shown = (
-        arguments
-        if isinstance(arguments, str)
-        else json.dumps(arguments, indent=2, ensure_ascii=False)
-    )
+        text.append(f" {describe_call(str(name), arguments).subject}")
+        return Group(text)  # alone, it would forget not to wrap
+    shown = arguments
+    if not isinstance(arguments, str):
+        shown = json.dumps(arguments, indent=2, ensure_ascii=False)
     return Group(text, Padding(Text(visible(shown), overflow="fold"), (0, 0, 0, 4)))
-
-
-def summarize_arguments(name: Any, arguments: Any) -> str:
-    """Return arguments on one line: the most informative one, or all of them."""
-    match name, arguments:
-        case "bash", {"command": str(command)} if "\n" in command.strip():
-            text = f"{command.strip().partition(chr(10))[0]} … ({command.count(chr(10)) + 1} lines)"
-        case "write_file" | "edit_file", {"path": str(path)}:
-            text = path
-        case _, dict() if len(arguments) == 1:
-            text = _value(next(iter(arguments.values())))
-        case _, dict():
-            text = ", ".join(f"{key}={_value(value)}" for key, value in arguments.items())
-        case _:
-            text = str(arguments)
-    line = one_line(text)
-    return line if len(line) <= MOST_ARGUMENTS else line[: MOST_ARGUMENTS - 1] + "…"
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def draw_result(event: Event, *, is_expanded: bool = False) -> RenderableType:

@@ -5,9 +5,8 @@
 If there is no such file, the text stays as it was typed: it may be a name.
 """
 
-import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from backstory.agent import Agent
 from backstory.errors import Invalid
 from backstory.log.events import Event
 from backstory.runtime.models import storable
-from backstory.runtime.tools.search import PASSED_OVER, is_sensitive
+from backstory.runtime.tools.search import is_sensitive
 
 MENTION = re.compile(r"(?<!\S)@(?:\"([^\"\n]+)\"|(\S+))")
 PUNCTUATION = ".,;:!?)]}'\""  # removed from the end of a path, if there is no such file
@@ -23,8 +22,6 @@ IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 DOCUMENTS = frozenset({".pdf"})
 INSTRUCTIONS = frozenset({"agents.md", "claude.md"})  # sensitive to change, not to send
 MOST_BYTES = 256_000  # of a text
-MOST_LISTED = 200  # names that are offered to complete a path
-MOST_LOOKED_AT = 20_000  # files that are looked at for them
 TYPED, ATTACHED = "typed", "attached"  # keys in the data of a prompt with files
 
 
@@ -50,15 +47,23 @@ def read(text: str, folder: Path, files: Sequence[str] = (), *, typed: str | Non
     and with `files`, which must exist."""
     folder = folder.resolve()
     named = _find_mentioned(text if typed is None else typed, folder)
-    paths = list(dict.fromkeys([*named, *(_require_file(file, folder) for file in files)]))
-    if not paths:
-        return Prompt(text, [], [], None)
-    images = [path for path in paths if path.suffix.lower() in IMAGES]
-    documents = [path for path in paths if path.suffix.lower() in DOCUMENTS]
-    texts = [path for path in paths if path not in images and path not in documents]
-    blocks = [_block(path, _name(path, folder)) for path in texts]
-    data = {TYPED: storable(text), ATTACHED: [storable(_name(path, folder)) for path in paths]}
-    return Prompt("\n\n".join([text, *blocks]), images, documents, data)
+    required = [_require_file(file, folder) for file in files]
+    whole = text
+    images: list[Path] = []
+    documents: list[Path] = []
+    names: list[str] = []
+    for path in dict.fromkeys([*named, *required]):
+        name = _name(path, folder)
+        names.append(storable(name))
+        suffix = path.suffix.lower()
+        if suffix in IMAGES:
+            images.append(path)
+        elif suffix in DOCUMENTS:
+            documents.append(path)
+        else:
+            whole += f"\n\n{_block(path, name)}"
+    data = {TYPED: storable(text), ATTACHED: names} if names else None
+    return Prompt(whole, images, documents, data)
 
 
 def _find_mentioned(typed: str, folder: Path) -> list[Path]:
@@ -132,53 +137,26 @@ def read_typed_text(event: Event) -> str:
     return typed if isinstance(typed, str) else event.content or ""
 
 
-def completions(typed: str, folder: Path) -> Iterable[str]:
-    """Paths that begin with what was typed after an @, or else files in folders below whose names
-    contain it. Folders end with a slash. Paths with blanks are quoted, a folder without the closing
-    quote."""
-    typed = typed.removeprefix('"')
-    before, slash, begun = typed.rpartition("/")
+def complete_path(begun: str, folder: Path) -> list[str]:
+    """Return the paths that begin with what was typed after an @. A folder ends with a slash. A
+    path with blanks is quoted; the quote of a folder stays open."""
+    begun = begun.removeprefix('"')
+    above, slash, beginning = begun.rpartition("/")
     try:
-        place = folder / Path(before + slash).expanduser()
-        names = sorted(one.name + ("/" if one.is_dir() else "") for one in place.iterdir())
+        place = folder / Path(above + slash).expanduser()
+        entries = sorted(place.iterdir())
     except (OSError, ValueError, RuntimeError):  # not a folder, a NUL, an unknown home folder
         return []
-    shown = (name for name in names if begun.startswith(".") or not name.startswith("."))
-    found = [name for name in shown if name.startswith(begun)] or _below(place, begun)
-    return [_quote(before + slash + name) for name in found[:MOST_LISTED]]
+    paths = []
+    for entry in entries:
+        is_hidden = entry.name.startswith(".") and not beginning.startswith(".")
+        if entry.name.startswith(beginning) and not is_hidden:
+            paths.append(_quote(above + slash + entry.name, is_folder=entry.is_dir()))
+    return paths
 
 
-def _below(place: Path, part: str) -> list[str]:
-    """Files below a folder whose names contain a text, nearest first."""
-    if not part:
-        return []
-    looked_at, found = 0, []
-    for folder, folders, names in os.walk(place):
-        folders[:] = sorted(
-            name for name in folders if not name.startswith(".") and name not in PASSED_OVER
-        )
-        fitting = (name for name in names if part.lower() in name.lower())
-        found += [str(Path(folder, name).relative_to(place)) for name in fitting]
-        looked_at += len(names)
-        if looked_at > MOST_LOOKED_AT:
-            break
-    return sorted(found, key=lambda path: (path.count("/"), path))
-
-
-def _quote(path: str) -> str:
+def _quote(path: str, *, is_folder: bool) -> str:
+    end = "/" if is_folder else ""
     if " " not in path:
-        return path
-    return f'"{path}' if path.endswith("/") else f'"{path}"'
-
-
-def mention_pasted_file(text: str, folder: Path) -> str:
-    """Pasted text, with an @ before it if it is the path of an image or a document. When a file is
-    dropped on a terminal, its path is inserted as it is, in quotes, or with backslashes before
-    blanks."""
-    line = text.strip()
-    quoted = len(line) > 1 and line[0] == line[-1] and line[0] in "'\""
-    path = line[1:-1] if quoted else line.removeprefix("file://").replace("\\ ", " ")
-    suffix = Path(path).suffix.lower()
-    if "\n" in line or suffix not in IMAGES | DOCUMENTS or _find(path, folder) is None:
-        return text
-    return f'@"{path}" ' if " " in path else f"@{path} "
+        return f"{path}{end}"
+    return f'"{path}{end}' if is_folder else f'"{path}"'

@@ -61,13 +61,11 @@ class Work(Protocol):
 class ChatScreen:
     """Reads what the person types, and prints above it."""
 
-    def __init__(self, completer: Completer, replace_pasted: Callable[[str], str]) -> None:
-        """`replace_pasted` turns a pasted text into what is inserted."""
+    def __init__(self, completer: Completer) -> None:
         self._console = Console(file=sys.stdout)
         output = ReflowedOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
         assert isinstance(output, ReflowedOutput)
         self._output = output
-        self._replace_pasted = replace_pasted
         self._typed = threading.Condition()
         self._queue: list[str] = []  # typed, and not read by the worker
         self._has_news = False
@@ -381,9 +379,7 @@ class ChatScreen:
             self._give_answer(text)
             return
         if text.strip():
-            with self._typed:
-                self._queue.append(text)
-                self._typed.notify()
+            self._enqueue(text)
 
     def _unfold(self, text: str) -> str:
         """Return a draft with the texts that were pasted."""
@@ -405,7 +401,7 @@ class ChatScreen:
         keys.add(Keys.BracketedPaste)(self._paste)
         keys.add("enter")(self._press_enter)
         keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
-        keys.add("c-o")(lambda event: self._submit_command(EXPAND))
+        keys.add("c-o")(self._press_ctrl_o)
         keys.add("c-x", "c-e")(self._edit_externally)
         keys.add("c-c")(self._press_ctrl_c)
         keys.add(Keys.SIGINT)(self._press_ctrl_c)
@@ -414,7 +410,7 @@ class ChatScreen:
 
     def _paste(self, event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        event.current_buffer.insert_text(self._fold(self._replace_pasted(text)))
+        event.current_buffer.insert_text(self._fold(text))
 
     def _press_enter(self, event: KeyPressEvent) -> None:
         buffer = event.current_buffer
@@ -435,13 +431,13 @@ class ChatScreen:
                 self._pasted = {}
             self._submit(text)
 
-    def _submit_command(self, command: str) -> None:
+    def _press_ctrl_o(self, _event: KeyPressEvent) -> None:
         if not self._question:
-            self._submit_raw(command)
+            self._enqueue(EXPAND)
 
-    def _submit_raw(self, command: str) -> None:
+    def _enqueue(self, text: str) -> None:
         with self._typed:
-            self._queue.append(command)
+            self._queue.append(text)
             self._typed.notify()
 
     def _edit_externally(self, event: KeyPressEvent) -> None:

@@ -6,7 +6,7 @@ is: nothing is written on start.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from backstory import __version__
 from backstory.agent import Agent
@@ -17,7 +17,7 @@ from backstory.log.events import Event
 from backstory.log.kinds import KINDS
 from backstory.log.messages import ToolCall, read_call
 from backstory.log.settings import SETTINGS
-from backstory.present.agent_lists import short_ref
+from backstory.present.agent_lists import find_free_name, short_ref
 from backstory.present.text import count, one_line
 from backstory.runtime.loop import COMPACT_AT, Allow, EventWritten, Loop, Updates
 from backstory.runtime.models import Model
@@ -33,14 +33,6 @@ SYSTEM = (
     "Use the tools to look things up instead of guessing. Answer briefly, in Markdown."
 )
 CHANGING_TOOLS = ("write_file", "edit_file")
-
-
-class Restored(NamedTuple):
-    """What was restored on start."""
-
-    messages: int
-    marks: int
-    tokens: int
 
 
 class Chat:
@@ -197,9 +189,9 @@ class Chat:
         if not prompts:
             raise NotFound("there is nothing to answer yet: say something")
         before = self.agent
-        self.loop.agent = before.fork(
-            _free_name(self.store, name_from_key(f"{before.name}-{model}")), at=prompts[-1].seq
-        )
+        name = name_from_key(f"{before.name}-{model}")
+        free_name = find_free_name(name, self.store.agents())
+        self.loop.agent = before.fork(free_name, at=prompts[-1].seq)
         return before.name
 
     def is_unanswered(self) -> bool:
@@ -214,11 +206,16 @@ class Chat:
         last = next(spoken, None)
         return None if last is None or last.kind == "system" else last
 
-    def count_restored(self) -> Restored:
-        """The live context in numbers."""
+    def describe_restored(self) -> str:
+        """Return what the context contains, as a line."""
         context = self.agent.context()
-        spoken = sum(1 for event in context.messages if KINDS[event.kind].is_message)
-        return Restored(spoken, len(context.marks), int(self.tokens()))
+        messages = sum(KINDS[event.kind].is_message for event in context.messages)
+        parts = [
+            count(messages, "message"),
+            count(len(context.marks), "mark"),
+            count(int(self.tokens()), "token"),
+        ]
+        return f"restored {', '.join(parts)}"
 
     def tokens(self) -> Tokens:
         """The tokens of the context."""
@@ -244,19 +241,6 @@ class Chat:
             to = int(label)
         self.agent.rewind(to)
 
-    def undo(self) -> tuple[int, int]:
-        """Take back the last turn or move. Returns how many messages leave the context, and how
-        many return."""
-        before = self._list_messages()
-        self.agent.undo(turn=True)
-        after = self._list_messages()
-        return len(before - after), len(after - before)
-
-    def _list_messages(self) -> set[int]:
-        return {
-            event.seq for event in self.agent.context().messages if KINDS[event.kind].is_message
-        }
-
     def describe_changes(self, before: Sequence[Event]) -> str:
         """Return what tools have changed in the events of `before` that are not in the context any
         more: no move restores it."""
@@ -276,10 +260,6 @@ class Chat:
             changes.append(f"what {count(commands, 'command')} did")
         return f"; not restored: {', '.join(changes)}" if changes else ""
 
-    def back_to(self, prompt: Event) -> None:
-        """Go to before a prompt."""
-        self.agent.jump(prompt.seq - 1)
-
     def labels(self) -> list[str]:
         """The labels to go back to, newest first."""
         labels = [mark.label for mark in reversed(self.agent.marks()) if mark.label]
@@ -294,7 +274,7 @@ class Chat:
     def start_new(self) -> None:
         """Go on in a new session of this folder."""
         self._params = self.params()
-        agent = self.store.start(_free_name(self.store, "main"))
+        agent = self.store.start(find_free_name("main", self.store.agents()))
         begin(agent, self.system, self.instructions)
         if self.folder is not None:
             project.record(self.store, agent, self.folder, __version__)
@@ -382,18 +362,10 @@ def first_agent(
     if ref is not None and not new:
         return only_agent(store, ref)
     latest = None if new else project.latest_agent(store, folder, is_tour=is_tour)
-    return latest or store.start(_free_name(store, ref or name))
+    return latest or store.start(find_free_name(ref or name, store.agents()))
 
 
 def has_begun_tour(store: Store, folder: Path) -> bool:
     """Return True if the folder has a tour that did not end."""
     agent = project.latest_agent(store, folder, is_tour=True)
     return agent is not None and not is_over(agent)
-
-
-def _free_name(store: Store, name: str) -> str:
-    """The name, with a number if it is taken."""
-    taken = {agent.name for agent in store.agents()}
-    if name not in taken:
-        return name
-    return next(f"{name}-{n}" for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from threading import Thread, Timer
 from typing import TypeVar
 
@@ -15,14 +14,13 @@ from backstory.agent import Agent
 from backstory.chat import commands, draw
 from backstory.chat.answer import AnswerDrawing
 from backstory.chat.commands import ChatCompleter
-from backstory.chat.mentions import mention_pasted_file
 from backstory.chat.screen import EXPAND, ChatScreen
 from backstory.chat.session import Chat
 from backstory.errors import Conflict, Error, StorageError
 from backstory.log.events import Event
 from backstory.log.kinds import MOVE_KINDS
 from backstory.present.text import count, in_chat, one_line, visible
-from backstory.present.usage import AnswerUsage, preload
+from backstory.present.usage import preload
 from backstory.runtime.loop import Updates
 from backstory.runtime.models import Model, ModelError, names_of
 from backstory.runtime.permission import Permissions
@@ -64,16 +62,13 @@ class ChatWorker:
         self.shell_commands = shell_commands
         self.is_done = False
         self.is_expanded = False  # results in full
-        self.screen = ChatScreen(
-            ChatCompleter(self), lambda text: mention_pasted_file(text, chat.folder or Path.cwd())
-        )
+        self.screen = ChatScreen(ChatCompleter(self))
         self._choose_model = choose_model
         self._run_command = run_command
         self._greeting: Sequence[str] = ()
         self._shown = chat.agent  # whose events are on the screen
         self._seen = chat.agent.head  # the newest position that is there
         self._others_wrote = False  # and the screen says so already
-        self._usage = AnswerUsage(None, answers=0)  # since the chat was started
         self._followed: Agent | None = None
         self._follower: Follower[Event] | None = None
         self._models: list[str] | None = None  # for completion, once they were requested
@@ -131,7 +126,7 @@ class ChatWorker:
             self.say(f"instructions: {self.chat.instructions.describe(self.chat.folder)}")
         if not self.chat.is_new:
             self.draw_context()
-            self.say(self.describe_restored())
+            self.say(self.chat.describe_restored())
             if self.chat.has_new_instructions():
                 self.say(
                     "the project's instructions have changed: @AGENTS.md in a prompt sends the new "
@@ -210,8 +205,6 @@ class ChatWorker:
             else:
                 self._draw_missed(drawing)
             raise
-        finally:
-            self._usage += drawing.usage
         if drawing.is_stopped:
             is_kept = any(event.kind in ("assistant", "tool_result") for event in missed)
             self.say("stopped; what was said is kept" if is_kept else "stopped; /retry asks again")
@@ -289,7 +282,6 @@ class ChatWorker:
         """Let the model summarize the conversation, and continue with the summary."""
         drawing = AnswerDrawing(self.screen, self.chat.agent, after=self._seen)
         drawing.follow(self.chat.loop.compact(focus))
-        self._usage += drawing.usage
         if drawing.is_stopped:
             self.say("stopped; the context is unchanged")
         else:
@@ -422,12 +414,6 @@ class ChatWorker:
             table.add_row(Text(left), Text(right, style="dim"))
         self.draw(table)
 
-    def describe_restored(self) -> str:
-        """Return what was restored, as a line."""
-        back = self.chat.count_restored()
-        parts = [count(back.messages, "message"), count(back.marks, "mark")]
-        return f"restored {', '.join([*parts, count(back.tokens, 'token')])}"
-
     def _remember_prompts(self, *more: str) -> None:
         self.screen.remember([*map(commands.restore_typed, self.chat.prompts()), *more])
 
@@ -445,18 +431,16 @@ class ChatWorker:
         cut; the numbers stay."""
         chat = self.chat
         window = f"/{chat.model.window:,}" if chat.model.window else ""
-        facts = [one_line(chat.model.name)]
-        numbers = [self._usage.describe_cost()] if self._usage.cost else []
-        numbers.append(f"{chat.tokens():,}{window} tokens")
+        facts = [one_line(chat.model.name), f"{chat.tokens():,}{window} tokens"]
         marks = chat.agent.marks()
         if marks:
-            numbers.append(f"⚑ {one_line(str(marks[-1].label or marks[-1].seq))}")
+            facts.append(f"⚑ {one_line(str(marks[-1].label or marks[-1].seq))}")
         name = one_line(chat.agent.name)
-        folder = [one_line(chat.folder.name)] if chat.folder else []
         width = self.screen.width
-        whole = " · ".join([name, *facts, *folder, *numbers])
-        if len(whole) < width:
-            return whole
-        rest = "".join(f" · {part}" for part in [*facts, *numbers])
+        if chat.folder:
+            line = " · ".join([name, facts[0], one_line(chat.folder.name), *facts[1:]])
+            if len(line) < width:
+                return line
+        rest = " · ".join(["", *facts])
         room = max(SHORTEST_NAME, width - len(rest) - 1)
         return (name if len(name) <= room else name[: room - 1] + "…") + rest

@@ -47,6 +47,17 @@ def short_ref(agent: Agent, agents: Iterable[Agent]) -> str:
     return agent.name if counts[agent.name] == 1 else short_ids(names)[agent.id]
 
 
+def find_free_name(name: str, agents: Iterable[Agent]) -> str:
+    """Return `name`, or with a number if an agent has it: name-2, name-3, …"""
+    names = {agent.name for agent in agents}
+    free = name
+    number = 1
+    while free in names:
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
 def title_of(root: Agent) -> str:
     """Return the title of a session, its first prompt, or nothing; on one line."""
     title = root.about.get("title")
@@ -65,20 +76,18 @@ def first_prompt(root: Agent) -> str:
     return ""
 
 
-def trees(agents: list[Agent], ids: dict[str, str], *, width: int, here: str = "") -> "list[Tree]":
-    """Return the sessions as trees of this width. The agent with the id `here` is marked."""
-    builder = TreeBuilder(agents, ids, width, here)
-    return builder.build()
+def trees(agents: list[Agent], ids: dict[str, str], *, width: int) -> "list[Tree]":
+    """Return the sessions as trees of this width."""
+    return TreeBuilder(agents, ids, width).build()
 
 
 class TreeBuilder:
     """Builds the trees of all sessions, from their roots to the leaves."""
 
-    def __init__(self, agents: list[Agent], ids: dict[str, str], width: int, here: str) -> None:
+    def __init__(self, agents: list[Agent], ids: dict[str, str], width: int) -> None:
         self._agents = agents
         self._ids = ids
         self._width = width
-        self._here = here
         self._children: dict[str | None, list[Agent]] = {}
         known = {agent.id for agent in agents}
         for agent in agents:
@@ -128,8 +137,6 @@ class TreeBuilder:
         from rich.text import Text
 
         facts = Text()
-        if agent.id == self._here:
-            facts.append(" ◂ here", style="bold")
         if agent.parent:
             origin = "spawned" if agent.spawned else "forked"
             facts.append(f" {origin} at {agent.born_seq}", style="cyan")

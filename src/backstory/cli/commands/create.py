@@ -11,10 +11,11 @@ from backstory.cli import output
 from backstory.cli.input import parse_json_option, read_input, system_options
 from backstory.cli.options import command, find_writable, get_agent, key_option, reference
 from backstory.cli.stores import find_reference
-from backstory.errors import Ambiguous, Invalid, InvalidEvent, NotFound
+from backstory.errors import Invalid, InvalidEvent
 from backstory.log.arguments import check_own_note_name
 from backstory.log.checks import check_not_blank
 from backstory.log.kinds import KINDS, NEVER_BLANK, EventKind
+from backstory.present.agent_lists import find_free_name
 from backstory.store import Store
 
 FIELDS = ("kind", "content", "data", "key")
@@ -192,29 +193,10 @@ def new_command(
         output.print_agent(agent, summary, as_json=as_json)
         return
     wanted = "main" if name is None else name
-    agent = store.start(_find_free_name(store, wanted), system=system)
+    agent = store.start(find_free_name(wanted, store.agents()), system=system)
     if agent.name != wanted:
         output.report(f"{wanted!r} exists: the new agent is {agent.name!r}")
     output.print_agent(agent, f"started {agent.name!r} in {store.url}", as_json=as_json)
-
-
-def _find_free_name(store: Store, name: str) -> str:
-    """Return `name`, or with a number if an agent has it: name-2, name-3, …"""
-    free = name
-    number = 1
-    while _has_agent(store, free):
-        number += 1
-        free = f"{name}-{number}"
-    return free
-
-
-def _has_agent(store: Store, name: str) -> bool:
-    try:
-        return store.resolve(name).agent.name == name
-    except Ambiguous as error:
-        return any(match.endswith(f"/{name}") for match in error.matches)
-    except NotFound:
-        return False
 
 
 @command("fork", example="backstory fork main@7 idea")
