@@ -137,7 +137,7 @@ import os, signal, sys
 from backstory.runtime.models.embedded import EmbeddedModel
 
 model = EmbeddedModel(sys.argv[1])
-print(model._process.process.pid, flush=True)
+print(model._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -163,7 +163,7 @@ def test_while_the_model_loads_the_seconds_are_counted(start, tmp_path):
         writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         path.unlink()  # whoever opens it once more finds nothing
         os.close(writer)
-    terminal.wait("it could not be loaded")
+    terminal.wait("could not be loaded")
 
 
 def test_a_file_that_is_no_model_is_one_line(tmp_path):

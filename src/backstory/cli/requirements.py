@@ -11,7 +11,7 @@ EXTRAS = {
     "openai": ("openai",),
     "anthropic": ("anthropic",),
     "gemini": ("google.genai",),
-    "embedded": ("xllamacpp",),
+    "embedded": ("xllamacpp", "openai"),
     "web": ("starlette", "uvicorn"),
     "mcp": ("mcp",),
 }

