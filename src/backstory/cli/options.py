@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from backstory.agent import Agent
+from backstory.cli import output
 from backstory.cli.commands import COMMANDS
 from backstory.cli.stores import find_reference, open_store
 from backstory.errors import AgentNotFound, Error, Invalid
@@ -39,8 +40,7 @@ def command(
             epilog="\n".join(["\b", "Example:", *lines]),
         )(function if store == "none" else _pass_store(function, store))
         if json:
-            text = "Print JSON, one object per line."
-            declared.params.append(click.Option(["--json", "as_json"], is_flag=True, help=text))
+            declared.params.append(_build_json_option())
         if store != "none":
             declared.params.append(
                 click.Option(["--store", "url"], metavar="URL", help="The store to use.")
@@ -48,6 +48,17 @@ def command(
         return declared
 
     return declare
+
+
+def _build_json_option() -> click.Option:
+    """Return --json. It is not passed to the command: `output.wants_json` knows it."""
+    return click.Option(
+        ["--json", "as_json"],
+        is_flag=True,
+        expose_value=False,
+        callback=output.choose_json,
+        help="Print JSON, one object per line.",
+    )
 
 
 def _pass_store(function: Callable[..., Any], need: StoreNeed) -> Callable[..., Any]:

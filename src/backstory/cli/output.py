@@ -47,6 +47,16 @@ def has_colours() -> bool:
     return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def choose_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    """Remember whether the command was given --json."""
+    ctx.meta["json"] = value
+
+
+def wants_json() -> bool:
+    """Return True if the command was given --json."""
+    return bool(click.get_current_context().meta.get("json"))
+
+
 def report(text: str) -> None:
     """Print a line to standard error."""
     click.echo(visible(text), err=True)
@@ -71,13 +81,12 @@ def print_row(values: Iterable[Any]) -> None:
 def print_items(
     items: Iterable[Item],
     *,
-    as_json: bool,
     shape: Callable[[Item], Any],
     row: Callable[[Item], Iterable[Any]],
     draw: Callable[[Iterable[Item]], None] | None = None,
 ) -> None:
     """Print a list: with `shape` as JSON, with `draw` on a terminal, otherwise as rows."""
-    if as_json:
+    if wants_json():
         for item in items:
             print_json(shape(item))
     elif draw is not None and is_terminal():
@@ -87,9 +96,9 @@ def print_items(
             print_row(row(item))
 
 
-def print_agent(agent: Agent, summary: str, *, as_json: bool) -> None:
+def print_agent(agent: Agent, summary: str) -> None:
     """Print the id of an agent that was made or changed, and the summary for a person."""
-    if as_json:
+    if wants_json():
         print_json(agent_json(agent))
         return
     print_line(agent.id)
@@ -97,9 +106,9 @@ def print_agent(agent: Agent, summary: str, *, as_json: bool) -> None:
         report(summary)
 
 
-def print_events(agent: Agent, events: Sequence[Event], *, as_json: bool) -> None:
+def print_events(agent: Agent, events: Sequence[Event]) -> None:
     """Print the new head after `events` were written, or the events as JSON."""
-    if as_json:
+    if wants_json():
         for event in events:
             print_json(event_json(event))
     elif events:

@@ -26,17 +26,17 @@ from backstory.store import Store
 @click.option(
     "--requests", is_flag=True, help="Also rebuild each recorded request and compare its digest."
 )
-def verify_command(store: Store, seal: IO[bytes] | None, requests: bool, as_json: bool) -> None:
+def verify_command(store: Store, seal: IO[bytes] | None, requests: bool) -> None:
     """Reads everything and recomputes it. Prints what is wrong, where, and what to do about it. The
     exit code is 1 if anything is wrong."""
     findings = store.verify(seal=None if seal is None else _read_seal(seal), requests=requests)
     for finding in findings:
-        if as_json:
+        if output.wants_json():
             fields = finding._asdict()
             output.print_json({"agent": fields.pop("agent_id"), **fields})
         else:
             output.print_line(_describe_finding(finding))
-    if not as_json:
+    if not output.wants_json():
         problems = f"{count(len(findings), 'problem')} found"
         output.report(problems if findings else "the store is sound")
     click.get_current_context().exit(1 if findings else 0)
@@ -69,13 +69,13 @@ def seal_command(store: Store) -> None:
 
 
 @command("distribute", example="backstory --store postgresql://coordinator/history distribute")
-def distribute_command(store: Store, as_json: bool) -> None:
+def distribute_command(store: Store) -> None:
     """The database needs the Citus extension and its workers first. A store created there is
     distributed from the start; this command is for one that existed before. Sessions are spread
     over the workers. Other processes wait until it is done, and then continue."""
     with output.show_progress("distributing", "rows") as progress:
         done = store.distribute(progress)
-    if as_json:
+    if output.wants_json():
         output.print_json(done._asdict())
         return
     moved = f"moved {count(done.rows, 'row')}" if done.rows else "nothing to move"

@@ -56,7 +56,6 @@ def append_command(
     jsonl: bool,
     key: str | None,
     expected: int | None,
-    as_json: bool,
 ) -> None:
     """Without TEXT, or with - for it, the text is read from standard input. The text of a mark is
     its label. To append to the latest agent, write @ for REF. With --jsonl, all events are written
@@ -71,7 +70,7 @@ def append_command(
     else:
         event = _build_event(kind, _read_text(ref, text, kind), parse_json_option("--data", data))
         written = [agent.append(*event, key=key, expected=expected)]
-    output.print_events(agent, written, as_json=as_json)
+    output.print_events(agent, written)
 
 
 def _read_text(ref: str, text: str | None, kind: str) -> str | None:
@@ -127,10 +126,10 @@ def _read_events() -> Iterator[tuple[Any, ...]]:
 )
 @reference()
 @click.argument("label", required=False)
-def mark_command(store: Store, ref: str, label: str | None, as_json: bool) -> None:
+def mark_command(store: Store, ref: str, label: str | None) -> None:
     """To mark the latest agent with a label, write @ for REF. Prints the new head."""
     agent = find_writable(store, ref, "mark", alone=label is None)
-    output.print_events(agent, [agent.mark(label)], as_json=as_json)
+    output.print_events(agent, [agent.mark(label)])
 
 
 @command(
@@ -139,11 +138,11 @@ def mark_command(store: Store, ref: str, label: str | None, as_json: bool) -> No
 )
 @reference(metavar="REF[@POS]", required=True)
 @click.argument("name")
-def label_command(store: Store, ref: str, name: str, as_json: bool) -> None:
+def label_command(store: Store, ref: str, name: str) -> None:
     """REF@NAME then means this position (default: the head), wherever the agent is. If a name is
     given twice, the later one counts. Prints the new head."""
     agent, at, _ = find_reference(store, ref)
-    output.print_events(agent, [agent.label(name, at=at)], as_json=as_json)
+    output.print_events(agent, [agent.label(name, at=at)])
 
 
 @command(
@@ -159,11 +158,11 @@ def label_command(store: Store, ref: str, name: str, as_json: bool) -> None:
     metavar="N",
     help="Keep the last N messages (default: 0).",
 )
-def compact_command(store: Store, ref: str, summary: str, keep: int, as_json: bool) -> None:
+def compact_command(store: Store, ref: str, summary: str, keep: int) -> None:
     """SUMMARY takes the place of the older messages in the context; system messages and settings
     stay. `backstory undo` takes all of it back. Prints the new head."""
     agent = find_writable(store, ref, "compact", alone=False)
-    output.print_events(agent, agent.compact(summary, keep=keep), as_json=as_json)
+    output.print_events(agent, agent.compact(summary, keep=keep))
 
 
 # --- agents ---
@@ -181,57 +180,55 @@ def compact_command(store: Store, ref: str, summary: str, keep: int, as_json: bo
     metavar="TEXT",
     help="A key to find it by. If an agent has this key already, that one is printed.",
 )
-def new_command(
-    store: Store, name: str | None, system: str | None, key: str | None, as_json: bool
-) -> None:
+def new_command(store: Store, name: str | None, system: str | None, key: str | None) -> None:
     """NAME is the name of the agent, and of the session (default: main). If an agent has this name,
     the new one gets a number: main-2. The store is created if it does not exist. With --key, a
     session is started only if no agent has the key. Prints the id of the agent."""
     if key is not None:
         agent = store.ensure(key, name=name, system=system)
         summary = f"the agent with this key is {agent.name!r} in {store.url}"
-        output.print_agent(agent, summary, as_json=as_json)
+        output.print_agent(agent, summary)
         return
     wanted = "main" if name is None else name
     agent = store.start(find_free_name(wanted, store.agents()), system=system)
     if agent.name != wanted:
         output.report(f"{wanted!r} exists: the new agent is {agent.name!r}")
-    output.print_agent(agent, f"started {agent.name!r} in {store.url}", as_json=as_json)
+    output.print_agent(agent, f"started {agent.name!r} in {store.url}")
 
 
 @command("fork", example="backstory fork main@7 idea")
 @reference(metavar="REF[@POS]")
 @click.argument("name", required=False)
 @key_option
-def fork_command(store: Store, ref: str, name: str | None, key: str | None, as_json: bool) -> None:
+def fork_command(store: Store, ref: str, name: str | None, key: str | None) -> None:
     """The new agent continues from the position, by default from the head. Nothing is copied, and
     the other agent does not change. Prints the id of the new agent."""
     parent, at, _ = find_reference(store, ref)
     child = parent.fork(name, at=at, key=key)
     summary = f"forked {child.name!r} from {parent.name!r} at {child.fork_seq}"
-    output.print_agent(child, summary, as_json=as_json)
+    output.print_agent(child, summary)
 
 
 @command("spawn", example="backstory spawn main reviewer")
 @reference()
 @click.argument("name", required=False)
 @key_option
-def spawn_command(store: Store, ref: str, name: str | None, key: str | None, as_json: bool) -> None:
+def spawn_command(store: Store, ref: str, name: str | None, key: str | None) -> None:
     """The sub-agent belongs to the session of REF and inherits nothing from it. Prints its id."""
     parent = get_agent(find_reference(store, ref), "spawn takes an agent, not a position")
     child = parent.spawn(name, key=key)
-    output.print_agent(child, f"spawned {child.name!r} below {parent.name!r}", as_json=as_json)
+    output.print_agent(child, f"spawned {child.name!r} below {parent.name!r}")
 
 
 @command("rename", example="backstory rename fork-1a2b3c idea")
 @reference(required=True)
 @click.argument("name")
-def rename_command(store: Store, ref: str, name: str, as_json: bool) -> None:
+def rename_command(store: Store, ref: str, name: str) -> None:
     """Names are unique within a session. Prints the id of the agent, which stays the same."""
     agent = get_agent(find_reference(store, ref), "rename takes an agent, not a position")
     before = agent.name
     agent.rename(name)
-    output.print_agent(agent, f"renamed {before!r} to {name!r}", as_json=as_json)
+    output.print_agent(agent, f"renamed {before!r} to {name!r}")
 
 
 @command(
@@ -253,7 +250,6 @@ def describe_command(
     no_title: bool,
     tags: tuple[str, ...],
     no_tags: bool,
-    as_json: bool,
 ) -> None:
     """The title and tags of a session's first agent are those of the session. They are stored
     beside the log, and no model sees them. Prints them as they are now."""
@@ -268,7 +264,7 @@ def describe_command(
     if no_tags:
         change["tags"] = None
     about = agent.describe(**change) if change else agent.about
-    if as_json:
+    if output.wants_json():
         output.print_json(about)
         return
     output.print_line(f"title\t{about.get('title') or ''}")

@@ -61,7 +61,6 @@ def export_command(
     target: str | None,
     path: str | None,
     install: bool,
-    as_json: bool,
 ) -> None:
     """Writes the sessions of the given agents, by default all sessions, as JSON lines that
     `backstory import` reads. The export is a snapshot, even while others write. With another
@@ -73,27 +72,25 @@ def export_command(
     if path == "-":
         path = None
     if target is not None:
-        _export_for_tool(store, refs, target, path, install=install, as_json=as_json)
+        _export_for_tool(store, refs, target, path, install=install)
         return
-    if as_json and path is None:
+    if output.wants_json() and path is None:
         raise click.UsageError("--json reports what was written to a file: name one with -o.")
     if format == "jsonl":
-        _export_sessions(store, refs, path, as_json=as_json)
+        _export_sessions(store, refs, path)
         return
     _export_context(store, _find_single(store, refs, f"--format {format}"), format, path)
-    if as_json:
+    if output.wants_json():
         output.print_json({"path": path})
 
 
-def _export_sessions(
-    store: Store, refs: tuple[str, ...], path: str | None, *, as_json: bool
-) -> None:
+def _export_sessions(store: Store, refs: tuple[str, ...], path: str | None) -> None:
     """Write the sessions of these agents, or all, as JSON lines."""
     why = "export writes whole sessions, not up to a position"
     sessions = [get_agent(find_reference(store, ref), why).session for ref in refs]
     with _open_output(path) as file:
         written = store.export_to(file, sessions=sessions or None)
-    if as_json:
+    if output.wants_json():
         output.print_json({"path": path, **written._asdict()})
     else:
         output.report(f"exported {list_counts(written._asdict())}")
@@ -123,7 +120,6 @@ def _export_for_tool(
     path: str | None,
     *,
     install: bool,
-    as_json: bool,
 ) -> None:
     """Write one context as a file of another tool, or as a page."""
     found = _find_single(store, refs, f"--to {target}")
@@ -135,7 +131,7 @@ def _export_for_tool(
     else:
         with _open_output(path) as file:
             file.write(export.text)
-    if as_json:
+    if output.wants_json():
         output.print_json({"path": path})
     elif path is not None:
         output.report(f"wrote {path}")
@@ -206,11 +202,11 @@ def _replace_file(path: str) -> Iterator[IO[str]]:
 
 @command("backup", example="backstory backup copy.db\nbackstory agents --store copy.db")
 @click.argument("file", type=click.Path())
-def backup_command(store: Store, file: str, as_json: bool) -> None:
+def backup_command(store: Store, file: str) -> None:
     """FILE must not exist. It becomes a complete SQLite store: a snapshot, even while others
     write."""
     store.backup(file)
-    if as_json:
+    if output.wants_json():
         output.print_json({"path": file, "size": os.path.getsize(file)})
     else:
         output.report(f"copied to {file}")

@@ -35,9 +35,9 @@ def print_places(found: Iterable[tuple[str, Path]]) -> None:
     _print_table(PLACE_COLUMNS, rows)
 
 
-def print_session(session: ImportedSession, *, as_json: bool) -> None:
+def print_session(session: ImportedSession) -> None:
     """Print a session that was imported."""
-    if as_json:
+    if output.wants_json():
         output.print_json(_build_session(session))
         return
     agent = (session.agent or "")[:8]
@@ -77,11 +77,11 @@ def _build_faults(faults: Sequence[Fault]) -> list[dict[str, Any]]:
     return [fault._asdict() for fault in faults]
 
 
-def print_outcome(outcome: ImportOutcome, *, as_json: bool, dry_run: bool) -> None:
+def print_outcome(outcome: ImportOutcome, *, dry_run: bool) -> None:
     """Print the sums of an import, and what a person should know."""
     rows = [_sum_sessions(outcome, tool) for tool in outcome.files]
     whole = outcome.merge_reports()
-    if as_json:
+    if output.wants_json():
         tools = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
         described = _build_outcome(outcome, whole)
         output.print_json({"tools": tools, **described, "dry_run": dry_run})

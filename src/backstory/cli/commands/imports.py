@@ -80,7 +80,6 @@ def import_command(
     watch: bool,
     dry_run: bool,
     strict: bool,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Reads the transcripts of other tools (files, folders, databases, zips) at PATH, recognised by
@@ -89,19 +88,20 @@ def import_command(
     backstory, from a file or (with -) from standard input, is added with the same ids, times and
     positions. The store is created if it does not exist."""
     is_unattended = yes or dry_run
+    ask = not (is_unattended or output.wants_json())
     if not (paths or watch or is_unattended or sys.stdin.isatty()):
         paths = ("-",)
     exports = list(filter(_is_export, paths))
     if exports:
-        _import_exports(url, paths, exports, as_json)
+        _import_exports(url, paths, exports)
         return
     _check_options(options)
-    places = paths or _find_places(options["format"], ask=not (is_unattended or as_json))
+    places = paths or _find_places(options["format"], ask=ask)
     with open_for_import(url, dry_run=dry_run) as store:
-        outcome = _import(store, places, options, as_json, dry_run, watch=watch)
+        outcome = _import(store, places, options, dry_run, watch=watch)
         while watch:
             time.sleep(SECONDS_BETWEEN_LOOKS)
-            _import(store, places, options, as_json, dry_run, watch=True)
+            _import(store, places, options, dry_run, watch=True)
     click.get_current_context().exit(_choose_exit_code(outcome, strict=strict))
 
 
@@ -136,7 +136,6 @@ def _import(
     store: Store,
     paths: Sequence[str],
     options: dict[str, Any],
-    as_json: bool,
     dry_run: bool,
     *,
     watch: bool,
@@ -145,10 +144,10 @@ def _import(
     importer = Importer(store, paths, **options, dry=dry_run)
     with output.show_progress("importing", "bytes") as progress:
         for session in importer.import_sessions(progress):
-            if as_json or (watch and session.has_news):
-                print_session(session, as_json=as_json)
+            if output.wants_json() or (watch and session.has_news):
+                print_session(session)
     if not watch:
-        print_outcome(importer.outcome, as_json=as_json, dry_run=dry_run)
+        print_outcome(importer.outcome, dry_run=dry_run)
     if importer.outcome.has_news and not dry_run:
         _update_index(store)
     return importer.outcome
@@ -179,9 +178,7 @@ def _is_export(path: str) -> bool:
         return file.read(200).replace(b" ", b"").startswith(EXPORT_HEADER)
 
 
-def _import_exports(
-    url: str | None, paths: Sequence[str], exports: list[str], as_json: bool
-) -> None:
+def _import_exports(url: str | None, paths: Sequence[str], exports: list[str]) -> None:
     if len(exports) < len(paths):
         raise click.UsageError("exports of backstory and transcripts cannot be imported together.")
     if "-" in exports and not cast(BufferedReader, sys.stdin.buffer).peek(1):
@@ -191,7 +188,7 @@ def _import_exports(
             with output.show_progress("importing", "bytes") as progress:
                 added = store.import_from(_read_lines(file, progress))
             _update_index(store)
-        if as_json:
+        if output.wants_json():
             output.print_json(added._asdict())
         else:
             output.report(f"imported {list_counts(added._asdict())}")
@@ -236,7 +233,7 @@ def _read_lines(file: IO[bytes], progress: output.Progress | None) -> Iterator[b
     "--to", metavar="PATH", type=click.Path(), help="The file to restore to (default: the store)."
 )
 @yes_option
-def restore_command(url: str | None, backup: str, to: str | None, yes: bool, as_json: bool) -> None:
+def restore_command(url: str | None, backup: str, to: str | None, yes: bool) -> None:
     """BACKUP is copied and verified first, and put in place in one step. A store that is there is
     replaced, with its write-ahead log, and cannot be brought back; that is refused while a program
     has it open. Asks first on a terminal if there is a store; elsewhere, it needs --yes then."""
@@ -247,7 +244,7 @@ def restore_command(url: str | None, backup: str, to: str | None, yes: bool, as_
         confirm("replacing a store", "repeat it with --yes, or restore --to another file")
     with output.show_progress("verifying", "events") as progress:
         contents = backstory.restore(backup, path, progress=progress)
-    if as_json:
+    if output.wants_json():
         output.print_json({"path": path, **contents._asdict()})
     else:
         output.report(f"restored {list_counts(contents._asdict())} to {path}")

@@ -34,9 +34,7 @@ LONGEST = 60  # characters of a title in a table
 @click.option("--since", metavar="TIME", help="Only sessions that were written to since then.")
 @click.option("--tag", help="Only sessions with this tag.")
 @limit_option("At most N, the latest", "--limit", default=100)
-def sessions_command(
-    store: Store, since: str | None, tag: str | None, limit: int, as_json: bool
-) -> None:
+def sessions_command(store: Store, since: str | None, tag: str | None, limit: int) -> None:
     """For each session: its name, its title or first prompt, how many agents and events it has, and
     when it was last written to. In a pipe: id, name, agents, events, created, last written, title
     or first prompt. TIME is a date or a time, such as 2026-11, yesterday or 7d."""
@@ -44,7 +42,6 @@ def sessions_command(
     latest = list(islice(found, limit))
     output.print_items(
         [_build_session(store, session) for session in reversed(latest)],
-        as_json=as_json,
         shape=lambda shown: shown,
         row=_build_session_row,
         draw=_draw_sessions,
@@ -99,7 +96,7 @@ def _draw_sessions(found: Iterable[dict[str, Any]]) -> None:
 
 @command("agents", example="backstory agents\nbackstory tree --session main")
 @click.option("--session", metavar="REF", help="Only the session of this agent.")
-def agents_command(store: Store, session: str | None, as_json: bool) -> None:
+def agents_command(store: Store, session: str | None) -> None:
     """For each agent: its name, where it was forked or spawned, its head, when it was last written
     to, the beginning of its id, and its marks; for the first agent of a session, also the title or
     first prompt. In a pipe, one agent per line: id, session/name, parent, where it was forked or
@@ -123,7 +120,6 @@ def agents_command(store: Store, session: str | None, as_json: bool) -> None:
 
     output.print_items(
         everybody if session is None else store.agents(session=session),
-        as_json=as_json,
         shape=lambda agent: agent_json(agent, agent.marks()),
         row=build_row,
         draw=lambda agents: _draw_agents(list(agents), short_ids(names)),
@@ -170,7 +166,6 @@ def search_command(
     live: bool,
     limit: int,
     page: int,
-    as_json: bool,
 ) -> None:
     """Finds events that contain all WORDS: what people, models and tools said, tool calls with
     their arguments, labels, and the names of notes. Agents whose title and tags contain all WORDS
@@ -195,9 +190,9 @@ def search_command(
     shown = hits[limit * (page - 1) : limit * page]
     titled = hits.titled[:limit] if page == 1 else []
     for one in titled:
-        _print_title(one, short_ref(one, agents), as_json)
+        _print_title(one, short_ref(one, agents))
     for hit in shown:
-        _print_hit(hit, f"{short_ref(hit.agent, agents)}@{hit.event.seq}", as_json)
+        _print_hit(hit, f"{short_ref(hit.agent, agents)}@{hit.event.seq}")
     if len(hits) > limit * page:
         output.report(f"there are more results: --page {page + 1} shows the next")
     if hits.missing:
@@ -212,8 +207,8 @@ def _quote_phrase(word: str) -> str:
     return f'"{word}"' if " " in word and '"' not in word else word
 
 
-def _print_title(agent: Agent, ref: str, as_json: bool) -> None:
-    if as_json:
+def _print_title(agent: Agent, ref: str) -> None:
+    if output.wants_json():
         output.print_json(title_json(agent, ref))
         return
     tags = [f"#{tag}" for tag in agent.about.get("tags", ())]
@@ -221,8 +216,8 @@ def _print_title(agent: Agent, ref: str, as_json: bool) -> None:
     output.print_row((ref, "title", "", " ".join(words).strip()))
 
 
-def _print_hit(hit: Hit, ref: str, as_json: bool) -> None:
-    if as_json:
+def _print_hit(hit: Hit, ref: str) -> None:
+    if output.wants_json():
         output.print_json(hit_json(hit, ref))
     elif output.is_terminal():
         _draw_hit(hit, ref)
@@ -267,11 +262,11 @@ def _flatten(text: str) -> str:
     default=10,
     help="Show the N largest agents (default: 10).",
 )
-def stats_command(store: Store, tokens: bool, limit: int, as_json: bool) -> None:
+def stats_command(store: Store, tokens: bool, limit: int) -> None:
     """Live events are in the context of the agent that wrote them; dead events are not. In a pipe,
     one number per line. Tokens are counted as `backstory context --tokens` counts them."""
     stats = store.stats(tokens=tokens)
-    if as_json:
+    if output.wants_json():
         output.print_json(stats_json(stats, largest=limit))
     elif output.is_terminal():
         _draw_stats(stats, limit)

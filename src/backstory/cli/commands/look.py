@@ -74,7 +74,6 @@ def log_command(
     last: int | None,
     follow: bool,
     full: bool,
-    as_json: bool,
 ) -> None:
     """The oldest event comes first. Dead events are dimmed, and say which event left them behind.
     REF@POS shows the log as it was at that position. In a pipe: position, kind, status, time,
@@ -90,10 +89,10 @@ def log_command(
     events = _select_kinds(read(agent, after, until, at), kinds)
     if last is not None:
         events = iter(deque(events, maxlen=last))
-    _print_log(events, full=full, as_json=as_json, pager=not follow)
+    _print_log(events, full=full, pager=not follow)
     if follow:
         new = _select_kinds(follow_history(agent, until), kinds)
-        _print_log(new, full=full, as_json=as_json, pager=False)
+        _print_log(new, full=full, pager=False)
 
 
 def _find_start(store: Store, agent: Agent, since: str | None) -> int:
@@ -121,7 +120,7 @@ def _select_kinds(
     return ((event, why) for event, why in events if event.kind in kinds)
 
 
-def _print_log(events: Iterator[ExplainedEvent], *, full: bool, as_json: bool, pager: bool) -> None:
+def _print_log(events: Iterator[ExplainedEvent], *, full: bool, pager: bool) -> None:
     def build_row(explained: ExplainedEvent) -> tuple[Any, ...]:
         event, why = explained
         text = gist(event)
@@ -132,9 +131,7 @@ def _print_log(events: Iterator[ExplainedEvent], *, full: bool, as_json: bool, p
     def draw(events: Iterable[ExplainedEvent]) -> None:
         output.draw_lines((_draw_event(event, why, full) for event, why in events), pager=pager)
 
-    output.print_items(
-        events, as_json=as_json, shape=lambda found: event_json(*found), row=build_row, draw=draw
-    )
+    output.print_items(events, shape=lambda found: event_json(*found), row=build_row, draw=draw)
 
 
 def _draw_event(event: Event, why: Explanation, full: bool) -> "Text":
@@ -160,13 +157,13 @@ def _describe_status(why: Explanation) -> str:
 @click.option(
     "--content", is_flag=True, help="Only the content; into a file or pipe, byte for byte."
 )
-def show_command(store: Store, ref: str, content: bool, as_json: bool) -> None:
+def show_command(store: Store, ref: str, content: bool) -> None:
     """Without a position, shows the newest event."""
     agent, at, _ = find_reference(store, ref)
     at = agent.head if at is None else at
     why = agent.explain(at)
     [event] = agent.events([at])
-    if as_json:
+    if output.wants_json():
         about = {"agent": agent.id, "reason": why.reason, "live": why.live}
         output.print_json(event_json(event, why) | about)
     elif not content:
@@ -195,12 +192,12 @@ def _print_event(agent: Agent, event: Event, why: Explanation) -> None:
 @click.option(
     "--at", "moment", metavar="POS", help="In the context at this position, label or time."
 )
-def explain_command(store: Store, ref: str, moment: str | None, as_json: bool) -> None:
+def explain_command(store: Store, ref: str, moment: str | None) -> None:
     """Without a position, explains the newest event."""
     agent, seq, _ = find_reference(store, ref)
     at = None if moment is None else find_reference(store, f"{agent.id}@{moment}").at
     why = agent.explain(agent.head if seq is None else seq, at=at)
-    if as_json:
+    if output.wants_json():
         output.print_json(explanation_json(why))
     else:
         output.print_line(why.reason)
@@ -209,7 +206,7 @@ def explain_command(store: Store, ref: str, moment: str | None, as_json: bool) -
 @command("marks", example="backstory marks main")
 @reference(metavar="REF[@POS]")
 @click.option("--all", "dead_too", is_flag=True, help="Include dead marks, which a jump can go to.")
-def marks_command(store: Store, ref: str, dead_too: bool, as_json: bool) -> None:
+def marks_command(store: Store, ref: str, dead_too: bool) -> None:
     """The oldest mark comes first. In a pipe: position, label, live or dead, time."""
     agent, at, _ = find_reference(store, ref)
     marks = [(mark, True) for mark in agent.marks(at)]
@@ -218,7 +215,6 @@ def marks_command(store: Store, ref: str, dead_too: bool, as_json: bool) -> None
         marks = [(event, why.live) for event, why in events if event.kind == "mark"]
     output.print_items(
         marks,
-        as_json=as_json,
         shape=lambda found: mark_json(found[0], live=found[1]),
         row=lambda found: (
             found[0].seq,
@@ -244,7 +240,7 @@ def _draw_marks(marks: Iterable[tuple[Event, bool]]) -> None:
 @reference(metavar="REF[@POS]")
 @click.option("--name", help="Only notes with this name.")
 @click.option("--all", "dead_too", is_flag=True, help="Include dead notes.")
-def notes_command(store: Store, ref: str, name: str | None, dead_too: bool, as_json: bool) -> None:
+def notes_command(store: Store, ref: str, name: str | None, dead_too: bool) -> None:
     """Notes are part of the log, but no model sees them. In a pipe: position, name, time, data."""
 
     def build_row(note: Event) -> tuple[Any, ...]:
@@ -253,7 +249,7 @@ def notes_command(store: Store, ref: str, name: str | None, dead_too: bool, as_j
 
     agent, at, _ = find_reference(store, ref)
     notes = agent.notes(name, at=at, live=not dead_too)
-    output.print_items(notes, as_json=as_json, shape=event_json, row=build_row)
+    output.print_items(notes, shape=event_json, row=build_row)
 
 
 @command(
@@ -271,7 +267,6 @@ def settings_command(
     model: str | None,
     params: str | None,
     tools: str | None,
-    as_json: bool,
 ) -> None:
     """Requests are made with these. Each option replaces what was set before, and a rewind restores
     it. In a pipe: name, value."""
@@ -286,7 +281,7 @@ def settings_command(
         find_writable(store, ref, "settings", alone=False).settings(**change)
     agent, at, _ = find_reference(store, ref)
     settings = agent.conversation(at).settings
-    if as_json:
+    if output.wants_json():
         tool_list, parameters = list(settings.tools), dict(settings.params)
         output.print_json({"model": settings.model, "tools": tool_list, "params": parameters})
         return
@@ -322,7 +317,6 @@ def context_command(
     tokens: bool,
     model: str | None,
     control: bool,
-    as_json: bool,
 ) -> None:
     """REF@POS shows the context as it was at that position. With --format, the request body goes to
     standard output, and what had to be repaired to standard error."""
@@ -330,16 +324,16 @@ def context_command(
         raise click.UsageError("--control is for reading: leave out --format and --tokens.")
     found = find_reference(store, ref)
     if tokens:
-        _print_tokens(found, model, as_json)
+        _print_tokens(found, model)
     elif format:
         output.write_request(sys.stdout, found, format, model)
     else:
-        _print_context(_read_context(found, control), as_json)
+        _print_context(_read_context(found, control))
 
 
-def _print_tokens(found: Reference, model: str | None, as_json: bool) -> None:
+def _print_tokens(found: Reference, model: str | None) -> None:
     tokens = found.agent.conversation(found.at).tokens(model)
-    if as_json:
+    if output.wants_json():
         output.print_json(tokens_json(tokens))
     else:
         output.print_line(str(int(tokens)))
@@ -354,8 +348,8 @@ def _read_context(found: Reference, control: bool) -> Iterator[Event]:
             yield event
 
 
-def _print_context(events: Iterator[Event], as_json: bool) -> None:
-    if as_json:
+def _print_context(events: Iterator[Event]) -> None:
+    if output.wants_json():
         for event in events:
             output.print_json(event_json(event))
     elif output.is_terminal():
@@ -392,9 +386,7 @@ WORD_STYLES = {"=": "", "-": "red strike", "+": "green underline"}
 @reference("left", required=True, metavar="REF[@POS]")
 @click.argument("right", required=False, metavar="[REF[@POS]]", shell_complete=complete_reference)
 @limit_option("Show at most N changes")
-def diff_command(
-    store: Store, left: str, right: str | None, limit: int | None, as_json: bool
-) -> None:
+def diff_command(store: Store, left: str, right: str | None, limit: int | None) -> None:
     """Counts the messages that both contexts share, then shows those that only one of them has, and
     word by word what changed within a message. Where the other context once had a message, it says
     what took it out. Without a second REF, the first is compared with the head of its agent."""
@@ -404,7 +396,7 @@ def diff_command(
     else:
         other = find_reference(store, right)
     comparison = one.agent.diff(other.agent, at=one.at, other_at=other.at, limit=limit)
-    if as_json:
+    if output.wants_json():
         output.print_json(comparison_json(comparison))
     else:
         _print_comparison(comparison, left, right or other.agent.name)

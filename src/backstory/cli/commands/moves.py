@@ -29,60 +29,60 @@ dry_run_option = click.option(
 @command("rewind", example='backstory rewind "main@before the cleanup" --dry-run')
 @reference(metavar="REF[@MARK]")
 @dry_run_option
-def rewind_command(store: Store, ref: str, dry_run: bool, as_json: bool) -> None:
+def rewind_command(store: Store, ref: str, dry_run: bool) -> None:
     """MARK is a label or the position of a mark; by default it is the newest mark. Everything after
     the mark leaves the context; the mark itself stays. Prints the new head."""
     found = find_reference(store, ref)
     if dry_run:
-        _print_preview("rewind", found, as_json)
+        _print_preview("rewind", found)
     else:
-        _print_move("rewind", ref, found, found.agent.rewind(found.at), as_json)
+        _print_move("rewind", ref, found, found.agent.rewind(found.at))
 
 
 @command("jump", example="backstory jump main@7")
 @reference(required=True, metavar="REF@POS")
 @dry_run_option
-def jump_command(store: Store, ref: str, dry_run: bool, as_json: bool) -> None:
+def jump_command(store: Store, ref: str, dry_run: bool) -> None:
     """The context becomes what it was at that position, even if a rewind or clear has left it
     behind. Prints the new head."""
     found = find_reference(store, ref)
     if found.at is None:
         raise Invalid("jump needs a position", remedy=f"use backstory jump {ref.rstrip('@')}@POS")
     if dry_run:
-        _print_preview("jump", found, as_json)
+        _print_preview("jump", found)
     else:
-        _print_move("jump", ref, found, found.agent.jump(found.at), as_json)
+        _print_move("jump", ref, found, found.agent.jump(found.at))
 
 
 @command("clear", example="backstory clear main --dry-run")
 @reference()
 @dry_run_option
-def clear_command(store: Store, ref: str, dry_run: bool, as_json: bool) -> None:
+def clear_command(store: Store, ref: str, dry_run: bool) -> None:
     """Everything leaves the context, system messages included. The log keeps it all. Prints the new
     head."""
-    _move_agent("clear", store, ref, dry_run, as_json, lambda agent: agent.clear())
+    _move_agent("clear", store, ref, dry_run, lambda agent: agent.clear())
 
 
 @command("undo", example="backstory undo main --dry-run\nbackstory undo main --turn")
 @reference()
 @click.option("--turn", is_flag=True, help="A question with its answer counts as a move, too.")
 @dry_run_option
-def undo_command(store: Store, ref: str, turn: bool, dry_run: bool, as_json: bool) -> None:
+def undo_command(store: Store, ref: str, turn: bool, dry_run: bool) -> None:
     """Each further undo goes one move further back; `backstory redo` takes an undo back. What was
     said after the move leaves the context with it. Prints the new head, and to standard error how
     many events left and came back."""
     if turn and dry_run:
         raise click.UsageError("--dry-run shows moves only: leave out --turn.")
-    _move_agent("undo", store, ref, dry_run, as_json, lambda agent: agent.undo(turn=turn))
+    _move_agent("undo", store, ref, dry_run, lambda agent: agent.undo(turn=turn))
 
 
 @command("redo", example="backstory redo main")
 @reference()
 @dry_run_option
-def redo_command(store: Store, ref: str, dry_run: bool, as_json: bool) -> None:
+def redo_command(store: Store, ref: str, dry_run: bool) -> None:
     """Only as long as nothing was written after the undo. Each further redo takes back one more
     undo. Prints the new head."""
-    _move_agent("redo", store, ref, dry_run, as_json, lambda agent: agent.redo())
+    _move_agent("redo", store, ref, dry_run, lambda agent: agent.redo())
 
 
 def _move_agent(
@@ -90,22 +90,21 @@ def _move_agent(
     store: Store,
     ref: str,
     dry_run: bool,
-    as_json: bool,
     move: Callable[[Agent], Event],
 ) -> None:
     """Move the context of an agent that is named without a position."""
     found = find_reference(store, ref)
     agent = get_agent(found, f"{name} takes an agent, not a position")
     if dry_run:
-        _print_preview(name, found, as_json)
+        _print_preview(name, found)
     else:
-        _print_move(name, ref, found, move(agent), as_json)
+        _print_move(name, ref, found, move(agent))
 
 
-def _print_move(name: MoveCommand, ref: str, found: Reference, event: Event, as_json: bool) -> None:
+def _print_move(name: MoveCommand, ref: str, found: Reference, event: Event) -> None:
     # Without a key nothing is a repeat, so an undo or a redo always returns an UndoEvent.
     changes = event if isinstance(event, UndoEvent) else None
-    if as_json:
+    if output.wants_json():
         described = event_json(event)
         if changes is not None:
             described["removed"] = [change.seq for change in changes.removed]
@@ -123,11 +122,11 @@ def _print_move(name: MoveCommand, ref: str, found: Reference, event: Event, as_
         output.report(f"{name} written at {where}; `{again}` takes it back")
 
 
-def _print_preview(name: MoveCommand, found: Reference, as_json: bool) -> None:
+def _print_preview(name: MoveCommand, found: Reference) -> None:
     """Print what a move would change."""
     preview: Preview = found.agent.preview(name, found.at)
     shape = preview_json(preview)
-    if as_json:
+    if output.wants_json():
         output.print_json(shape)
         return
     leaving = _describe_events(shape["leaves"])

@@ -41,9 +41,7 @@ def confirm(what: str, remedy: str = "repeat it with --yes, or look with --dry-r
 @click.option("--below", is_flag=True, help="Also remove its forks and sub-agents, and theirs.")
 @dry_run_option
 @yes_option
-def delete_command(
-    store: Store, ref: str, below: bool, dry_run: bool, yes: bool, as_json: bool
-) -> None:
+def delete_command(store: Store, ref: str, below: bool, dry_run: bool, yes: bool) -> None:
     """The agent and its events are removed from the store and cannot be brought back. Forks
     survive: what they inherit stays with them. Asks first on a terminal; elsewhere, it needs
     --yes."""
@@ -54,7 +52,7 @@ def delete_command(
             _print_removed(removed, "would be removed", output.report)
             confirm("delete")
         removed = store.delete(agent, below=below)
-    _print_result(removed, dry_run=dry_run, as_json=as_json)
+    _print_result(removed, dry_run=dry_run)
 
 
 @command(
@@ -74,7 +72,7 @@ def delete_command(
 @dry_run_option
 @yes_option
 def expire_command(
-    store: Store, before: str, prefix: str, dead: bool, dry_run: bool, yes: bool, as_json: bool
+    store: Store, before: str, prefix: str, dead: bool, dry_run: bool, yes: bool
 ) -> None:
     """Sessions last written to before TIME (such as 2026-01-01, 2026-01-01T12:00 or 90d) are
     removed from the store with all their agents. With --dead, sessions stay; instead, events from
@@ -87,14 +85,14 @@ def expire_command(
             _print_removed(removed, "would be removed", output.report)
             confirm("expire")
         removed = store.expire(when, prefix=prefix, dead=dead, dry_run=False)
-    _print_result(removed, dry_run=dry_run, as_json=as_json)
+    _print_result(removed, dry_run=dry_run)
     if removed.skipped:
         sessions = ", ".join(removed.skipped)
         raise Busy(f"these sessions were in use, and stay: {sessions}", remedy="repeat it later")
 
 
-def _print_result(removed: Removed, *, dry_run: bool, as_json: bool) -> None:
-    if as_json:
+def _print_result(removed: Removed, *, dry_run: bool) -> None:
+    if output.wants_json():
         output.print_json(removal_json(removed))
     elif dry_run:
         _print_removed(removed, "would be removed", output.print_line)
@@ -127,9 +125,7 @@ def _print_removed(removed: Removed, verb: str, print_line: Callable[[str], None
 @click.option("--why", required=True, metavar="TEXT", help="The reason, which is kept.")
 @dry_run_option
 @yes_option
-def erase_command(
-    store: Store, refs: tuple[str, ...], why: str, dry_run: bool, yes: bool, as_json: bool
-) -> None:
+def erase_command(store: Store, refs: tuple[str, ...], why: str, dry_run: bool, yes: bool) -> None:
     """The content and the data of these events are removed from the store, and cannot be brought
     back. All copies that a compaction made of them go, too, and so does the event that keeps the
     native form of the same answer. Their positions, kinds and times stay, with the reason. Forks
@@ -137,15 +133,15 @@ def erase_command(
     needs --yes."""
     wanted = _find_positions(store, refs)
     if dry_run:
-        _print_events_to_erase(store, wanted, why, as_json)
+        _print_events_to_erase(store, wanted, why, as_json=output.wants_json())
         output.report("nothing was changed")
         return
     if not yes:
-        _print_events_to_erase(store, wanted, why, False)
+        _print_events_to_erase(store, wanted, why, as_json=False)
         confirm("erase")
     for agent, positions in wanted.items():
         for event in agent.erase(positions, why=why):
-            if as_json:
+            if output.wants_json():
                 output.print_json(_build_json(event))
             else:
                 output.print_line(_name_event(store, event))
@@ -166,7 +162,7 @@ def _find_positions(store: Store, refs: tuple[str, ...]) -> dict[Agent, list[int
 
 
 def _print_events_to_erase(
-    store: Store, wanted: dict[Agent, list[int]], why: str, as_json: bool
+    store: Store, wanted: dict[Agent, list[int]], why: str, *, as_json: bool
 ) -> None:
     for agent, positions in wanted.items():
         for event in agent.erase(positions, why=why, dry_run=True):

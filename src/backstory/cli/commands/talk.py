@@ -209,7 +209,6 @@ def _answer_question(
     typed: str,
     yes: bool = False,
     files: Sequence[str] = (),
-    as_json: bool = False,
     **options: Any,
 ) -> int:
     """Ask a question, print the answer, and return the exit code. Piped text names no files."""
@@ -221,10 +220,10 @@ def _answer_question(
     allow = _build_allow(yes=yes)
     with Shutdown() as leaving, _open_chat(url, ref, wanted, allow=allow, **options) as chat:
         try:
-            found = ask.answer_once(chat, question, files, typed=typed, quiet=as_json)
+            found = ask.answer_once(chat, question, files, typed=typed, quiet=output.wants_json())
         except KeyboardInterrupt:
             raise CommandEnd(leaving.code or CTRL_C) from None
-        if as_json:
+        if output.wants_json():
             output.print_json(_build_json(chat, found))
         return 0 if found else 1
 
