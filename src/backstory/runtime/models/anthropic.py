@@ -12,17 +12,12 @@ from backstory.runtime.models.hosted import (
     READ_SECONDS,
     Events,
     HostedModel,
-    find_address,
-    find_host,
-    find_key,
+    Service,
     read_events,
-    require_package,
 )
-from backstory.runtime.models.retry import Endpoint
 
 __all__ = ["AnthropicModel"]
 
-HOST = "api.anthropic.com"
 # The service requires a limit for an answer: the model's own, by the beginning of its name ("Models
 # overview" in Anthropic's documentation). The first that fits counts.
 MAX_TOKENS = {
@@ -40,6 +35,14 @@ MAX_TOKENS_OF_OTHERS = 8_192
 class AnthropicModel(HostedModel):
     """A model of Anthropic, or of an endpoint with the same API."""
 
+    service = Service(
+        "Anthropic",
+        "anthropic",
+        "api.anthropic.com",
+        "anthropic",
+        "ANTHROPIC_BASE_URL",
+        ("ANTHROPIC_API_KEY",),
+    )
     format = "anthropic"
     request_options: Mapping[str, Any] = {"cache": "auto"}
 
@@ -54,12 +57,7 @@ class AnthropicModel(HostedModel):
     ) -> None:
         """The key is taken from ANTHROPIC_API_KEY if none is given. `max_tokens` limits an answer;
         by default to what the model can write."""
-        require_package("anthropic", extra="anthropic", what="Anthropic")
-        self._url = find_address(base_url, "ANTHROPIC_BASE_URL")
-        self._key, source = find_key(key, "ANTHROPIC_API_KEY", self._url, service="Anthropic")
-        where = find_host(self._url) if self._url else HOST
-        super().__init__(name, Endpoint(name, where, source), window)
-        self._create: Any = None  # the SDK's function that sends a request
+        super().__init__(name, base_url=base_url, key=key, window=window)
         # Only for Anthropic, so it does not apply to other providers' models in the same log.
         self.params = {"anthropic": {"max_tokens": max_tokens or find_max_tokens(name)}}
 
@@ -71,12 +69,12 @@ class AnthropicModel(HostedModel):
         client = anthropic.AsyncAnthropic(
             base_url=self._url, api_key=self._key, max_retries=0, timeout=timeout
         )
-        self._create = client.messages.create  # the SDK imports this part on first use
+        _ = client.messages  # the SDK imports this part on first use
         return client
 
-    async def open_stream(self, body: dict[str, Any]) -> Events:
+    async def open_stream(self, client: Any, body: dict[str, Any]) -> Events:
         """Send a request. Return the events of the answer."""
-        return read_events(await self._create(**body, stream=True))
+        return read_events(await client.messages.create(**body, stream=True))
 
 
 def find_max_tokens(name: str) -> int:

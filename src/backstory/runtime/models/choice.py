@@ -1,11 +1,16 @@
 """Choosing a model: from what the user asks for, the environment and the config file, in this
 order.
 
-    openai:NAME      an OpenAI-compatible endpoint        NAME             the same responses:NAME
-    OpenAI's Responses                   gpt-…, o3, …     the same, at OpenAI's own address
-    anthropic:NAME   Anthropic                            claude-…         the same gemini:NAME
-    Google                               gemini-…         the same embedded         the tiny one on
-    this machine         (nothing)        the same
+    openai:NAME      an OpenAI-compatible endpoint
+    NAME             the same
+    responses:NAME   OpenAI's Responses
+    gpt-…, o3, …     the same, at OpenAI's own address
+    anthropic:NAME   Anthropic
+    claude-…         the same
+    gemini:NAME      Google
+    gemini-…         the same
+    embedded         the tiny one on this machine
+    (nothing)        the same
 
 A service that costs money is never used just because a key is set: the user has to name a model.
 """
@@ -13,13 +18,18 @@ A service that costs money is never used just because a key is set: the user has
 import os
 import tomllib
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.runtime.models import Model, ModelError
 
+if TYPE_CHECKING:
+    from backstory.runtime.models.hosted import HostedModel
+
 EMBEDDED = "embedded"
 PREFIXES = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
+CLASSES = {"openai": "OpenAIModel", "anthropic": "AnthropicModel", "gemini": "GeminiModel"}
 FAMILIES = {
     "claude-": "anthropic",
     "gemini-": "gemini",
@@ -133,26 +143,17 @@ def provider_of(wanted: ModelSpec) -> str:
 def choose(wanted: ModelSpec, *, progress: Callable[[int, int], None] | None = None) -> Model:
     """The model that was asked for; `progress` is called if its file has to be downloaded."""
     provider, name = _provider(wanted)
-    window = wanted.window or find_window(name)
     if provider == EMBEDDED:
         from backstory.runtime.models.embedded import EmbeddedModel
 
         return EmbeddedModel(progress=progress)
-    if provider == "gemini":
-        from backstory.runtime.models.gemini import GeminiModel
-
-        return GeminiModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
-    if provider == "anthropic":
-        from backstory.runtime.models.anthropic import AnthropicModel
-
-        return AnthropicModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
-    if _speaks_responses(wanted):
-        from backstory.runtime.models.openai import ResponsesModel
-
-        return ResponsesModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
-    from backstory.runtime.models.openai import OpenAIModel
-
-    return OpenAIModel(name or None, base_url=wanted.base_url, key=wanted.key, window=window)
+    class_name = CLASSES[provider]
+    if provider == "openai" and _speaks_responses(wanted):
+        class_name = "ResponsesModel"
+    module = import_module(f"backstory.runtime.models.{provider}")
+    window = wanted.window or find_window(name)
+    model_class: type[HostedModel] = getattr(module, class_name)
+    return model_class(name, base_url=wanted.base_url, key=wanted.key, window=window)
 
 
 def _provider(wanted: ModelSpec) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from backstory.runtime.models import ModelError, StreamItem
 from backstory.runtime.models.hosted import (
     AnswerReader,
     AnswerStream,
-    HostedModel,
+    ClientModel,
     read_events,
     require_package,
 )
@@ -54,7 +54,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class EmbeddedModel(HostedModel):
+class EmbeddedModel(ClientModel):
     """SmolLM2, behind a server that ends with this process. Its requests are not recorded."""
 
     def __init__(self, path: Path | None = None, *, progress: Progress | None = None) -> None:
@@ -62,7 +62,7 @@ class EmbeddedModel(HostedModel):
         `progress`."""
         for module in ("xllamacpp", "openai"):
             require_package(module, extra="embedded", what="The embedded model")
-        super().__init__(NAME, Endpoint(NAME, "the embedded model"), WINDOW)
+        super().__init__(Endpoint(NAME, "the embedded model"), WINDOW)
         self._path = path or model_file(progress=progress)
         self._process = start_llama(self._path)
 
@@ -82,7 +82,7 @@ class EmbeddedModel(HostedModel):
         if self._process.poll() is not None:  # it crashed, or someone killed it
             self._process = start_llama(self._path)
             self._client = None
-        client = await self._wait_for_client()
+        client = await self.wait_for_client()
         reader = AnswerReader("openai", self.name)
         async for event in read_events(await client.chat.completions.create(**body)):
             for item in reader.add(event):
@@ -110,10 +110,6 @@ class EmbeddedModel(HostedModel):
             timeout=None,
             http_client=http,
         )
-
-    def names(self) -> list[str]:
-        """Return no names: there is one model."""
-        return []
 
     def close(self) -> None:
         """Close the connections, and end the process."""

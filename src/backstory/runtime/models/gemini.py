@@ -4,7 +4,6 @@ Thoughts are shown as they arrive; their signatures have to be sent back unchang
 stored as native content.
 """
 
-import os
 from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
@@ -14,43 +13,29 @@ from backstory.runtime.models.hosted import (
     READ_SECONDS,
     Events,
     HostedModel,
-    find_address,
-    find_host,
-    find_key,
-    require_package,
+    Service,
 )
-from backstory.runtime.models.retry import Endpoint
 from backstory.wire.json_values import as_plain
 from backstory.wire.media import decode_base64
 
 __all__ = ["GeminiModel"]
 
-HOST = "generativelanguage.googleapis.com"
 BLOBS = frozenset({"thoughtSignature", "data"})  # base64 in a request's body, bytes for the SDK
 
 
 class GeminiModel(HostedModel):
     """A model of Google."""
 
+    service = Service(
+        "Gemini",
+        "google.genai",
+        "generativelanguage.googleapis.com",
+        "gemini",
+        "GOOGLE_GEMINI_BASE_URL",
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    )
     format = "gemini"
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str | None = None,
-        key: str | None = None,
-        window: int | None = None,
-    ) -> None:
-        """The key is taken from GEMINI_API_KEY if none is given."""
-        require_package("google.genai", extra="gemini", what="Gemini")
-        self._url = find_address(base_url, "GOOGLE_GEMINI_BASE_URL")
-        variable = "GOOGLE_API_KEY" if os.environ.get("GOOGLE_API_KEY") else "GEMINI_API_KEY"
-        self._key, source = find_key(key, variable, self._url, service="Gemini")
-        where = find_host(self._url) if self._url else HOST
-        super().__init__(name, Endpoint(name, where, source), window)
-        self._create: Any = None  # the SDK's function that sends a request
-        self._shows_thinking = True
+    _shows_thinking = True
 
     def open_client(self) -> Any:
         """Import the SDK. Return its client."""
@@ -58,20 +43,21 @@ class GeminiModel(HostedModel):
 
         options = genai.types.HttpOptions(base_url=self._url, timeout=READ_SECONDS * 1000)
         client = genai.Client(api_key=self._key, vertexai=False, http_options=options)
-        self._create = client.aio.models.generate_content_stream
+        _ = client.aio.models
         return client
 
-    async def open_stream(self, body: dict[str, Any]) -> Events:
+    async def open_stream(self, client: Any, body: dict[str, Any]) -> Events:
         """Send a request. Return the chunks of the answer."""
         arguments = build_arguments(body, self.name, thoughts=self._shows_thinking)
         try:
-            return read_chunks(await self._create(**arguments))
+            stream = await client.aio.models.generate_content_stream(**arguments)
+            return read_chunks(stream)
         except Exception as error:
             # Models that do not think refuse a request for their thoughts.
             if not self._shows_thinking or "think" not in str(error).lower():
                 raise
             self._shows_thinking = False
-            return await self.open_stream(body)
+            return await self.open_stream(client, body)
 
     def names(self) -> list[str]:
         """Return no names: the service lists models that cannot chat, too."""

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from functools import partial
 from importlib.util import find_spec
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from backstory.log.data_keys import RESPONSE
@@ -230,38 +230,74 @@ EVENT_STREAM = "text/event-stream"
 Events = AsyncGenerator[Mapping[str, Any], None]
 
 
-class HostedModel:
-    """A model behind an API. Subclasses define `open_client` and `open_stream`."""
+class Service(NamedTuple):
+    """A provider: its package, and which variables name a key and another address."""
 
-    format: FormatName
-    params: Mapping[str, Any] = {}
-    request_options: Mapping[str, Any] = {}  # of `conversation.request`
+    name: str
+    package: str
+    host: str
+    extra: str
+    address_variable: str
+    key_variables: tuple[str, ...]  # the first that is set counts
 
-    def __init__(self, name: str, endpoint: Endpoint, window: int | None) -> None:
-        self.name = name
+
+class ClientModel:
+    """A model behind an SDK's async client. Subclasses define `open_client`."""
+
+    def __init__(self, endpoint: Endpoint, window: int | None) -> None:
+        self.name = endpoint.model
         self.endpoint = endpoint
         self.window = window
         self._client: Any = None
         self._loading = threading.Lock()
 
-    @property
-    def client(self) -> Any:
-        """The SDK's client. It is opened on first use; any thread may ask for it."""
+    def open_client(self) -> Any:
+        """Import the SDK. Return its client."""
+        raise NotImplementedError
+
+    def load(self) -> None:
+        """Import the SDK and open its client, on first use. Any thread may call this, so that the
+        first answer does not wait for it."""
         with self._loading:
             if self._client is None:
                 self._client = self.open_client()
-            return self._client
 
-    def load(self) -> None:
-        """Import the SDK and open its client, so that the first answer does not wait for that."""
-        _ = self.client
-
-    async def _wait_for_client(self) -> Any:
+    async def wait_for_client(self) -> Any:
         """Return the client. Another thread imports the SDK: a Ctrl-C does not break the import,
         and other requests do not wait."""
         if self._client is None:
             await asyncio.to_thread(self.load)
         return self._client
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None and BACKGROUND.is_started:  # otherwise there are none
+            BACKGROUND.run(self._client.close())
+
+
+class HostedModel(ClientModel):
+    """A model behind a provider's API. Subclasses also define `open_stream`."""
+
+    service: Service
+    format: FormatName
+    params: Mapping[str, Any] = {}
+    request_options: Mapping[str, Any] = {}  # of `conversation.request`
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        key: str | None = None,
+        window: int | None = None,
+    ) -> None:
+        """The key is taken from the service's variable if none is given."""
+        service = self.service
+        require_package(service.package, extra=service.extra, what=service.name)
+        self._url = find_address(base_url, service.address_variable)
+        self._key, source = find_key(key, service, self._url)
+        where = find_host(self._url) if self._url else service.host
+        super().__init__(Endpoint(name, where, source), window)
 
     @property
     def where(self) -> str:
@@ -274,20 +310,16 @@ class HostedModel:
         body = complete.request(self.format, **self.request_options)
         return AnswerStream(retry(partial(self._read_answer, body), self.endpoint))
 
-    def open_client(self) -> Any:
-        """Import the SDK. Return its client."""
-        raise NotImplementedError
-
-    async def open_stream(self, body: dict[str, Any]) -> Events:
+    async def open_stream(self, client: Any, body: dict[str, Any]) -> Events:
         """Send a request. Return the events of the answer."""
         raise NotImplementedError
 
     async def _read_answer(self, body: dict[str, Any]) -> AsyncGenerator[StreamItem, None]:
         """Yield the parts of one attempt."""
-        await self._wait_for_client()
+        client = await self.wait_for_client()
         began = time.monotonic()
         reader = AnswerReader(self.format, self.name)
-        events = await self.open_stream(body)
+        events = await self.open_stream(client, body)
         try:
             async with aclosing(events):
                 async for event in events:
@@ -322,14 +354,9 @@ class HostedModel:
         return BACKGROUND.run(self._list_names())
 
     async def _list_names(self) -> list[str]:
-        client = await self._wait_for_client()
+        client = await self.wait_for_client()
         models = await client.models.list(timeout=LIST_SECONDS)
         return [str(model.id) async for model in models]
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._client is not None and BACKGROUND.is_started:  # otherwise there are none
-            BACKGROUND.run(self._client.close())
 
 
 async def read_events(stream: Any) -> Events:
@@ -382,7 +409,7 @@ def is_address(url: str) -> bool:
         return False
 
 
-def find_key(key: str | None, variable: str, url: str | None, *, service: str) -> tuple[str, str]:
+def find_key(key: str | None, service: Service, url: str | None) -> tuple[str, str]:
     """Return the key to send, and where it comes from.
 
     The variable's key is sent to whatever address the user names, as with every tool for this API:
@@ -392,9 +419,11 @@ def find_key(key: str | None, variable: str, url: str | None, *, service: str) -
         return key, "BACKSTORY_API_KEY"
     if key:
         return key, "the argument `key`"
-    if os.environ.get(variable):
-        return os.environ[variable], variable
+    for variable in service.key_variables:
+        if os.environ.get(variable):
+            return os.environ[variable], variable
+    variable = service.key_variables[-1]
     if url is None:
-        raise ModelError(f"no key for {service}", remedy=f"set {variable}")
+        raise ModelError(f"no key for {service.name}", remedy=f"set {variable}")
     # Local servers need no key, but the SDKs require one.
     return "none", f"{variable}, which is not set"
