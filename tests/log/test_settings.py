@@ -37,7 +37,7 @@ def test_only_changes_are_written():
         ({"tools": ["glob"]}, "a tool must be an object"),
         ({"tools": [{"description": "x"}]}, "needs a name"),
         ({"tools": [GLOB, GLOB]}, "two tools are named 'glob'"),
-        ({"tools": [GLOB | {"input_schema": {}}]}, "a tool has no 'input_schema'"),
+        ({"tools": [GLOB | {"input_schema": {}}]}, "a tool does not take 'input_schema'"),
         ({"tools": [GLOB | {"parameters": "{}"}]}, "the parameters of the tool 'glob'"),
         ({"params": [1]}, "params must be an object"),
         ({"params": ["ab"]}, "params must be an object"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+import backstory
 from backstory.wire import FORMATS, dump, load
 from backstory.wire.context import is_same_model
 from tests.wire.laws import strings
@@ -15,6 +16,14 @@ BETWEEN = [
     ("assistant", "Hi.", None),
     ("user", "?", None),
 ]
+
+
+def test_a_misspelled_option_is_named_with_those_that_exist():
+    words = "^'modle' is not an option of a request: use one of model, "
+    with pytest.raises(backstory.Invalid, match=words):
+        dump(BEGUN, "openai", modle="gpt-x")
+    with pytest.raises(backstory.Invalid, match=words):
+        backstory.Conversation().request("openai", modle="gpt-x")
 
 
 def last_of(body):

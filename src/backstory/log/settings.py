@@ -134,7 +134,8 @@ def _check_tool(tool: Any) -> dict[str, Any]:
     unknown = sorted(str(field) for field in tool if field not in TOOL_FIELDS)
     if unknown:
         raise Invalid(
-            f"a tool has no {unknown[0]!r}", remedy=f"use {', '.join(sorted(TOOL_FIELDS))}"
+            f"a tool does not take {unknown[0]!r}",
+            remedy=f"use {', '.join(sorted(TOOL_FIELDS))}",
         )
     name = tool.get("name")
     if not isinstance(name, str) or not name.strip():

@@ -31,13 +31,13 @@ from typing import Any, Unpack
 
 from backstory.errors import Invalid
 from backstory.wire.answers import assemble_answer
-from backstory.wire.context import RequestContext, RequestOptions
+from backstory.wire.context import RequestOptions
 from backstory.wire.formats import get_format
 from backstory.wire.formats.base import FORMATS, FormatName
 from backstory.wire.json_values import encode_body
 from backstory.wire.loading import Loaded, load_body, load_response
 from backstory.wire.reading import Readable
-from backstory.wire.request import Dump, build_request
+from backstory.wire.request import Dump, build_request, create_context
 from backstory.wire.tokens import Tokens, count_tokens, estimate_tokens
 from backstory.wire.turns import Repair
 
@@ -63,7 +63,7 @@ def dump(
 
     The options are described in `RequestOptions`.
     """
-    request = RequestContext(get_format(format), **options)
+    request = create_context(format, options)
     built = build_request(messages, request)
     return Dump(request.format.convert_for_sdk(built.body), built.repairs)
 
@@ -72,7 +72,7 @@ def to_bytes(
     messages: Iterable[Readable], format: FormatName, **options: Unpack[RequestOptions]
 ) -> bytes:
     """Return the body of `dump` as JSON. Blobs are in base64, and are never decoded on the way."""
-    request = RequestContext(get_format(format), **options)
+    request = create_context(format, options)
     return encode_body(build_request(messages, request).body)
 
 

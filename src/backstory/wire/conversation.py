@@ -14,12 +14,12 @@ from backstory.log.events import LAST_POSITION, Event
 from backstory.log.kinds import KINDS, MESSAGE_KINDS
 from backstory.log.messages import Message, to_message
 from backstory.log.settings import SETTINGS, Settings, read_settings
-from backstory.wire.context import RequestContext, RequestOptions
+from backstory.wire.context import RequestOptions
 from backstory.wire.formats import get_format
 from backstory.wire.formats.base import FormatName
 from backstory.wire.holes import HOLE, fill_data
 from backstory.wire.json_values import encode_body
-from backstory.wire.request import BuiltRequest, Dump, build_request
+from backstory.wire.request import BuiltRequest, Dump, build_request, create_context
 from backstory.wire.turns import Repair
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Conversation(Sequence[Message]):
     ) -> BuiltRequest:
         """Build a request and log its repairs."""
         options["model"] = options.get("model") or self.settings.model
-        request = RequestContext(get_format(format), **options)
+        request = create_context(format, options)
         for repair in self._erased:
             request.report(*repair)
         built = build_request(self._sources, request, settings)

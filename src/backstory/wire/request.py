@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
 from backstory.log.settings import Settings
-from backstory.wire.context import AUTO, RequestContext
+from backstory.wire.context import AUTO, RequestContext, RequestOptions
+from backstory.wire.formats import get_format
 from backstory.wire.formats.base import Body
 from backstory.wire.reading import Readable, TurnReader
 from backstory.wire.repair import RULES, find_stored_conversation, name_stored_conversation
@@ -34,6 +35,16 @@ class BuiltRequest(NamedTuple):
         for start, end in pairwise([*self.starts, len(self.sources)]):
             origins.append(list_positions(self.sources[start:end]))
         return origins
+
+
+def create_context(format: str, options: RequestOptions) -> RequestContext:
+    """Return the context of a request. Raises Invalid if an option does not exist."""
+    known = RequestOptions.__annotations__
+    for name in options:
+        if name not in known:
+            remedy = f"use one of {', '.join(known)}"
+            raise Invalid(f"{name!r} is not an option of a request", remedy=remedy)
+    return RequestContext(get_format(format), **options)
 
 
 def list_positions(sources: Iterable[Turn | Result]) -> list[int]:
