@@ -1,4 +1,4 @@
-"""An agent with a tool and a memory: `python examples/agent.py [gpt-… | claude-…]`; no name: embedded."""
+"""An agent with a tool and a memory: `python examples/agent.py claude-…`, or `gpt-…`."""
 
 import sys
 from pathlib import Path
@@ -14,26 +14,22 @@ def list_files() -> str:
     return "\n".join(sorted(path.name for path in Path.cwd().iterdir()))
 
 
-def model_named(name: str) -> Model:
-    """The model that answers: OpenAI's, Anthropic's, or the small embedded one."""
+def choose_model(name: str) -> Model:
+    """Return a model of Anthropic or OpenAI. Its key is in ANTHROPIC_API_KEY or OPENAI_API_KEY."""
     if name.startswith("claude-"):
         from backstory.runtime.models.anthropic import AnthropicModel
 
-        return AnthropicModel(name)  # with the key in ANTHROPIC_API_KEY
-    if name:
-        from backstory.runtime.models.openai import OpenAIModel
+        return AnthropicModel(name)
+    from backstory.runtime.models.openai import OpenAIModel
 
-        return OpenAIModel(name)  # with the key in OPENAI_API_KEY
-    from backstory.runtime.models.embedded import EmbeddedModel
-
-    return EmbeddedModel()
+    return OpenAIModel(name)
 
 
-def main(name: str = "") -> None:
+def main(name: str) -> None:
     """Answer the questions on standard input, one per line."""
     with backstory.open("agent.db") as store:
         agent = store.ensure("example", system="You are a careful assistant. Be brief.")
-        loop = Loop(agent, model_named(name), [Tool.of(list_files)])
+        loop = Loop(agent, choose_model(name), [Tool.of(list_files)])
         for question in sys.stdin:
             for update in loop.ask(question.strip()):
                 if isinstance(update, TextDelta):
@@ -42,4 +38,6 @@ def main(name: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) != 2:
+        sys.exit("name a model: python examples/agent.py claude-… or gpt-…")
+    main(sys.argv[1])

@@ -3,7 +3,7 @@
 import sys
 
 import backstory
-from backstory.agent import Agent
+from backstory import Agent
 from backstory.runtime.loop import Loop
 from backstory.runtime.models import Model
 from backstory.runtime.models.choice import ModelSpec, choose

@@ -6,7 +6,6 @@ import sys
 import pytest
 
 import backstory
-from backstory.runtime.models.embedded import VARIABLE, model_file
 from tests.chat.screen import environment
 from tests.processes import PATIENCE
 from tests.programs import ROOT
@@ -71,9 +70,10 @@ def test_it_uses_its_tool_and_remembers_in_the_next_process_with_anthropic(run):
         assert "Which files are here?" in str(server.bodies[-1]["messages"][0])
 
 
-@pytest.mark.slow
-def test_it_answers_with_the_embedded_model(run):
-    assert run("Say hello.", **{VARIABLE: str(model_file())}).strip()
+def test_it_asks_for_the_name_of_a_model():
+    done = subprocess.run([sys.executable, EXAMPLE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("name a model: ")
 
 
 def test_a_sub_agent_has_its_own_log_and_reports(tmp_path):
