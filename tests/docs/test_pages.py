@@ -1,7 +1,10 @@
 """The documents tell the truth: their code runs, their links lead somewhere, the names are there."""
 
-import gc
+import os
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,49 @@ def code_of(page):
 SHOWN_ELSEWHERE = {"own-loop.md", "web-server.md"}  # test_examples.py, test_web_server.py
 
 
+# What each extra installs, as far as a page could import it.
+EXTRAS = {
+    "postgres": "psycopg",
+    "chat": "prompt_toolkit",
+    "gemini": "google.genai",
+    "openai": "openai",
+    "anthropic": "anthropic",
+    "embedded": "xllamacpp",
+    "tokens": "splintr",
+    "web": "starlette uvicorn",
+    "mcp": "mcp",
+    "prices": "genai_prices",
+}
+# Runs a page as if only some extras were installed.
+RUN = """
+import gc, sys
+missing, code = sys.argv[1].split(), sys.argv[2]
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in missing:
+            raise ModuleNotFoundError(f"the page does not say that it needs {name}", name=name)
+sys.meta_path.insert(0, Missing())
+exec(compile(code, "page", "exec"), {"__name__": "page"})
+gc.collect()  # clients that nobody closed
+"""
+
+
+def list_missing_modules(page):
+    """Return the modules of the extras that a page does not name at its top."""
+    named = {"anthropic"}  # the README says which SDK its program uses
+    if page.name != "README.md":
+        needs = re.search(r"^Needs: (.+(?:\n.+)*)", page.read_text(), re.MULTILINE)[1]
+        named = set(",".join(re.findall(r"backstory\[([\w,]+)\]", needs)).split(","))
+    return [module for extra in EXTRAS if extra not in named for module in EXTRAS[extra].split()]
+
+
+def test_every_extra_but_those_of_frameworks_is_known_here():
+    text = (ROOT / "pyproject.toml").read_text()
+    extras = tomllib.loads(text)["project"]["optional-dependencies"]
+    frameworks = extras["adapters"][0].partition("[")[2].rstrip("]").split(",")
+    assert set(EXTRAS) == set(extras) - {*frameworks, "adapters", "all"}
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -42,14 +88,19 @@ SHOWN_ELSEWHERE = {"own-loop.md", "web-server.md"}  # test_examples.py, test_web
     ],
     ids=lambda page: page.name,
 )
-def test_the_python_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
-    monkeypatch.setenv("NO_PROXY", "*")
+def test_the_python_on_a_page_runs_with_the_extras_that_it_names(page, tmp_path):
     with stub_server() as server:  # the README asks a model
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
-        gc.collect()  # clients that nobody closed
+        variables = {"ANTHROPIC_API_KEY": "none", "NO_PROXY": "*", "ANTHROPIC_BASE_URL": server.url}
+        missing = " ".join(list_missing_modules(page))
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", "-c", RUN, missing, code_of(page)],
+            cwd=tmp_path,
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stderr
     assert [exchange.refused_for for exchange in server.exchanges if exchange.refused_for] == []
     assert len(server.exchanges) == (page.name == "README.md")
 
