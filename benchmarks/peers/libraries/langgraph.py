@@ -8,7 +8,7 @@ are by then. Metadata is what the checkpointers can look an older checkpoint up 
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate, pairwise, takewhile
 from typing import Annotated, Any, TypedDict
 
@@ -251,14 +251,6 @@ class DeltaSaver(Saver):
         """Overwriting is what makes the channel take a snapshot now."""
         copies = [message.model_copy() for message in messages]
         self._update(session, self._config(session), len(copies), {"messages": Overwrite(copies)})
-
-
-@contextmanager
-def _set_up(opening: AbstractContextManager[Any]) -> Iterator[Any]:
-    """A checkpointer whose tables are there."""
-    with opening as saver:
-        saver.setup()
-        yield saver
 
 
 def langchain_form(messages: list[Message]) -> AnyMessage:
