@@ -81,6 +81,11 @@ def test_log_as_json(story):
     assert events[2]["data"] == {"id": "c1", "name": "glob", "arguments": {"pattern": "*.py"}}
 
 
+def test_log_since_a_misspelled_time_says_that_it_is_none(story):
+    refused = story("log", "main", "--since", "yesterdy", code=1)
+    assert "no mark 'yesterdy', and that is not a time either: its marks are" in refused.err
+
+
 def test_log_since_a_time(story):
     first = story("log", "main", "--json").json[3]["created_at"]
     assert story("log", "main", "--since", first).rows[0][0] == "5"

@@ -51,14 +51,15 @@ def find_reference(store: Store, ref: str) -> Reference:
         ref = f"{lent.agent.id}{ref}"
     try:
         return store.resolve(ref)
-    except MarkNotFound:
+    except MarkNotFound as error:
         name, _, moment = ref.partition("@")
         try:
             time = parse_time(moment)
         except Invalid:
             time = None
         if time is None:
-            raise
+            message = f"{error.message}, and that is not a time either"
+            raise MarkNotFound(message, remedy=error.remedy) from None
         return store.resolve(f"{name}@{time.isoformat()}")
 
 
