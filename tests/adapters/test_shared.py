@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import backstory
 from backstory.adapters.shared import (
     AdapterStore,
+    ItemReader,
     KnownHeads,
     StateNotes,
     TurnItem,
@@ -25,9 +26,7 @@ from backstory.adapters.shared import (
     build_other_name,
     build_prefix,
     clean_text,
-    read_context,
     read_ids,
-    read_items,
     read_note,
     write_block,
 )
@@ -61,11 +60,9 @@ def agent():
     return backstory.open(":memory:").start()
 
 
-def read(agent, **options):
-    return [
-        item.value
-        for item in read_context("mine", agent, PlainWriter(), notes=["mine.item"], **options)
-    ]
+def read(agent, limit=None, **options):
+    reader = ItemReader("mine", ["mine.item"], PlainWriter(), **options)
+    return [item.value for item in reader.read_context(agent, limit)]
 
 
 # --- items ---
@@ -82,7 +79,7 @@ def test_an_item_of_several_events_is_one_item(agent):
     events = [("assistant", "words", None), ("tool_call", None, {"id": "1", "name": "f"})]
     agent.user("Go.")
     agent.extend(build_item("mine", {"all": 1}, events, id="m1"))
-    [question, item] = read_context("mine", agent, PlainWriter(), notes=[])
+    [question, item] = ItemReader("mine", [], PlainWriter()).read_context(agent)
     assert question.value == ("user", "Go.", 1)
     assert (item.value, item.first, item.last, item.id) == ({"all": 1}, 2, 3, "m1")
 
@@ -228,7 +225,8 @@ def test_a_store_with_items_of_an_earlier_form_is_read_by_everybody():
     assert len(spoken) == 7
     for agent in spoken:
         adapter = agent.key.partition(":")[0]
-        items = [item.value for item in read_context(adapter, agent, PlainWriter(), notes=[])]
+        reader = ItemReader(adapter, [], PlainWriter())
+        items = [item.value for item in reader.read_context(agent)]
         assert items[0] == ("user", "What is the weather?", 1)
         assert items[1] == ("answer", "look")
         assert "sunny" in items[2][1]
@@ -244,8 +242,7 @@ def test_items_of_an_earlier_form_are_translated(agent):
 def test_nothing_is_translated_if_all_items_are_own(agent, monkeypatch):
     agent.extend(build_item("mine", {"n": 1}, [("user", "mine", None)]))
     monkeypatch.setattr("backstory.adapters.shared.read_turns", None)
-    events = agent.messages()
-    assert [item.value for item in read_items("mine", events, PlainWriter())] == [{"n": 1}]
+    assert read(agent) == [{"n": 1}]
 
 
 # --- files ---
@@ -455,10 +452,9 @@ def test_an_agent_that_was_deleted_is_looked_up_again():
 
 def test_of_two_that_spawn_an_agent_at_once_both_get_the_same(monkeypatch):
     adapter = AdapterStore(":memory:", "mine")
-    parent = adapter.ensure("x:parent")
-    first = adapter.spawn(parent, "x:parent/child")
+    first = adapter.spawn("x:parent", "x:parent/child")
     monkeypatch.setattr(adapter, "find", lambda key: None)  # the other one has not been seen
-    assert adapter.spawn(parent, "x:parent/child").id == first.id
+    assert adapter.spawn("x:parent", "x:parent/child").id == first.id
 
 
 def test_a_fork_gets_another_name_if_its_name_is_taken():

@@ -23,32 +23,31 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State as AdkState
 from pydantic_core import to_jsonable_python
 
-from backstory import Agent, Conflict, Error, Event, KeyTaken, RepeatedEvent, replay, wire
+from backstory import Agent, Conflict, Error, Event, KeyTaken, RepeatedEvent, wire
 from backstory.adapters.shared import (
     AdapterStore,
     At,
     DraftTuple,
     Item,
+    ItemReader,
     KeylessDraft,
     KnownHeads,
     State,
     StateNotes,
     TurnItem,
     Where,
-    add_usage,
     build_item,
+    build_jump,
     build_key,
     build_note,
     build_prefix,
     check_type,
-    read_context,
     read_ids,
-    read_items,
     read_note,
+    undo_own_moves,
     write_block,
 )
 from backstory.aio import in_thread
-from backstory.wire.formats.gemini import GEMINI
 from backstory.wire.neutral import AnsweredCall, list_parts
 from backstory.wire.turns import BETWEEN, AnswerTurn, MessageTurn, Text
 
@@ -94,7 +93,7 @@ class BackstorySessionService(BaseSessionService):
         self._store = AdapterStore(place, ADAPTER)
         self._effective = effective
         self._agent_name = agent_name
-        self._repair = repair
+        self._reader = ItemReader(ADAPTER, [NOTE, REWIND], AdkEventWriter(), repair)
         self._known: KnownHeads[tuple[int, State]] = KnownHeads()  # of sessions, apps and users
 
     def agent(self, app_name: str, user_id: str, session_id: str) -> Agent:
@@ -183,8 +182,8 @@ class BackstorySessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session. Forks of it stay, and so does the state of the app and the user."""
-        key = self._store.build_key(app_name, user_id, _trim(session_id))
-        await in_thread(partial(self._delete, key))
+        ids = (app_name, user_id, _trim(session_id))
+        await in_thread(partial(self._store.delete_tree, *ids))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state that all sessions of a user share."""
@@ -221,47 +220,38 @@ class BackstorySessionService(BaseSessionService):
         limit = config.num_recent_events if config else None
         forms = [item.value for item in self._read_events(agent, ids[0], limit)]
         if config is not None and config.after_timestamp is not None:
-            forms = _drop_older(forms, config.after_timestamp)
+            forms = [form for form in forms if form["timestamp"] >= config.after_timestamp]
         time = forms[-1]["timestamp"] if forms else self._read_time(agent)
         shown = state.current | self._read_shared(ids)
         return _build_session(ids, head, shown, time, forms)
 
     def _read_events(self, agent: Agent, app: str, limit: int | None = None) -> list[Item]:
         """Return the events for ADK, which leaves out by itself what it rewound."""
-        items = self._read_items(agent, limit)
+        items = self._reader.read_context(agent, limit)
         if not self._effective and any(_read_rewind(item.value) for item in items):
             items = self._read_rewound_items(agent, limit)
-        answers = [item for item in items if not item.is_own and not item.value["author"]]
+        answers = [item for item in items if _lacks_author(item)]
         if answers:
-            author = self._choose_author(agent, items, limit) or app
+            author = self._choose_author(agent, items) or app
             for item in answers:
                 item.value["author"] = author
         return items
 
-    def _choose_author(self, agent: Agent, items: Sequence[Item], limit: int | None) -> str | None:
+    def _choose_author(self, agent: Agent, items: Sequence[Item]) -> str | None:
         """Return the author of answers of others."""
         if self._agent_name:
             return self._agent_name
-        author = _find_author(items)
-        if author is None and limit is not None:
-            author = _find_author(self._read_items(agent, None))
-        return author
-
-    def _read_items(self, agent: Agent, limit: int | None) -> list[Item]:
-        return read_context(
-            ADAPTER, agent, AdkEventWriter(), notes=[NOTE, REWIND], limit=limit, repair=self._repair
-        )
+        return _find_author(items) or _find_author(self._reader.read_context(agent))
 
     def _read_rewound_items(self, agent: Agent, limit: int | None) -> list[Item]:
         """Return the context as it would be without the jumps of ADK."""
-        events = [_hide_own_jump(event) for event in agent.events()]
-        messages = replay(events, agent=agent.name).messages
-        items = read_items(ADAPTER, messages, AdkEventWriter(), repair=self._repair)
+        events = undo_own_moves(ADAPTER, agent, agent.events())
+        items = self._reader.read_events(events)
         return items if limit is None else items[max(len(items) - limit, 0) :]
 
     def _read_time(self, agent: Agent) -> float:
         """Return the timestamp of the last event, or the time when the session was created."""
-        for item in self._read_items(agent, 1):
+        for item in self._reader.read_context(agent, 1):
             return float(item.value["timestamp"])
         return agent.created_at.timestamp()
 
@@ -291,28 +281,29 @@ class BackstorySessionService(BaseSessionService):
         """Return sessions without their events: a few queries for all of them."""
         ids = (app,) if user is None else (app, user)
         prefix = build_prefix(ADAPTER, *ids)
+        users = build_prefix(USER_STATE, app) if user is None else build_key(USER_STATE, app, user)
+        app_state = _add_prefix("app", self._read_scope("app", app))
+        user_states = self._list_states(users)
         states = self._list_states(prefix)
         times = dict(self._store.store.last_notes(TIME, prefix))
-        app_state = _add_prefix("app", self._read_scope("app", app))
-        users = build_prefix(USER_STATE, app) if user is None else build_key(USER_STATE, app, user)
-        user_states = {agent.key: state for agent, state in self._list_states(users).items()}
         sessions: list[Session] = []
         for agent in self._store.store.agents(prefix=prefix):
             if not agent.listed_head:
                 continue
             _, its_user, id = read_ids(agent)
-            its_state = user_states.get(build_key(USER_STATE, app, its_user), {})
-            state = states.get(agent, {}) | app_state | _add_prefix("user", its_state)
+            user_state = user_states.get(build_key(USER_STATE, app, its_user), {})
+            state = states.get(agent.key, {}) | app_state | _add_prefix("user", user_state)
             time = self._find_time(agent, times.get(agent))
             sessions.append(_build_session((app, its_user, id), agent.listed_head, state, time))
         return sessions
 
-    def _list_states(self, prefix: str) -> dict[Agent, dict[str, Any]]:
+    def _list_states(self, prefix: str) -> dict[str | None, dict[str, Any]]:
+        """Return the states of agents by their keys."""
         states = dict(self._store.store.last_notes(STATE.state, prefix))
         updates = dict(self._store.store.last_notes(STATE.update, prefix))
-        found: dict[Agent, dict[str, Any]] = {}
-        for agent in states.keys() | updates.keys():
-            found[agent] = STATE.join(states.get(agent), updates.get(agent)).current
+        found: dict[str | None, dict[str, Any]] = {}
+        for agent, note in states.items():
+            found[agent.key] = STATE.join(note, updates.get(agent)).current
         return found
 
     def _find_time(self, agent: Agent, note: Event | None) -> float:
@@ -380,9 +371,9 @@ class BackstorySessionService(BaseSessionService):
         invocation = _read_rewind(form)
         if invocation is None:
             return []
-        for item in self._read_items(agent, None):
+        for item in self._reader.read_context(agent):
             if item.value.get("invocationId") == invocation:
-                return [("jump", None, {"target_message_id": item.first - 1, "by": ADAPTER})]
+                return [build_jump(ADAPTER, item.first - 1)]
         return []
 
     def _read_seen_head(self, agent: Agent, session: Session) -> int:
@@ -392,7 +383,7 @@ class BackstorySessionService(BaseSessionService):
         if marker is not None:
             return int(marker)
         head = agent.head
-        stored = [item.value["id"] for item in self._read_items(agent, 1)]
+        stored = [item.value["id"] for item in self._reader.read_context(agent, 1)]
         if stored != [event.id for event in session.events[-1:]]:
             raise StaleSessionError(STALE)
         return head
@@ -407,42 +398,21 @@ class BackstorySessionService(BaseSessionService):
     ) -> list[Event]:
         """Append to a session, and change the state of its app and its user, all or nothing. Raises
         Conflict if `expected` is not the session's head."""
+        if not changes["app"] and not changes["user"]:
+            return agent.extend(batch, expected=expected)
         while True:
             batches: list[tuple[Agent, list[DraftTuple], int]] = [(agent, batch, expected)]
             for scope, owner_ids in (("app", ids[:1]), ("user", ids[:2])):
                 if changes[scope]:
-                    key = build_key(f"{ADAPTER}_{scope}", *owner_ids)
-                    owner = self._store.ensure(key)
+                    owner = self._store.ensure(build_key(f"{ADAPTER}_{scope}", *owner_ids))
                     head, state = self._read_known(owner)
                     batches.append((owner, [STATE.build(state, changes[scope])], head))
             try:
-                if len(batches) == 1:
-                    written = [agent.extend(batch, expected=expected)]
-                else:
-                    written = self._store.store.write(batches)
+                return self._store.store.write(batches)[0]
             except Conflict:
-                if len(batches) == 1 or agent.head != expected:
+                if agent.head != expected:
                     raise
-                continue  # somebody else changed the state of the app or the user
-            for (owner, _, head), events in zip(batches, written, strict=True):
-                self._remember(owner, head, events)
-            return written[0]
-
-    def _remember(self, agent: Agent, head: int, events: Sequence[Event]) -> None:
-        """Remember the state after events that this process wrote after `head`."""
-        with self._known.hold(agent) as known:
-            if known.value is None or known.value[0] != head:
-                return
-            state = known.value[1]
-            for event in events:
-                if event.kind == "note":
-                    state = STATE.follow(state, event)
-            known.value = (events[-1].seq, state)
-
-    def _delete(self, key: str) -> None:
-        agent = self._store.find(key)
-        if agent is not None:
-            self._store.delete([agent])
+                # somebody else changed the state of the app or the user
 
 
 def _trim(session_id: str) -> str:
@@ -467,18 +437,14 @@ def _build_session(
     return session
 
 
-def _drop_older(forms: Sequence[Form], time: float) -> list[Form]:
-    """Return the last events, none of which is older than `time`."""
-    first = len(forms)
-    while first > 0 and forms[first - 1]["timestamp"] >= time:
-        first -= 1
-    return list(forms[first:])
+def _lacks_author(item: Item) -> bool:
+    return not item.is_own and item.value["author"] == UNKNOWN_AUTHOR
 
 
 def _find_author(items: Sequence[Item]) -> str | None:
     """Return the last author of an answer that ADK wrote."""
     for item in reversed(items):
-        if item.is_own and item.value["author"] not in ("", "user"):
+        if item.is_own and item.value["author"] != "user":
             return str(item.value["author"])
     return None
 
@@ -486,12 +452,6 @@ def _find_author(items: Sequence[Item]) -> str | None:
 def _read_rewind(form: Form) -> str | None:
     """Return the invocation that an event rewinds, with everything after it."""
     return (form.get("actions") or {}).get("rewindBeforeInvocationId")
-
-
-def _hide_own_jump(event: Event) -> Event:
-    if event.kind == "jump" and (event.data or {}).get("by") == ADAPTER:
-        return Event.of(event.seq, "note", f"{ADAPTER}.move")
-    return event
 
 
 def _skip_invisible(agent: Agent, seen: int) -> int:
@@ -544,42 +504,29 @@ def _build_event_key(id: str, number: int) -> str:
 
 def build_drafts(form: Form) -> list[DraftTuple]:
     """Build the events of an ADK event."""
-    events = _load_content(form.get("content") or {})
+    events = _load_content(form)
     if not events:
         name = NOTE if _read_rewind(form) is None else REWIND
-        return build_item(ADAPTER, form, [("note", name, None)])
-    if events[0][0] in ("assistant", "tool_call"):
-        usage = GEMINI.read_usage(form.get("usageMetadata")) or {}
-        tokens = {name: usage.get(name) for name in ("input", "output", "cached")}
-        events = add_usage(events, form.get("modelVersion"), **tokens)
-    return build_item(ADAPTER, form, [_tag_native(event, form) for event in events])
+        events = [("note", name, None)]
+    return build_item(ADAPTER, form, events)
 
 
-def _load_content(content: Form) -> list[KeylessDraft]:
-    """Return the events that the wire reads from content."""
+def _load_content(form: Form) -> list[KeylessDraft]:
+    """Return the events that the wire reads from the content of an event."""
+    content = form.get("content") or {}
     if not content.get("parts"):
         return []
-    role = "model" if content.get("role") == "model" else "user"
     try:
-        return list(wire.load({"contents": [content | {"role": role}]}, FORMAT))
+        if content.get("role") != "model":
+            return list(wire.load({"contents": [content | {"role": "user"}]}, FORMAT))
+        response = {
+            "candidates": [{"content": content}],
+            "modelVersion": form.get("modelVersion"),
+            "usageMetadata": form.get("usageMetadata"),
+        }
+        return list(wire.load_answer(response, FORMAT))
     except (Error, ValueError):  # Gemini would not accept it
         return []
-
-
-def _tag_native(draft: KeylessDraft, form: Form) -> KeylessDraft:
-    """Return an event whose native content says which model gave it. Native content that is only
-    the text is left out. The wire saw the message alone, so what came before it is not known."""
-    kind, content, data = draft
-    if not data or "native" not in data:
-        return draft
-    data = dict(data)
-    native = dict(data.pop("native"))
-    native.pop("after", None)
-    if native["wire"] == [{"text": content}]:
-        return kind, content, data
-    if kind in ("assistant", "tool_call") and form.get("modelVersion"):
-        native["model"] = form["modelVersion"]
-    return kind, content, data | {"native": native}
 
 
 class AdkEventWriter:
@@ -593,12 +540,11 @@ class AdkEventWriter:
 
     def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
         """Write an answer: its texts and its calls."""
-        parts = [write_block(FORMAT, Text(text)) for text in turn.texts if text]
+        parts = [write_block(FORMAT, Text(text)) for text in turn.texts]
         for call in turn.calls:
             written = {"id": call.id, "name": call.name, "args": call.arguments}
             parts.append({"functionCall": written})
-        if parts:
-            yield TurnItem(_build_form(event, UNKNOWN_AUTHOR, "model", parts), event.seq)
+        yield TurnItem(_build_form(event, UNKNOWN_AUTHOR, "model", parts), event.seq)
 
     def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
         """Write the results of calls as one event. Its author is that of the calls."""

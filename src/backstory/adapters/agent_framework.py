@@ -15,7 +15,7 @@ from backstory.adapters.shared import (
     AdapterStore,
     At,
     DraftTuple,
-    Item,
+    ItemReader,
     KeylessDraft,
     TurnItem,
     Where,
@@ -26,11 +26,10 @@ from backstory.adapters.shared import (
     check_type,
     copy_in_slices,
     describe_media,
-    read_context,
-    write_uri,
 )
 from backstory.aio import in_thread
 from backstory.log.items import read_json, write_item
+from backstory.wire.media import data_url
 from backstory.wire.neutral import AnsweredCall, list_parts
 from backstory.wire.turns import AnswerTurn, Media, MessageTurn, Part, Text, text_of
 
@@ -63,8 +62,8 @@ class BackstoryHistory(HistoryProvider):
     ) -> None:
         super().__init__(source_id, **options)
         self.skip_excluded = skip_excluded
-        self.repair = repair
         self._key = key
+        self._reader = ItemReader(ADAPTER, [NOTE], FrameworkMessageWriter(), repair)
         self._store = AdapterStore(where, ADAPTER)
 
     def agent(self, session_id: str | None = None) -> Agent:
@@ -112,18 +111,8 @@ class BackstoryHistory(HistoryProvider):
     def _build_key(self, session_id: str | None) -> str:
         return self._key or self._store.build_key(session_id or DEFAULT)
 
-    def _read_items(self, agent: Agent, limit: int | None = None) -> list[Item]:
-        return read_context(
-            ADAPTER,
-            agent,
-            FrameworkMessageWriter(),
-            notes=[NOTE],
-            limit=limit,
-            repair=self.repair,
-        )
-
     def _read_messages(self, agent: Agent) -> list[Message]:
-        messages = [Message.from_dict(item.value) for item in self._read_items(agent)]
+        messages = [Message.from_dict(item.value) for item in self._reader.read_context(agent)]
         if not self.skip_excluded:
             return messages
         return [message for message in messages if not _is_excluded(message)]
@@ -135,7 +124,8 @@ class BackstoryHistory(HistoryProvider):
         append_to_head(agent, partial(self._build_new, agent, forms))
 
     def _build_new(self, agent: Agent, forms: list[Form]) -> list[DraftTuple]:
-        stored = [item.value for item in self._read_items(agent, len(forms) + 1)]
+        newest = self._reader.read_context(agent, len(forms) + 1)
+        stored = [item.value for item in newest]
         drafts: list[DraftTuple] = []
         for form in forms[_count_stored(stored, forms) :]:
             drafts += build_drafts(form)
@@ -248,13 +238,12 @@ class FrameworkMessageWriter:
 
     def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
         """Write an answer: its texts and its calls."""
-        contents = [_write_part(Text(text)) for text in turn.texts if text]
+        contents = [_write_part(Text(text)) for text in turn.texts]
         for call in turn.calls:
             names = {"call_id": call.id, "name": call.name}
             arguments = call.text or call.arguments
             contents.append({"type": "function_call", **names, "arguments": arguments})
-        if contents:
-            yield TurnItem(_build_form("assistant", contents), event.seq)
+        yield TurnItem(_build_form("assistant", contents), event.seq)
 
     def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
         """Write the results of calls as one message."""
@@ -272,13 +261,14 @@ class FrameworkMessageWriter:
 
 
 def _write_part(part: Part) -> Form:
-    if isinstance(part, Media):
-        uri = write_uri(part)
-        if uri is not None:
-            kind = "data" if part.data is not None else "uri"
-            return {"type": kind, "uri": uri, "media_type": part.type or f"{part.kind}/*"}
-        return {"type": "text", "text": describe_media(part)}
-    return {"type": "text", "text": text_of([part])}
+    if not isinstance(part, Media):
+        return {"type": "text", "text": text_of([part])}
+    type_ = part.type or f"{part.kind}/*"
+    if part.data is not None:
+        return {"type": "data", "uri": data_url(part), "media_type": type_}
+    if part.url is not None:
+        return {"type": "uri", "uri": part.url, "media_type": type_}
+    return {"type": "text", "text": describe_media(part)}
 
 
 def _build_form(role: str, contents: list[Form]) -> Form:

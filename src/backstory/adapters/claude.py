@@ -9,6 +9,7 @@ both sides of it.
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID, uuid5
 
@@ -19,22 +20,24 @@ from backstory.adapters.shared import (
     AdapterStore,
     DraftTuple,
     Item,
+    ItemReader,
     KeylessDraft,
     KnownHeads,
     TurnItem,
     Where,
+    build_clear,
     build_item,
+    build_jump,
     build_note,
     build_prefix,
     check_type,
     clean_text,
     copy_in_slices,
     read_ids,
-    read_items,
     read_note,
     read_own_items,
-    write_block,
-    write_content,
+    undo_own_moves,
+    write_blocks,
 )
 from backstory.aio import in_thread
 from backstory.log.items import read_json, write_item
@@ -43,7 +46,7 @@ from backstory.transcripts.claude_code import ClaudeTree, LineUnits, index_lines
 from backstory.wire.neutral import AnsweredCall, list_parts
 from backstory.wire.reading import read_native_parts
 from backstory.wire.translation import is_same_text
-from backstory.wire.turns import AnswerTurn, MessageTurn, Part, text_of
+from backstory.wire.turns import AnswerTurn, MessageTurn, text_of
 
 if TYPE_CHECKING:
     from claude_agent_sdk import (
@@ -84,9 +87,9 @@ class BackstorySessionStore:
     def agent(self, key: "SessionKey") -> Agent:
         """Return the agent with a transcript. It is created if it does not exist."""
         ids = _list_ids(key)
-        main = self._store.write(self._store.build_key(*ids[:2]), _check_exists)
+        main = self._store.build_key(*ids[:2])
         if len(ids) == 2:
-            return main
+            return self._store.ensure(main)
         return self._store.spawn(main, self._store.build_key(*ids))
 
     def fork(self, key: "SessionKey", new_session_id: str, up_to: str | None = None) -> Agent:
@@ -126,7 +129,7 @@ class BackstorySessionStore:
 
     async def delete(self, key: "SessionKey") -> None:
         """Delete a transcript, and those of its sub-agents with a session. Forks of it stay."""
-        await in_thread(partial(self._delete, key))
+        await in_thread(partial(self._store.delete_tree, *_list_ids(key)))
 
     async def list_subkeys(self, key: "SessionListSubkeysKey") -> list[str]:
         """Return the subpaths of the transcripts of a session's sub-agents."""
@@ -202,24 +205,11 @@ class BackstorySessionStore:
                 known.value = end
                 return True
 
-    def _delete(self, key: "SessionKey") -> None:
-        if "subpath" not in key:
-            self._store.delete(self._list_subagents(key))
-        delete = self._store.store.delete
-        agent_key = self._store.build_key(*_list_ids(key))
-        self._store.read(agent_key, lambda agent: delete(agent.id), None)
-
 
 def _list_ids(key: "SessionKey | SessionListSubkeysKey") -> list[str]:
     ids = [key["project_key"], key["session_id"]]
     subpath = key.get("subpath")
     return ids if subpath is None else [*ids, str(subpath)]
-
-
-def _check_exists(agent: Agent) -> Agent:
-    """Return the agent. Raises AgentNotFound if it was deleted."""
-    agent.head  # noqa: B018  reads it
-    return agent
 
 
 def _get_mtime(agent: Agent) -> int:
@@ -233,34 +223,39 @@ def _load_lines(agent: Agent, session_id: str, repair: bool) -> Any:
     events = agent.events()
     if not events:
         return None
-    lines: list[Line] = []
+    return [item.value for item in _read_lines(agent, events, session_id, repair)]
+
+
+def _read_lines(agent: Agent, events: Sequence[Event], session_id: str, repair: bool) -> list[Item]:
+    """Return the lines in all events of a log. Claude's own moves count as notes; those of people
+    end the lines. A line of others continues the line before it."""
+    shown = _list_shown(agent, events)
+    items: list[Item] = []
     last: str | None = None
-    for item in _read_lines(agent, events, session_id, repair):
+    for item in _open_reader(session_id, events, repair).read_events(shown):
         line = item.value
         if not item.is_own:
             line = {**line, "parentUuid": last}
         elif item.last <= agent.fork_seq and "sessionId" in line:
             line = {**line, "sessionId": session_id}
-        lines.append(line)
+        items.append(item._replace(value=line))
         last = line.get("uuid") or last
-    return lines
+    return items
 
 
-def _read_lines(agent: Agent, events: Sequence[Event], session_id: str, repair: bool) -> list[Item]:
-    """Return the lines in all events of a log. Claude's own moves count as notes; those of people
-    end the lines."""
-    as_claude = [_hide_own_move(event) for event in events]
-    shown = [_show_erased(event) for event in replay(as_claude, agent=agent.name).messages]
-    forked = [event.seq for event in shown if event.kind == "note" and event.content == FORKED]
-    if forked:
-        shown = [event for event in shown if event.seq > forked[-1]]
-    return read_items(ADAPTER, shown, LineWriter(session_id, events), repair=repair)
+def _list_shown(agent: Agent, events: Sequence[Event]) -> list[Event]:
+    """Return the events whose lines Claude is given."""
+    shown: list[Event] = []
+    for event in undo_own_moves(ADAPTER, agent, events):
+        if event.kind == "note" and event.content == FORKED:
+            shown.clear()
+        else:
+            shown.append(_show_erased(event))
+    return shown
 
 
-def _hide_own_move(event: Event) -> Event:
-    if event.kind in ("clear", "jump") and (event.data or {}).get("by") == ADAPTER:
-        return Event.of(event.seq, "note", "claude.move")
-    return event
+def _open_reader(session_id: str, events: Sequence[Event], repair: bool) -> ItemReader:
+    return ItemReader(ADAPTER, [NOTE], LineWriter(session_id, events), repair)
 
 
 def _show_erased(event: Event) -> Event:
@@ -285,7 +280,7 @@ def _find_copied_end(source: Agent, session_id: str, copies: Sequence[Line]) -> 
     """Return the position up to which the context of `source` says what copies of its lines say;
     None if they say something else."""
     events = source.messages(notes=[NOTE])
-    items = read_items(ADAPTER, events, LineWriter(session_id, events), repair=False)
+    items = _open_reader(session_id, events, False).read_events(events)
     originals = _map_copies([item.value for item in items])
     copied = set()
     for line in copies:
@@ -429,8 +424,7 @@ class TranscriptBatch:
         self._agent = end.agent
         self._lines = lines
         self._events: list[DraftTuple] = []
-        self._built: list[tuple[int, Line]] = []  # each line with the position of its last event
-        self._is_spoken = False  # one of the lines so far says something
+        self._built: list[Item] = []  # the lines so far
         # The first lines of a fork by Claude: the context has what they say.
         is_new_fork = 0 < end.head == end.agent.fork_seq
         self._has_copies = is_new_fork and any(_read_original(new.line) for new in lines)
@@ -457,8 +451,8 @@ class TranscriptBatch:
         if line.get("isCompactSummary") is True:
             copies = self._copy_kept(line)
         self._events += build_drafts(new, entries, copies)
-        self._built.append((self._end.head + len(self._events), line))
-        self._is_spoken = self._is_spoken or bool(entries)
+        position = self._end.head + len(self._events)
+        self._built.append(Item(line, position, position))
         self._end.add(line)
 
     def _build_move(self, line: Line) -> list[DraftTuple]:
@@ -472,56 +466,30 @@ class TranscriptBatch:
         current = units.get(last)
         if current in (units.get(line.get("uuid")), units.get(parent)):
             return []
-        position = self._find_foreign(parent)
-        if position is not None:
-            return self._jump_to_foreign(position)
-        tree = self._read_tree(line)
-        keys = tree.list_keys_before()
-        if last in keys or any(units.get(key) == current for key in keys):
-            return []
+        lines = self._read_lines()
+        keys = self._read_tree(lines, line).list_keys_before()
         if not keys:
-            return [_build_clear()]
-        target = self._find_end(keys)
-        return [] if target is None else [_build_jump(target)]
-
-    def _find_foreign(self, uuid: Any) -> int | None:
-        """Return the position of the last event of a line that others wrote."""
-        if not self._end.head or not isinstance(uuid, str):
-            return None
-        events = self._agent.events(until=self._end.head)
-        for item in _read_lines(self._agent, events, self._end.key["session_id"], True):
-            if not item.is_own and item.value.get("uuid") == uuid:
-                return item.last
-        return None
-
-    def _jump_to_foreign(self, position: int) -> list[DraftTuple]:
-        newest = self._agent.messages(self._end.head, limit=1)
-        is_newest = [event.seq for event in newest] == [position]
-        return [] if is_newest and not self._is_spoken else [_build_jump(position)]
-
-    def _read_tree(self, line: Line) -> ClaudeTree:
-        """Return the tree of all lines up to `line`."""
-        lines = [item.value for item in self._read_written()]
-        lines += [built for _, built in self._built]
-        lines.append(line)
-        return index_lines([one for one in lines if not self._end.is_side(one)])
-
-    def _read_written(self) -> list[Item]:
-        if not self._end.head:
+            return [build_clear(ADAPTER)]
+        if _find_newest(lines, last) in keys or current in map(units.get, keys):
             return []
-        return read_own_items(ADAPTER, self._agent.events(until=self._end.head))
+        target = _find_end(lines, keys)
+        return [] if target is None else [build_jump(ADAPTER, target)]
 
-    def _find_end(self, keys: Sequence[str]) -> int | None:
-        """Return the newest position of the lines with these uuids."""
-        written = [(item.last, item.value) for item in self._read_written()]
-        written += self._built
-        originals = _map_copies([line for _, line in written])
-        places: dict[str, int] = {}
-        for position, line in written:
-            uuid = str(line.get("uuid"))
-            # A line that Claude copied into a fork is where its original is.
-            places[uuid] = places.get(originals.get(uuid, ""), position)
-        return max([places[key] for key in keys if key in places], default=None)
+    def _read_lines(self) -> list[Item]:
+        """Return all lines so far: those of Claude, and those of others in the context."""
+        if not self._end.head:
+            return self._built
+        events = self._agent.events(until=self._end.head)
+        lines = read_own_items(ADAPTER, events)
+        for item in _read_lines(self._agent, events, self._end.key["session_id"], True):
+            if not item.is_own:
+                lines.append(item)
+        return sorted([*lines, *self._built], key=attrgetter("last"))
+
+    def _read_tree(self, lines: Sequence[Item], line: Line) -> ClaudeTree:
+        """Return the tree of all lines up to `line`."""
+        values = [*(item.value for item in lines), line]
+        return index_lines([value for value in values if not self._end.is_side(value)])
 
     def _copy_kept(self, line: Line) -> list[KeylessDraft]:
         """Build copies of what a compaction kept in the context, to come after its summary."""
@@ -530,7 +498,7 @@ class TranscriptBatch:
             for event in self._agent.events(until=self._end.head):
                 positions[_identify(event.kind, event.content, event.data)] = event.seq
         copies: list[KeylessDraft] = []
-        for entry in self._read_tree(line).list_kept():
+        for entry in self._read_tree(self._read_lines(), line).list_kept():
             data = dict(entry.data or {})
             position = positions.get(_identify(entry.kind, entry.content, data))
             if position is not None:
@@ -558,17 +526,29 @@ class TranscriptBatch:
             end.summary = data
 
 
+def _find_newest(lines: Sequence[Item], last: str) -> str:
+    """Return the uuid of the newest line of others, or `last`, whichever is later."""
+    newest = last
+    for item in lines:
+        if not item.is_own or item.value.get("uuid") == last:
+            newest = item.value["uuid"]
+    return newest
+
+
+def _find_end(lines: Sequence[Item], keys: Sequence[str]) -> int | None:
+    """Return the newest position of the lines with these uuids."""
+    originals = _map_copies([item.value for item in lines])
+    places: dict[str, int] = {}
+    for item in lines:
+        uuid = str(item.value.get("uuid"))
+        # A line that Claude copied into a fork is where its original is.
+        places[uuid] = places.get(originals.get(uuid, ""), item.last)
+    return max([places[key] for key in keys if key in places], default=None)
+
+
 def _identify(kind: str, content: str | None, data: dict[str, Any] | None) -> tuple[Any, ...]:
     """Return what an event and its copy have in common."""
     return kind, content, str((data or {}).get("id"))
-
-
-def _build_jump(position: int) -> DraftTuple:
-    return ("jump", None, {"target_message_id": position, "by": ADAPTER})
-
-
-def _build_clear() -> DraftTuple:
-    return ("clear", None, {"by": ADAPTER})
 
 
 # --- messages in and out ---
@@ -581,7 +561,7 @@ def build_drafts(
     events: list[KeylessDraft] = [(entry.kind, entry.content, entry.data) for entry in entries]
     moves: list[DraftTuple] = []
     if entries and entries[0].kind == "clear":
-        moves = [_build_clear()]
+        moves = [build_clear(ADAPTER)]
         events = []
     events += copies
     if not events:
@@ -607,9 +587,8 @@ class LineWriter:
         answer = f"msg_{self._build_uuid(event.seq)}"
         block: dict[str, Any]
         for number, text in enumerate(turn.texts):
-            if text:
-                block = {"type": "text", "text": text}
-                yield self._write_block(answer, block, event.seq, f"/{number}" if number else "")
+            block = {"type": "text", "text": text}
+            yield self._write_block(answer, block, event.seq, f"/{number}" if number else "")
         for call in turn.calls:
             block = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
             yield self._write_block(answer, block, call.position or event.seq)
@@ -617,7 +596,7 @@ class LineWriter:
     def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
         """Write the results of calls, one by one."""
         for call, result in calls:
-            content = _write_parts(list_parts(result), in_result=True)
+            content = write_blocks(FORMAT, list_parts(result), in_result=True)
             block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id}
             block["content"] = content
             if result.is_error:
@@ -668,8 +647,4 @@ def _write_message(turn: MessageTurn, event: Event) -> Any:
         parts = read_native_parts("user", event.data or {}) or ()
         if is_same_text(text_of(parts), event.content or ""):
             return native.form
-    return _write_parts(list_parts(turn))
-
-
-def _write_parts(parts: Sequence[Part], *, in_result: bool = False) -> str | list[Any]:
-    return write_content(parts, partial(write_block, FORMAT, in_result=in_result))
+    return write_blocks(FORMAT, list_parts(turn))

@@ -19,7 +19,6 @@ from collections.abc import (
     Sequence,
 )
 from copy import deepcopy
-from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -51,13 +50,15 @@ from backstory.adapters.shared import (
     AdapterStore,
     At,
     DraftTuple,
-    Item,
+    ItemReader,
     KeylessDraft,
     KnownHeads,
     TurnItem,
     Where,
     add_usage,
+    build_clear,
     build_item,
+    build_jump,
     build_key,
     build_media,
     build_message,
@@ -66,7 +67,6 @@ from backstory.adapters.shared import (
     call_in_thread,
     describe_media,
     read_ids,
-    read_items,
     read_note,
     write_content,
 )
@@ -112,8 +112,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         key = self._store.build_key(str(thread_id), "")
         if not checkpoint_ns:
             return self._store.ensure(key)
-        below = self._store.build_key(str(thread_id), checkpoint_ns)
-        return self._store.write(key, partial(self._store.spawn, key=below))
+        return self._store.spawn(key, self._store.build_key(str(thread_id), checkpoint_ns))
 
     def fork(self, thread_id: str, new_thread_id: str, at: At = None) -> Agent:
         """Return the agent of a new thread that continues a position of another one: one row,
@@ -162,10 +161,11 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, the newest first: of a thread, of a namespace, or of all threads."""
+        names = config["configurable"] if config else {}
         id = get_checkpoint_id(config) if config else None
         end = get_checkpoint_id(before) if before else None
         found = []
-        for thread in self._list_threads(config):
+        for thread in self._list_threads(names.get("thread_id"), names.get("checkpoint_ns")):
             for entry in thread.list_entries():
                 if entry.matches(id, end, filter or {}):
                     found.append((thread, entry))
@@ -190,8 +190,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         facts = get_checkpoint_metadata(config, metadata)
         draft = CheckpointDraft(self._codec, checkpoint, facts, parent, new_versions)
         self._write(config, lambda thread: self._append(thread, draft), may_create=parent is None)
-        names = {"thread_id": id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
-        return {"configurable": names}
+        return _build_config(id, ns, draft.id)
 
     def put_writes(
         self,
@@ -213,20 +212,18 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread with all its namespaces. Copies of it stay."""
-        threads = self._list_threads({"configurable": {"thread_id": thread_id}})
+        threads = self._list_threads(thread_id)
         self._store.delete(thread.agent for thread in reversed(threads))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Hide the checkpoints of some runs. Their bytes are erased with their thread."""
-        for thread in self._list_threads(None):
-            entries = [
-                each for each in thread.list_entries() if each.metadata.get("run_id") in run_ids
-            ]
-            self._hide(thread, entries)
+        for thread in self._list_threads():
+            entries = thread.list_entries()
+            self._hide(thread, [each for each in entries if each.metadata.get("run_id") in run_ids])
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread: one row for each namespace."""
-        for thread in self._list_threads({"configurable": {"thread_id": source_thread_id}}):
+        for thread in self._list_threads(source_thread_id):
             key = self._store.build_key(str(target_thread_id), thread.ns)
             self._store.fork(thread.agent, key)
 
@@ -239,7 +236,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
             if strategy == "delete":
                 self.delete_thread(id)
                 continue
-            for thread in self._list_threads({"configurable": {"thread_id": id}}):
+            for thread in self._list_threads(id):
                 self._hide(thread, thread.list_entries()[:-1])
 
     # --- LangGraph's interface: async ---
@@ -284,16 +281,16 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
             id, ns = _read_names(config)
             call(self._open_thread(self.agent(id, ns), id, ns))
 
-    def _list_threads(self, config: RunnableConfig | None) -> Threads:
-        names = config["configurable"] if config else {}
+    def _list_threads(self, thread_id: Any = None, ns: str | None = None) -> Threads:
+        """Return the threads with these names. None: of any name."""
         prefix = build_prefix(ADAPTER)
-        if "thread_id" in names:
-            prefix = build_prefix(ADAPTER, str(names["thread_id"]))
+        if thread_id is not None:
+            prefix = build_prefix(ADAPTER, str(thread_id))
         threads: Threads = []
         for agent in self._store.store.agents(prefix=prefix):
-            id, ns = read_ids(agent)
-            if names.get("checkpoint_ns", ns) == ns:
-                threads.append(self._open_thread(agent, id, ns))
+            id, its_ns = read_ids(agent)
+            if ns in (None, its_ns):
+                threads.append(self._open_thread(agent, id, its_ns))
         return threads
 
     def _append(self, thread: "GraphThread", draft: "CheckpointDraft") -> bool:
@@ -307,12 +304,13 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
                 base = thread.find_base(state, draft)
                 if base is None:
                     return True
-                batch = draft.build_batch(base)
+                channels = draft.list_channels(base.places)
+                batch = draft.build_batch(base, channels)
                 try:
                     events = thread.agent.extend(batch, expected=state.head)
                 except Conflict:  # somebody else appended: read again
                     continue
-                known.value = draft.build_state(base, events[-1].seq)
+                known.value = draft.build_state(base, channels, events[-1].seq)
                 return True
 
     def _append_notes(self, thread: "GraphThread", notes: Sequence[DraftTuple]) -> bool:
@@ -336,6 +334,12 @@ def _read_names(config: RunnableConfig) -> tuple[str, str]:
     return str(names["thread_id"]), names.get("checkpoint_ns") or ""
 
 
+def _build_config(id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
+    """Return the names of a checkpoint."""
+    names = {"thread_id": id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}
+    return {"configurable": names}
+
+
 def _name_writes(checkpoint_id: Any) -> str:
     """Return the name of the notes with the writes of a checkpoint's tasks."""
     return build_key(WRITES, str(checkpoint_id))
@@ -355,6 +359,12 @@ class CheckpointEntry(NamedTuple):
     channels: dict[str, Form]  # a value, or the position of the note that has it
     conversation: str | None  # the channel whose value is the messages there
     writes: list[Form]
+    events: Sequence[Event] | None = None  # the messages, if they were read with the note
+
+    @property
+    def is_hidden(self) -> bool:
+        """True if the checkpoint was pruned."""
+        return any("is_hidden" in form for form in self.writes)
 
     def matches(self, id: str | None, end: str | None, filter: Mapping[str, Any]) -> bool:
         """Return True if the checkpoint has the id, is older than `end`, and has the metadata of
@@ -382,61 +392,59 @@ class GraphThread:
         self.id = id
         self.ns = ns
         self._codec = codec
-        self._repair = repair
+        self._reader = ItemReader(ADAPTER, [NOTE], LangchainWriter(), repair)
 
     def read_checkpoint(self, id: str | None) -> CheckpointTuple | None:
         """Return the checkpoint with an id, or the newest one."""
-        if id is None:
-            return self._read_newest()
         entry = self._find_entry(id)
         return None if entry is None else self.read_tuple(entry)
-
-    def _read_newest(self) -> CheckpointTuple | None:
-        """Return the newest checkpoint of the context, with what others wrote after it."""
-        note, events = self._read_head()
-        if read_note(note) is None:  # there is none, or an older version wrote it
-            entry = self._begin_elsewhere(events)
-        else:
-            entry = self._read_entry(note)
-        if entry is not None:
-            return self.read_tuple(entry, events)
-        entries = self.list_entries()  # the newest is hidden
-        return self.read_tuple(entries[-1]) if entries else None
 
     def _find_entry(self, id: str | None) -> CheckpointEntry | None:
         """Return the checkpoint with an id, or the newest one of the context."""
         if id is None:
-            return self._read_entry(self.agent.last_notes([CHECKPOINT]).get(CHECKPOINT))
+            return self._find_newest()
         if id.startswith(BEGUN_ELSEWHERE):
             position = int(id.removeprefix(BEGUN_ELSEWHERE), 16)
             if position > self.agent.head:
                 return None
             return self._begin_elsewhere(self.agent.messages(position, limit=1))
-        return self._read_entry(self._find_note(id))
+        entry = self._read_entry(self._find_note(id))
+        return None if entry is None or entry.is_hidden else entry
+
+    def _find_newest(self) -> CheckpointEntry | None:
+        """Return the newest checkpoint of the context, with what others wrote after it."""
+        note, events = self._read_head()
+        entry = self._read_entry(note)
+        if entry is None:  # there is none, or an older version wrote it
+            entry = self._begin_elsewhere(events)
+        if entry is not None and not entry.is_hidden:
+            return entry._replace(events=events)
+        entries = self.list_entries()
+        return entries[-1] if entries else None
 
     def list_entries(self) -> list[CheckpointEntry]:
         """Return all checkpoints, by their ids."""
         notes: dict[str, list[Event]] = defaultdict(list)
         for note in self.agent.notes(live=False):
             notes[note.content or ""].append(note)
-        found = [self._read_entry(note, notes) for note in notes[CHECKPOINT]]
-        entries = [entry for entry in found if entry is not None]
+        entries: list[CheckpointEntry] = []
+        for note in notes[CHECKPOINT]:
+            entry = self._read_entry(note, notes)
+            if entry is not None and not entry.is_hidden:
+                entries.append(entry)
         return sorted(entries, key=attrgetter("id"))
 
-    def read_tuple(
-        self, entry: CheckpointEntry, events: Sequence[Event] | None = None
-    ) -> CheckpointTuple:
-        """Return a checkpoint with its messages: those in `events`, or else those at its note."""
-        names = {"thread_id": self.id, "checkpoint_ns": self.ns}
-        parent: Any = None
+    def read_tuple(self, entry: CheckpointEntry) -> CheckpointTuple:
+        """Return a checkpoint with the values of its channels."""
+        parent = None
         if entry.parent is not None:
-            parent = {"configurable": {**names, "checkpoint_id": entry.parent}}
+            parent = _build_config(self.id, self.ns, entry.parent)
         values = self._read_values(entry, entry.channels)
         if entry.conversation is not None:
-            values[entry.conversation] = self._read_messages(entry.position, events)
+            values[entry.conversation] = self._read_messages(entry.position, entry.events)
         checkpoint: Any = {**entry.checkpoint, "channel_values": values}
         return CheckpointTuple(
-            config={"configurable": {**names, "checkpoint_id": entry.id}},
+            config=_build_config(self.id, self.ns, entry.id),
             checkpoint=checkpoint,
             metadata=entry.metadata,
             parent_config=parent,
@@ -450,7 +458,7 @@ class GraphThread:
         unseeded = set(found)
         above = self._find_entry(id)
         while unseeded and above is not None and above.parent is not None:
-            above = self._read_entry(self._find_note(above.parent), with_hidden=True)
+            above = self._read_entry(self._find_note(above.parent))
             if above is None:
                 break
             for write in reversed(self._sort_writes(above.writes)):
@@ -483,8 +491,7 @@ class GraphThread:
         if self.agent.find(draft.key) is not None:
             return None
         if draft.parent is None:
-            clear: DraftTuple = ("clear", None, {"by": ADAPTER})
-            return ThreadState(state.head, None, [], {}, (clear,))
+            return ThreadState(state.head, None, [], {}, (build_clear(ADAPTER),))
         note = self._find_note(draft.parent)
         data = read_note(note)
         if note is None or data is None:
@@ -501,12 +508,12 @@ class GraphThread:
         """Return the state after a jump to `position`, or before the first message that the
         checkpoint does not have."""
         while True:
-            items = self._read_items(self._read_context_at(position))
+            items = self._reader.read_context(self.agent, at=position)
             messages = [self._codec.read_message(item.value) for item in items]
             count = draft.count_common(messages)
             if count == len(messages):
-                jump: DraftTuple = ("jump", None, {"target_message_id": position, "by": ADAPTER})
-                return state._replace(messages=messages, moves=(jump,))
+                moves = (build_jump(ADAPTER, position),)
+                return state._replace(messages=messages, moves=moves)
             position = items[count].first - 1
 
     def _read_head(self) -> tuple[Event | None, list[Event]]:
@@ -527,7 +534,7 @@ class GraphThread:
         checkpoint = {
             "v": 1,
             "id": id,
-            "ts": datetime.fromtimestamp(0, UTC).isoformat(),
+            "ts": "1970-01-01T00:00:00+00:00",
             "channel_versions": {CONVERSATION: 1},
             "versions_seen": {},
             "updated_channels": None,
@@ -540,19 +547,12 @@ class GraphThread:
         return self.agent.find(build_key(ADAPTER, id))
 
     def _read_entry(
-        self,
-        note: Event | None,
-        notes: Mapping[str, list[Event]] | None = None,
-        with_hidden: bool = False,
+        self, note: Event | None, notes: Mapping[str, list[Event]] | None = None
     ) -> CheckpointEntry | None:
-        """Return the checkpoint in a note; None if it is hidden, or if an older version wrote it.
-        `notes` are all notes by their names, if they are there already."""
+        """Return the checkpoint in a note; None if an older version wrote it. `notes` are all notes
+        by their names, if they are there already."""
         data = read_note(note)
         if note is None or data is None:
-            return None
-        writes = self._read_writes(data["id"], notes)
-        shown = [each for each in writes if "is_hidden" not in each]
-        if len(shown) < len(writes) and not with_hidden:
             return None
         return CheckpointEntry(
             note.seq,
@@ -562,7 +562,7 @@ class GraphThread:
             self._codec.read_value(data["checkpoint"]),
             data["channels"],
             data["conversation"],
-            shown,
+            self._read_writes(data["id"], notes),
         )
 
     def _read_writes(self, id: str, notes: Mapping[str, list[Event]] | None = None) -> list[Form]:
@@ -574,16 +574,16 @@ class GraphThread:
     def _sort_writes(self, writes: Iterable[Form]) -> list[Write]:
         """Return writes in LangGraph's order. Of ordinary ones with the same number the first
         counts, of special ones the newest."""
-        found: dict[tuple[str, int], tuple[str, str, Form]] = {}
+        found: dict[tuple[str, str, int], tuple[str, Form]] = {}
         for form in writes:
-            for index, channel, value in form["values"]:
-                if index < 0 or (form["task"], index) not in found:
-                    found[form["task"], index] = (form["path"], channel, value)
-        places = sorted(found, key=lambda place: (found[place][0], *place))
-        sorted_writes = []
-        for task, index in places:
-            _, channel, value = found[task, index]
-            sorted_writes.append((task, channel, self._codec.read_value(value)))
+            for index, channel, value in form.get("values", ()):
+                place = (form["path"], form["task"], index)
+                if index < 0 or place not in found:
+                    found[place] = (channel, value)
+        sorted_writes: list[Write] = []
+        for place in sorted(found):
+            channel, value = found[place]
+            sorted_writes.append((place[1], channel, self._codec.read_value(value)))
         return sorted_writes
 
     def _read_values(self, entry: CheckpointEntry, channels: Iterable[str]) -> dict[str, Any]:
@@ -600,19 +600,13 @@ class GraphThread:
             values[channel] = self._codec.read_value(form)
         return values
 
-    def _read_context_at(self, position: int) -> list[Event]:
-        return self.agent.messages(position, notes=[NOTE])
-
-    def _read_items(self, events: Sequence[Event]) -> list[Item]:
-        return read_items(ADAPTER, events, LangchainWriter(), repair=self._repair)
-
     def _read_messages(
         self, position: int, events: Sequence[Event] | None = None
     ) -> list[BaseMessage]:
         """Return the messages in `events`, or else those at a position."""
         if events is None:
-            events = self._read_context_at(position)
-        return [self._codec.read_message(item.value) for item in self._read_items(events)]
+            events = self.agent.messages(position, notes=[NOTE])
+        return [self._codec.read_message(item.value) for item in self._reader.read_events(events)]
 
 
 def _list_places(
@@ -675,27 +669,29 @@ class CheckpointDraft:
             count += 1
         return count
 
-    def build_batch(self, base: ThreadState) -> list[DraftTuple]:
+    def build_batch(self, base: ThreadState, channels: Mapping[str, Form]) -> list[DraftTuple]:
         """Build the moves, the new messages and the note."""
         batch = list(base.moves)
         for message in self.messages[len(base.messages) :]:
             batch += build_drafts(self._codec, message)
-        note = self._note | {"channels": self._list_channels(base)}
-        return [*batch, build_note(CHECKPOINT, note, self.key)]
+        return [*batch, build_note(CHECKPOINT, self._note | {"channels": channels}, self.key)]
 
-    def build_state(self, base: ThreadState, position: int) -> ThreadState:
+    def build_state(
+        self, base: ThreadState, channels: Mapping[str, Form], position: int
+    ) -> ThreadState:
         """Return the state of the thread after the checkpoint's note was written at `position`."""
         # The graph may change its messages in place.
         new = deepcopy(self.messages[len(base.messages) :])
-        places = _list_places(self._list_channels(base), self._versions, position)
+        places = _list_places(channels, self._versions, position)
         return ThreadState(position, self.id, [*base.messages, *new], places)
 
-    def _list_channels(self, base: ThreadState) -> dict[str, Form]:
-        """Return the values of the channels; a long one that is that of the parent as a
-        reference. Nothing is new in a copy of a checkpoint, but its parent is older than that."""
+    def list_channels(self, places: Places) -> dict[str, Form]:
+        """Return the values of the channels. A long one that the parent has is a reference:
+        `places` are those of the parent's values. Nothing is new in a copy of a checkpoint, but its
+        parent is older than that."""
         channels = dict(self._forms)
         for channel, form in self._forms.items():
-            place = base.places.get((channel, self._versions.get(channel)))
+            place = places.get((channel, self._versions.get(channel)))
             if place is None or channel in self._changed:
                 continue
             if len(write_item(form)) > LONGEST_COPY:
@@ -742,10 +738,9 @@ class ValueCodec:
         """Return the value that a form was made of."""
         if "json" in form:
             return form["json"]
+        data = base64.b64decode(form.get("base64") or form["zlib"])
         if "zlib" in form:
-            data = zlib.decompress(base64.b64decode(form["zlib"]))
-        else:
-            data = base64.b64decode(form["base64"])
+            data = zlib.decompress(data)
         return self._serde.loads_typed((form["type"], data))
 
     def write_message(self, message: BaseMessage) -> Form:
@@ -805,21 +800,15 @@ def _build_events(message: BaseMessage) -> list[KeylessDraft]:
     if isinstance(message, AIMessage):
         return _build_answer(message)
     if isinstance(message, HumanMessage):
-        return [_build_message("user", message)]
+        return [build_message("user", _read_parts(message))]
     if isinstance(message, SystemMessage):
         return [("system", text_of(_read_parts(message)), None)]
     if isinstance(message, ToolMessage):
         data: Form = {"id": message.tool_call_id}
         if message.status == "error":
             data["error"] = True
-        return [_build_message("tool_result", message, data)]
+        return [build_message("tool_result", _read_parts(message), data)]
     return []
-
-
-def _build_message(kind: str, message: BaseMessage, data: Form | None = None) -> KeylessDraft:
-    if isinstance(message.content, str):
-        return (kind, message.content, data)
-    return build_message(kind, _read_parts(message), data)
 
 
 def _build_answer(message: AIMessage) -> list[KeylessDraft]:
@@ -914,9 +903,7 @@ class LangchainWriter:
         for call in turn.calls:
             form = {"name": call.name, "args": call.arguments, "id": call.id, "type": "tool_call"}
             calls.append(form)
-        text = "".join(turn.texts)
-        if text or calls:
-            yield _write_form("ai", event.seq, content=text, tool_calls=calls)
+        yield _write_form("ai", event.seq, content="".join(turn.texts), tool_calls=calls)
 
     def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
         """Write the results of calls, one by one."""

@@ -21,19 +21,20 @@ from backstory.adapters.shared import (
     At,
     DraftTuple,
     Item,
+    ItemReader,
     KeylessDraft,
     TurnItem,
     Where,
+    build_clear,
     build_item,
+    build_jump,
     copy_in_slices,
-    read_context,
-    write_block,
-    write_content,
+    write_blocks,
 )
 from backstory.aio import in_thread
 from backstory.log.items import NATIVE_IS_ITEM, write_item
 from backstory.wire.neutral import AnsweredCall, list_parts
-from backstory.wire.turns import AnswerTurn, MessageTurn, Part
+from backstory.wire.turns import AnswerTurn, MessageTurn
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
@@ -165,7 +166,8 @@ class BackstorySession:
 
 
 def _read_items(agent: Agent, limit: int | None = None) -> list[Item]:
-    return read_context(ADAPTER, agent, OpenaiItemWriter(), notes=[NOTE], limit=limit)
+    reader = ItemReader(ADAPTER, [NOTE], OpenaiItemWriter())
+    return reader.read_context(agent, limit)
 
 
 def _read_newest(agent: Agent, limit: int) -> tuple[int, list[Item]]:
@@ -239,14 +241,14 @@ def _replace_items(
         before = [item.value for item in _read_items(agent) if item.first < first]
         kept = list(dropwhile(prune, before))
         if len(kept) < len(before):
-            batch = [("clear", None, {"by": ADAPTER}, _make_key())]
+            batch = [build_clear(ADAPTER, _make_key())]
             batch += _build_batch([write_item(item) for item in kept])
     batch += _build_batch(texts)
     return bool(agent.extend(batch, expected=head))
 
 
 def _jump_before(position: int) -> DraftTuple:
-    return ("jump", None, {"target_message_id": position - 1, "by": ADAPTER}, _make_key())
+    return build_jump(ADAPTER, position - 1, _make_key())
 
 
 def _make_key() -> str:
@@ -288,13 +290,13 @@ class OpenaiItemWriter:
 
     def write_message(self, turn: MessageTurn, event: Event) -> Iterator[TurnItem]:
         """Write a system or user message."""
-        yield TurnItem({"role": turn.role, "content": _write_parts(list_parts(turn))}, event.seq)
+        content = write_blocks(FORMAT, list_parts(turn))
+        yield TurnItem({"role": turn.role, "content": content}, event.seq)
 
     def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
         """Write the texts and the calls of an answer, one by one."""
         for text in turn.texts:
-            if text:
-                yield TurnItem({"role": "assistant", "content": text}, event.seq)
+            yield TurnItem({"role": "assistant", "content": text}, event.seq)
         for call in turn.calls:
             item = {
                 "type": "function_call",
@@ -307,10 +309,6 @@ class OpenaiItemWriter:
     def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
         """Write the results of calls, one by one."""
         for call, result in calls:
-            output = _write_parts(list_parts(result), in_result=True)
+            output = write_blocks(FORMAT, list_parts(result), in_result=True)
             item = {"type": "function_call_output", "call_id": call.id, "output": output}
             yield TurnItem(item, result.position or event.seq)
-
-
-def _write_parts(parts: Sequence[Part], *, in_result: bool = False) -> str | list[Any]:
-    return write_content(parts, partial(write_block, FORMAT, in_result=in_result))

@@ -29,20 +29,21 @@ from backstory.adapters.shared import (
     AdapterStore,
     DraftTuple,
     Item,
+    ItemReader,
     KeylessDraft,
-    KnownHead,
     KnownHeads,
     TurnItem,
     Where,
     add_usage,
+    build_clear,
     build_item,
+    build_jump,
     build_key,
     build_message,
     build_note,
     clean_text,
     copy_in_slices,
     describe_media,
-    read_context,
     read_note,
     write_content,
 )
@@ -64,11 +65,13 @@ PAGE = 100  # conversations that a listing with a limit reads at once
 OTHERS = "backstory"  # how the ids begin of entries for messages of others
 OTHERS_ID = re.compile(rf"{OTHERS}:(.+):([0-9]{{1,19}})")  # an agent and a position
 FAILED = ("failed", "denied", "retried")
-# The formats in which a provider's thinking goes back to it, by pydantic-ai's name of the provider.
-THINKING_FORMATS = {"anthropic": "anthropic", "openai": "openai-responses"}
 Records: pydantic.TypeAdapter[ConversationRecord] = pydantic.TypeAdapter(ConversationRecord)
 
 Form = dict[str, Any]  # a message, or a part of it, as pydantic-ai serializes it
+
+
+class EntryNotFound(LookupError):
+    """No conversation has an entry with this id."""
 
 
 class Place(NamedTuple):
@@ -94,7 +97,7 @@ class BackstoryConversations(ConversationStore):
 
     def __init__(self, where: Where, *, repair: bool = True) -> None:
         self._store = AdapterStore(where, ADAPTER)
-        self._repair = repair
+        self._reader = ItemReader(ADAPTER, [NOTE], PydanticMessageWriter(), repair)
         self._tails: KnownHeads[Tail] = KnownHeads()
         # The last entries of records that were read: usually, their histories are read next. This
         # saves four statements of a turn.
@@ -107,7 +110,7 @@ class BackstoryConversations(ConversationStore):
     def history(self, key: str) -> "MessageHistory":
         """Return the messages of the agent with a key, whichever program began it, for
         `message_history=`."""
-        return MessageHistory(self._store, key, repair=self._repair)
+        return MessageHistory(self._store, key, self._reader)
 
     def close(self) -> None:
         """Release the store."""
@@ -175,75 +178,55 @@ class BackstoryConversations(ConversationStore):
         """Return the record in the context. If others wrote after it, its history ends with their
         messages, and it has a revision of its own."""
         with self._tails.hold(agent) as known:
-            tail = self._read_known_tail(agent, known)
+            tail = known.value
+            if tail is None or tail.head != agent.head:
+                tail = known.value = _read_tail(agent)
         if tail.entry_id is not None:
             if len(self._places) >= MOST_PLACES:
                 self._places.clear()
             self._places[tail.entry_id] = Place(agent, tail.position)
         return _build_record(conversation_id, tail)
 
-    def _read_known_tail(self, agent: Agent, known: KnownHead[Tail]) -> Tail:
-        head = None
-        if known.value is not None:
-            head = agent.head
-            if head == known.value.head:
-                return known.value
-        tail = _read_tail(agent)
-        if head is not None:
-            tail = tail._replace(head=head)
-        known.value = tail
-        return tail
-
     def _list_records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        if limit is None:
-            notes = self._store.store.last_notes(RECORD, PREFIX)
-            found = [self._read_listed_record(agent, note) for agent, note in notes]
-        else:
-            found = list(self._list_newest_records(scope, limit))
-        records = [record for record in found if record and scope in (None, record.scope)]
+        """Return the records. With a limit, only agents are read that are not older than so many
+        records."""
+        records: list[ConversationRecord] = []
+        size = None if limit is None else PAGE
+        for agent, note in self._list_notes(scope, size):
+            newer = [record for record in records if record.updated_at >= agent.updated_at]
+            if limit is not None and len(newer) >= limit:
+                break
+            record = self._read_listed_record(agent, note)
+            if record is not None and scope in (None, record.scope):
+                records.append(record)
         records.sort(key=lambda record: record.updated_at, reverse=True)
         return records[:limit]
 
-    def _list_newest_records(
-        self, scope: str | None, limit: int
-    ) -> Iterator[ConversationRecord | None]:
-        """Yield records of the agents written to last, until `limit` of them are newer than all
-        other agents."""
-        times: list[Any] = []
+    def _list_notes(self, scope: str | None, size: int | None) -> Iterator[tuple[Agent, Event]]:
+        """Yield the agents in a scope with their newest records, those written to last first."""
+        store = self._store.store
         last: Agent | None = None
         while True:
-            page = self._store.store.agents(prefix=PREFIX, order="updated", limit=PAGE, after=last)
-            for agent in page:
-                if len([time for time in times if time >= agent.updated_at]) >= limit:
-                    return
-                if scope is not None and agent.about.get(SCOPE) != build_key(SCOPE, scope):
-                    continue
-                record = self._read_listed_record(agent)
-                if record is not None and scope in (None, record.scope):
-                    times.append(record.updated_at)
-                    yield record
-            if len(page) < PAGE:
+            page = store.agents(prefix=PREFIX, order="updated", limit=size, after=last)
+            found = [agent for agent in page if _is_in_scope(agent, scope)]
+            notes = dict(store.last_notes(RECORD, keys=[agent.key or "" for agent in found]))
+            for agent in found:
+                if agent in notes:
+                    yield agent, notes[agent]
+            if size is None or len(page) < size:
                 return
             last = page[-1]
 
-    def _read_listed_record(
-        self, agent: Agent, note: Event | None = None
-    ) -> ConversationRecord | None:
-        """Return the record of an agent in a listing, which may know its newest record. None if it
-        is inherited from another agent."""
-        tail = self._read_listed_tail(agent, note)
-        if tail is None or tail.record is None:
+    def _read_listed_record(self, agent: Agent, note: Event) -> ConversationRecord | None:
+        """Return the record of an agent in a listing. None if it is inherited from another
+        agent."""
+        form = read_note(note)
+        if form is None or agent.key != self._store.build_key(form["conversation_id"]):
             return None
-        id = tail.record["conversation_id"]
-        return _build_record(id, tail) if agent.key == self._store.build_key(id) else None
-
-    def _read_listed_tail(self, agent: Agent, note: Event | None) -> Tail | None:
-        if note is not None and note.seq == agent.listed_head:  # nothing came after the record
-            form = read_note(note)
-            return Tail(note.seq, form, form["head_id"], note.seq, is_own=True)
+        if note.seq == agent.listed_head:  # nothing came after the record
+            return Records.validate_python(form)
         try:
-            with self._tails.hold(agent) as known:
-                return self._read_known_tail(agent, known)
+            return self._load_record(form["conversation_id"], agent)
         except AgentNotFound:  # it was deleted meanwhile
             return None
 
@@ -252,10 +235,10 @@ class BackstoryConversations(ConversationStore):
         while True:
             agent, position = self._find_place(entry_id)
             with suppress(AgentNotFound):  # it was deleted, and a fork may have the entry
-                items = self._read_items(agent, position, most)
+                items = self._reader.read_context(agent, most, position)
                 break
         if not items:
-            raise LookupError(f"no entry {entry_id!r}")
+            raise EntryNotFound(f"no entry {entry_id!r}")
         entries: list[ConversationEntry] = []
         parent: str | None = None
         position = 0
@@ -270,14 +253,8 @@ class BackstoryConversations(ConversationStore):
             return entries
         return entries[-limit:] if limit else []
 
-    def _read_items(self, agent: Agent, position: int, limit: int | None) -> list[Item]:
-        writer = PydanticMessageWriter()
-        return read_context(
-            ADAPTER, agent, writer, notes=[NOTE], limit=limit, at=position, repair=self._repair
-        )
-
     def _find_place(self, entry_id: str) -> Place:
-        """Return the place of an entry. Raises LookupError if there is none."""
+        """Return the place of an entry. Raises EntryNotFound."""
         store = self._store.store
         known = self._places.pop(entry_id, None)
         if known is not None:
@@ -290,27 +267,26 @@ class BackstoryConversations(ConversationStore):
                 agent = store.agent(found[0])
                 [event] = agent.events([found[1]])
                 return Place(agent, event.seq)
-        raise LookupError(f"no entry {entry_id!r}")
+        raise EntryNotFound(f"no entry {entry_id!r}")
 
     # --- writing ---
 
     def _save_record(self, save: "RecordSave") -> None:
         """Write after the entry that `save` continues, or raise ConversationConflict."""
-        head_id = save.record["head_id"]
-        if head_id is not None and head_id not in save.ids:
-            self._check_place(save, head_id)
         key = self._store.build_key(save.conversation_id)
         append = partial(self._append, save)
-        if not self._store.read(key, append, False):
-            self._begin(save, key)
-            if not self._store.read(key, append, False):
-                raise ConversationConflict(save.conversation_id)
-
-    def _check_place(self, save: "RecordSave", entry_id: str) -> Place:
         try:
-            return self._find_place(entry_id)
-        except LookupError:
-            raise ConversationConflict(save.conversation_id) from None
+            head_id = save.record["head_id"]
+            if head_id is not None and head_id not in save.ids:
+                self._find_place(head_id)
+            if self._store.read(key, append, False):
+                return
+            self._begin(save, key)
+            is_written = self._store.read(key, append, False)
+        except (EntryNotFound, AgentNotFound, KeyTaken):
+            is_written = False
+        if not is_written:
+            raise ConversationConflict(save.conversation_id)
 
     def _begin(self, save: "RecordSave", key: str) -> None:
         """Create the agent of a conversation, as a fork of the one with the entry that it
@@ -319,43 +295,28 @@ class BackstoryConversations(ConversationStore):
             raise ConversationConflict(save.conversation_id)
         if save.parent is None:
             self._store.ensure(key)
-            return
-        source, position = self._check_place(save, save.parent)
-        try:
+        else:
+            source, position = self._find_place(save.parent)
             self._store.fork(source, key, position)
-        except (AgentNotFound, KeyTaken):
-            raise ConversationConflict(save.conversation_id) from None
 
     def _append(self, save: "RecordSave", agent: Agent) -> bool:
+        """Append after the end of the conversation. Return True: the agent exists."""
         with self._tails.hold(agent) as known:
-            tail = known.value
-            while tail is None or not self._append_after(save, agent, tail, known):
-                known.value = None
-                head = agent.head
-                tail = _read_tail(agent)._replace(head=head)
-                if not save.continues(tail):
-                    raise ConversationConflict(save.conversation_id)
+            tail, known.value = known.value, None
+            while True:
+                if tail is None or not save.continues(tail):
+                    head = agent.head
+                    tail = _read_tail(agent)._replace(head=head)
+                    if not save.continues(tail):
+                        raise ConversationConflict(save.conversation_id)
+                try:
+                    agent.extend(save.build_batch(agent, tail), expected=tail.head)
+                    break
+                except Conflict:  # somebody else appended: read again
+                    tail = None
         scope = save.record["scope"]
-        if scope is not None and agent.about.get(SCOPE) != build_key(SCOPE, scope):
+        if scope is not None and not _is_in_scope(agent, scope):
             agent.describe(**{SCOPE: build_key(SCOPE, scope)})
-        return True
-
-    def _append_after(
-        self, save: "RecordSave", agent: Agent, tail: Tail, known: KnownHead[Tail]
-    ) -> bool:
-        """Append after what is known of a conversation. Return False if that is not the end."""
-        if not save.continues(tail):
-            return False
-        batch = [*save.build_move(agent, tail), *save.build_entries()]
-        batch.append(build_note(RECORD, save.record))
-        try:
-            events = agent.extend(batch, expected=tail.head)
-        except Conflict:
-            return False
-        known.value = None
-        head = events[-1].seq
-        if save.ids and save.ids[-1] == save.record["head_id"]:
-            known.value = Tail(head, save.record, save.ids[-1], head - 1, is_own=True)
         return True
 
 
@@ -378,21 +339,18 @@ class RecordSave(NamedTuple):
         record = _build_record(self.conversation_id, tail)
         return (record.revision if record else None) == self.revision
 
-    def build_entries(self) -> list[DraftTuple]:
-        """Build the events of the new entries."""
-        drafts: list[DraftTuple] = []
+    def build_batch(self, agent: Agent, tail: Tail) -> list[DraftTuple]:
+        """Build the move to the entry that the new ones continue, if it is not the last one, the
+        new entries and the record."""
+        batch: list[DraftTuple] = []
+        if self.parent is None and tail.entry_id is not None:
+            batch.append(build_clear(ADAPTER))
+        elif self.parent is not None and not _is_last(tail, self.parent):
+            target = self._find_position(agent, self.parent)
+            batch.append(build_jump(ADAPTER, target))
         for id, form in zip(self.ids, self.forms, strict=True):
-            drafts += build_drafts(form, id)
-        return drafts
-
-    def build_move(self, agent: Agent, tail: Tail) -> list[DraftTuple]:
-        """Build the move to the entry that the new ones continue, if it is not the last one."""
-        if _is_last(tail, self.parent):
-            return []
-        if self.parent is None:
-            return [("clear", None, {"by": ADAPTER})]
-        target = self._find_position(agent, self.parent)
-        return [("jump", None, {"target_message_id": target, "by": ADAPTER})]
+            batch += build_drafts(form, id)
+        return [*batch, build_note(RECORD, self.record)]
 
     def _find_position(self, agent: Agent, entry_id: str) -> int:
         event = agent.find(build_entry_key(entry_id))
@@ -401,16 +359,16 @@ class RecordSave(NamedTuple):
         found = _parse_id(entry_id)
         if found is not None and 0 < found[1] <= agent.head:
             return found[1]
-        raise ConversationConflict(self.conversation_id)
+        raise EntryNotFound(f"no entry {entry_id!r}")
 
 
 class MessageHistory:
     """The messages of one agent, for programs that pass `message_history=` themselves."""
 
-    def __init__(self, store: AdapterStore, key: str, *, repair: bool = True) -> None:
+    def __init__(self, store: AdapterStore, key: str, reader: ItemReader) -> None:
         self._store = store
         self._key = key
-        self._repair = repair
+        self._reader = reader
 
     @property
     def agent(self) -> Agent:
@@ -421,15 +379,7 @@ class MessageHistory:
         """Return the messages in the context, or the newest of them."""
 
         def read(agent: Agent) -> list[ModelMessage]:
-            items = read_context(
-                ADAPTER,
-                agent,
-                PydanticMessageWriter(),
-                notes=[NOTE],
-                limit=limit,
-                repair=self._repair,
-            )
-            return _build_messages(items)
+            return _build_messages(self._reader.read_context(agent, limit))
 
         nothing: list[ModelMessage] = []
         return await self._store.read_in_thread(self._key, read, nothing)
@@ -441,6 +391,11 @@ class MessageHistory:
             forms = await copy_in_slices(_dump_message, messages)
             write = partial(_append_messages, forms=forms)
             await in_thread(partial(self._store.write, self._key, write))
+
+
+def _is_in_scope(agent: Agent, scope: str | None) -> bool:
+    """Return True if an agent's conversation is in a scope. None: all are."""
+    return scope is None or agent.about.get(SCOPE) == build_key(SCOPE, scope)
 
 
 def _append_messages(agent: Agent, forms: Sequence[Form]) -> None:
@@ -650,13 +605,13 @@ def _build_answer_part(part: Form, model: str | None) -> KeylessDraft | None:
 
 def _build_thinking(part: Form, model: str | None) -> KeylessDraft | None:
     """Build the event of thinking. It is no text for others; its own provider gets it back."""
-    provider = THINKING_FORMATS.get(str(part.get("provider_name")))
-    if provider == "anthropic":
-        block = _write_anthropic_thinking(part)
-    elif provider is not None:
-        block = _write_openai_reasoning(part)
-    else:
-        block = None
+    match part.get("provider_name"):
+        case "anthropic":
+            provider, block = "anthropic", _write_anthropic_thinking(part)
+        case "openai":
+            provider, block = "openai-responses", _write_openai_reasoning(part)
+        case _:
+            return None
     if block is None:
         return None
     native: Form = {"provider": provider, "wire": [block]}
@@ -704,15 +659,13 @@ class PydanticMessageWriter:
         """Write an answer: its texts and its calls."""
         parts: list[Form] = []
         for text in turn.texts:
-            if text:
-                parts.append({"part_kind": "text", "content": text})
+            parts.append({"part_kind": "text", "content": text})
         for call in turn.calls:
             names = {"tool_name": call.name, "tool_call_id": call.id}
             arguments = call.arguments if call.is_sound else call.text or call.arguments
             parts.append({"part_kind": "tool-call", **names, "args": arguments})
-        if parts:
-            form = {"kind": "response", "parts": parts, "timestamp": _write_time(event)}
-            yield TurnItem(form, event.seq)
+        form = {"kind": "response", "parts": parts, "timestamp": _write_time(event)}
+        yield TurnItem(form, event.seq)
 
     def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
         """Write the results of calls as one request."""

@@ -13,7 +13,7 @@ This file has two halves. Their parts, in reading order:
 
 - The store: the open store (`AdapterStore`), keys and names of agents, calls from the event loop,
   and appending, with a lock for each agent (`KnownHeads`).
-- The items: writing (`build_item`), reading (`read_context`), text and files, and state beside the
+- The items: writing (`build_item`), reading (`ItemReader`), text and files, and state beside the
   messages (`StateNotes`).
 """
 
@@ -39,6 +39,7 @@ from backstory import (
     KeyTaken,
     NameTaken,
     Store,
+    replay,
 )
 from backstory.aio import in_thread
 from backstory.log.checks import check_data
@@ -48,14 +49,13 @@ from backstory.wire.formats import get_format
 from backstory.wire.media import (
     OWN,
     as_words,
-    data_url,
     describe_lost_media,
     from_url,
     media,
     write_own_block,
 )
 from backstory.wire.neutral import AnsweredCall, list_answered_calls, read_turns
-from backstory.wire.turns import AnswerTurn, Media, MessageTurn, Part, Text, text_of
+from backstory.wire.turns import AnswerTurn, Call, Media, MessageTurn, Part, Result, Text, text_of
 
 Where = str | os.PathLike[str] | Store
 KeylessDraft = tuple[str, str | None, dict[str, Any] | None]  # kind, content, data
@@ -174,13 +174,14 @@ class AdapterStore:
             return None
         return self._remember(key, agent)
 
-    def spawn(self, parent: Agent, key: str) -> Agent:
-        """Return the agent with `key`. It is created below `parent` if it does not exist."""
+    def spawn(self, parent_key: str, key: str) -> Agent:
+        """Return the agent with `key`. It is created below the one with `parent_key` if it does not
+        exist, and so is that one."""
         found = self.find(key)
         if found is not None:
             return found
         try:
-            return self._create(parent.spawn, key)
+            return self.write(parent_key, lambda parent: self._create(parent.spawn, key))
         except KeyTaken:  # another process was faster
             return self.store.agent(key=key)
 
@@ -206,6 +207,16 @@ class AdapterStore:
             if agent.id in deleted:
                 self._agents.pop(key, None)
 
+    def delete_tree(self, *ids: str) -> None:
+        """Delete the agent that the framework knows by `ids`, and all agents below it."""
+        key = self.build_key(*ids)
+        self._agents.pop(key, None)  # the handle of an agent that was deleted and created again
+        agents = self.store.agents(prefix=build_prefix(self._adapter, *ids))
+        top = self.find(key)
+        if top is not None:
+            agents.append(top)
+        self.delete(agents)
+
     def read(self, key: str, call: Callable[[Agent], T], default: T) -> T:
         """Return `call(agent)` for the agent with `key`, or `default` if there is none."""
         agent = self.find(key)
@@ -226,7 +237,6 @@ class AdapterStore:
 
     async def read_in_thread(self, key: str, call: Callable[[Agent], T], default: T) -> T:
         """Call `read` in a thread."""
-        self.check_open()
         return await in_thread(partial(self.read, key, call, default))
 
     def _remember(self, key: str, agent: Agent) -> Agent:
@@ -367,6 +377,28 @@ def append_to_head(agent: Agent, build: Callable[[], Sequence[DraftTuple]]) -> l
             continue
 
 
+def build_jump(adapter: str, position: int, key: str | None = None) -> DraftTuple:
+    """Build an adapter's own jump to a position."""
+    return ("jump", None, {"target_message_id": position, "by": adapter}, key)
+
+
+def build_clear(adapter: str, key: str | None = None) -> DraftTuple:
+    """Build an adapter's own clear."""
+    return ("clear", None, {"by": adapter}, key)
+
+
+def undo_own_moves(adapter: str, agent: Agent, events: Iterable[Event]) -> list[Event]:
+    """Return the messages and notes of the context as it would be without the moves of an adapter:
+    its framework leaves out by itself what it rewound."""
+    kept: list[Event] = []
+    for event in events:
+        is_move = event.kind in ("clear", "jump")
+        if is_move and (event.data or {}).get("by") == adapter:
+            event = Event.of(event.seq, "note", f"{adapter}.move")
+        kept.append(event)
+    return replay(kept, agent=agent.name).messages
+
+
 class KnownHead(Generic[T]):
     """A value that this process knows about one agent at its head, with its lock."""
 
@@ -504,68 +536,65 @@ class MessageWriter(Protocol):
         """Write a system or user message."""
 
     def write_answer(self, turn: AnswerTurn, event: Event) -> Iterable[TurnItem]:
-        """Write an answer of a model: its texts and its calls."""
+        """Write an answer of a model: its texts, which are not empty, and its calls."""
 
     def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterable[TurnItem]:
         """Write results of the calls of one answer."""
 
 
-def read_context(
-    adapter: str,
-    agent: Agent,
-    writer: MessageWriter,
-    *,
-    notes: Sequence[str],
-    limit: int | None = None,
-    at: At = None,
-    repair: bool = True,
-) -> list[Item]:
-    """Return the items of the context, or the newest `limit` of them, which reads only the end of
-    the log. `notes` are the names of the notes that carry items."""
-    if limit is None:
-        return read_items(adapter, agent.messages(at, notes=notes), writer, repair=repair)
-    if limit <= 0:
-        return []
-    size = limit + 2
-    while True:
-        events = agent.messages(at, notes=notes, limit=size)
-        items = read_items(adapter, events, writer, repair=repair)
-        if len(items) - _count_cut(adapter, items, events) >= limit or len(events) < size:
-            return items[-limit:]
-        size *= 4
+class ItemReader(NamedTuple):
+    """Reads the items of one adapter, and the messages of others as items.
 
-
-def _count_cut(adapter: str, items: Sequence[Item], events: Sequence[Event]) -> int:
-    """Return how many of the first items may lack events before `events`: those of an answer and of
-    its results, and parts of an own item, up to the first item that is certainly complete.
-
-    If `events` begin with the second call of an answer, its result and a question, the items are an
-    answer, a result and the question: the first two are cut.
+    With `repair`, calls that others left open get the result "interrupted".
     """
-    by_position = {event.seq: event for event in events}
-    for index, item in enumerate(items):
-        first = by_position[item.first]
-        # `build_item` puts `of` first.
-        is_part = f'"item":{{"of":"{adapter}"' in (first.data_json or "")
-        if item.is_own or (first.kind in ("user", "system") and not is_part):
-            return index
-    return len(items)
 
+    adapter: str
+    notes: Sequence[str]  # the names of the notes that carry items
+    writer: MessageWriter
+    repair: bool = True
 
-def read_items(
-    adapter: str, events: Sequence[Event], writer: MessageWriter, *, repair: bool = True
-) -> list[Item]:
-    """Return the items in `events`. An item whose events are all there comes back exactly;
-    everything else is grouped into turns and translated. With `repair`, calls that were left open
-    get the result "interrupted"."""
-    own = read_own_items(adapter, events)
-    owners: dict[int, int] = {}
-    for item in own:
-        owners.update(dict.fromkeys(range(item.first, item.last + 1), item.last))
-    messages = [event for event in events if event.kind != "note" or event.seq in owners]
-    if all(event.seq in owners for event in messages):
-        return own
-    return _Translation(messages, owners, writer, repair).add_turns(own)
+    def read_context(self, agent: Agent, limit: int | None = None, at: At = None) -> list[Item]:
+        """Return the items of the context, or the newest `limit` of them, which reads only the end
+        of the log."""
+        if limit is None:
+            return self.read_events(agent.messages(at, notes=self.notes))
+        if limit <= 0:
+            return []
+        size = limit + 2
+        while True:
+            events = agent.messages(at, notes=self.notes, limit=size)
+            items = self.read_events(events)
+            if len(events) < size or len(items) - self._count_cut(items, events) >= limit:
+                return items[-limit:]
+            size *= 4
+
+    def _count_cut(self, items: Sequence[Item], events: Sequence[Event]) -> int:
+        """Return how many of the first items may lack events before `events`: those of an answer
+        and of its results, and parts of an own item, up to the first item that is certainly
+        complete.
+
+        If `events` begin with the second call of an answer, its result and a question, the items
+        are an answer, a result and the question: the first two are cut.
+        """
+        by_position = {event.seq: event for event in events}
+        for index, item in enumerate(items):
+            first = by_position[item.first]
+            is_part = _has_tag(self.adapter, first)
+            if item.is_own or (first.kind in ("user", "system") and not is_part):
+                return index
+        return len(items)
+
+    def read_events(self, events: Sequence[Event]) -> list[Item]:
+        """Return the items in `events`. An item whose events are all there comes back exactly;
+        everything else is grouped into turns and translated."""
+        own = read_own_items(self.adapter, events)
+        owners: dict[int, int] = {}
+        for item in own:
+            owners.update(dict.fromkeys(range(item.first, item.last + 1), item.last))
+        messages = [event for event in events if event.kind != "note" or event.seq in owners]
+        if all(event.seq in owners for event in messages):
+            return own
+        return _Translation(self, messages, owners).add_turns(own)
 
 
 def read_own_items(adapter: str, events: Sequence[Event]) -> list[Item]:
@@ -584,16 +613,20 @@ def read_own_items(adapter: str, events: Sequence[Event]) -> list[Item]:
 
 
 def _read_carrier(adapter: str, event: Event) -> dict[str, Any] | None:
-    """Return the data of an event that carries an item of this adapter. The data of other events
-    may be large, and is not parsed: `build_item` puts `of` and `json` first, and a store keeps
-    their order."""
-    if f'"item":{{"of":"{adapter}","json":' not in (event.data_json or ""):
+    """Return the data of an event that carries an item of this adapter."""
+    if not _has_tag(adapter, event, ',"json":'):
         return None
     data = event.data or {}
     item = data.get("item")
     if isinstance(item, dict) and item.get("of") == adapter and "json" in item:
         return data
     return None
+
+
+def _has_tag(adapter: str, event: Event, next_field: str = "") -> bool:
+    """Return True if an event seems to belong to an item of this adapter. Its data may be large,
+    and are not parsed: `build_item` puts `of` and `json` first, and a store keeps their order."""
+    return f'"item":{{"of":"{adapter}"{next_field}' in (event.data_json or "")
 
 
 def _are_parts(adapter: str, events: Sequence[Event], count: int) -> bool:
@@ -619,14 +652,12 @@ class _Translation:
     """Translates the messages of others. `owners` has the position of each event of an own item,
     with the position at which the item ends."""
 
-    def __init__(
-        self, messages: list[Event], owners: dict[int, int], writer: MessageWriter, repair: bool
-    ) -> None:
+    def __init__(self, reader: ItemReader, messages: list[Event], owners: dict[int, int]) -> None:
+        self._writer = reader.writer
+        self._repair = reader.repair
         self._messages = messages
         self._events = {event.seq: event for event in messages}
         self._owners = owners
-        self._writer = writer
-        self._repair = repair
         self._newest_other = max(self._events.keys() - owners.keys())
         self._placements: list[Placement] = []
 
@@ -647,17 +678,17 @@ class _Translation:
 
     def _add_answer(self, turn: AnswerTurn) -> None:
         position = turn.position or 0
+        last = _find_last([turn, *turn.calls])
         is_own = position in self._owners
-        last = max(position, *(call.position or 0 for call in turn.calls), 0)
-        if not is_own:
+        if not is_own and (turn.texts or turn.calls):
             written = self._writer.write_answer(turn, self._events[position])
             self._place(position, last, written)
-        answered = list_answered_calls(turn)
-        missing = [each for each in answered if self._is_missing(each, is_own)]
+        missing = [each for each in list_answered_calls(turn) if self._is_missing(each, is_own)]
         if missing:
-            positions = [each.result.position or 0 for each in missing]
-            written = self._writer.write_results(missing, self._events[positions[0]])
-            self._place(last, max(last, *positions), written, is_result=True)
+            first = self._events[missing[0].result.position or 0]
+            end = _find_last([each.result for each in missing])
+            written = self._writer.write_results(missing, first)
+            self._place(last, max(last, end), written, is_result=True)
 
     def _is_missing(self, answered: AnsweredCall, is_own: bool) -> bool:
         """Return True if no item of this adapter has the result of a call. An own call stays open
@@ -675,6 +706,10 @@ class _Translation:
             self._placements.append(Placement(position, is_result, item))
 
 
+def _find_last(parts: Iterable[AnswerTurn | Call | Result]) -> int:
+    return max(part.position or 0 for part in parts)
+
+
 # --- text and files ---
 
 
@@ -682,13 +717,6 @@ def build_media(uri: str, type: str | None, name: str | None = None) -> Media:
     """Build the media at a URL, or in a data URL."""
     found = from_url(uri, "")
     return media(found.type or type, data=found.data, url=found.url, name=name)
-
-
-def write_uri(part: Media) -> str | None:
-    """Return media as a URL or a data URL; None if they are the text of a document."""
-    if part.data is not None:
-        return data_url(part)
-    return part.url
 
 
 def write_block(format: str, part: Part, *, in_result: bool = False) -> Any:
@@ -708,6 +736,11 @@ def write_content(parts: Sequence[Part], write: Callable[[Part], Any]) -> str | 
     if any(isinstance(part, Media) for part in parts):
         return [write(part) for part in parts]
     return text_of(parts)
+
+
+def write_blocks(format: str, parts: Sequence[Part], *, in_result: bool = False) -> str | list[Any]:
+    """Write text as a string, and text with files as blocks of a provider's format."""
+    return write_content(parts, partial(write_block, format, in_result=in_result))
 
 
 def describe_media(part: Media) -> str:
@@ -743,11 +776,14 @@ def add_usage(
 ) -> list[KeylessDraft]:
     """Add the model and its usage to the first event of an answer, as `agent.record` names them:
     `input`, `output` and `cached`."""
+    kind, content, data = events[0]
+    first = dict(data or {})
     usage = {name: count for name, count in tokens.items() if count}
-    facts = {"model": model, "usage": usage}
-    given = {name: fact for name, fact in facts.items() if fact}
-    (kind, content, data), *others = events
-    return [(kind, content, {**(data or {}), **given}), *others]
+    if model:
+        first["model"] = model
+    if usage:
+        first["usage"] = usage
+    return [(kind, content, first), *events[1:]]
 
 
 # --- state beside the messages ---
@@ -794,14 +830,6 @@ class StateNotes(NamedTuple):
         if newer is None or newer["since"] != position:
             return State(complete["values"], {}, position)
         return State(complete["values"], newer["changes"], position)
-
-    def follow(self, before: State, note: Event) -> State:
-        """Return the state after a note was written."""
-        if note.content == self.state:
-            return self.join(note, None)
-        if note.content != self.update:
-            return before
-        return before._replace(changes=read_note(note)["changes"])
 
     def build(self, before: State, changes: Mapping[str, Any]) -> DraftTuple:
         """Build the note for `changes`."""

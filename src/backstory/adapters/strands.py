@@ -26,6 +26,7 @@ from backstory.adapters.shared import (
     At,
     DraftTuple,
     Item,
+    ItemReader,
     KeylessDraft,
     State,
     StateNotes,
@@ -33,11 +34,11 @@ from backstory.adapters.shared import (
     Where,
     append_to_head,
     build_item,
+    build_jump,
     build_key,
     build_note,
     build_prefix,
     check_type,
-    read_context,
     read_note,
     write_block,
 )
@@ -70,11 +71,8 @@ class BackstoryRepository(SessionRepository):
 
     def agent(self, session_id: str, agent_id: str) -> Agent:
         """Return the agent with a Strands agent's messages. It is created if it does not exist."""
-        key = self._store.build_key(session_id, agent_id)
-        found = self._store.find(key)
-        if found is not None:
-            return found
-        return self._store.spawn(self._ensure_session(session_id), key)
+        session_key = self._store.build_key(session_id)
+        return self._store.spawn(session_key, self._store.build_key(session_id, agent_id))
 
     def fork(self, session_id: str, agent_id: str, new_session_id: str, at: At = None) -> Agent:
         """Return the same Strands agent in a new session, which continues a position: one row, and
@@ -92,11 +90,7 @@ class BackstoryRepository(SessionRepository):
 
     def delete_session(self, session_id: str) -> None:
         """Delete a session and its agents. Forks of them stay."""
-        agents = self._store.store.agents(prefix=build_prefix(ADAPTER, session_id))
-        session = self._store.find(self._store.build_key(session_id))
-        if session is not None:
-            agents.append(session)
-        self._store.delete(agents)
+        self._store.delete_tree(session_id)
 
     def close(self) -> None:
         """Release the store."""
@@ -136,11 +130,8 @@ class BackstoryRepository(SessionRepository):
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Write what changed in the state of an agent."""
         check_type(session_agent, SessionAgent, "an agent")
-        is_there = self._read(
-            session_id, session_agent.agent_id, lambda agent: _update_state(agent, session_agent)
-        )
-        if not is_there:
-            raise _build_missing_agent_error(session_id, session_agent.agent_id)
+        update = partial(_update_state, session_agent=session_agent)
+        self._call(session_id, session_agent.agent_id, update)
 
     def create_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
         """Write the state of several agents that work together."""
@@ -168,9 +159,7 @@ class BackstoryRepository(SessionRepository):
         """Append a message."""
         check_type(session_message, SessionMessage, "a message")
         drafts = build_drafts(session_message)
-        written = self._read(session_id, agent_id, lambda agent: agent.extend(drafts))
-        if not written:
-            raise _build_missing_agent_error(session_id, agent_id)
+        self._call(session_id, agent_id, lambda agent: agent.extend(drafts))
         title = _find_title(session_message.message_id, drafts)
         if title:
             self._ensure_session(session_id).describe(title=title)
@@ -189,11 +178,8 @@ class BackstoryRepository(SessionRepository):
     ) -> None:
         """Replace a message. The messages after it are written again."""
         check_type(session_message, SessionMessage, "a message")
-        is_there = self._read(
-            session_id, agent_id, lambda agent: _replace_message(agent, session_message)
-        )
-        if not is_there:
-            raise _build_missing_agent_error(session_id, agent_id)
+        replace = partial(_replace_message, message=session_message)
+        self._call(session_id, agent_id, replace)
 
     def list_messages(
         self,
@@ -204,9 +190,7 @@ class BackstoryRepository(SessionRepository):
         **kwargs: Any,
     ) -> list[SessionMessage]:
         """Return the messages of the context, or a page of them."""
-        items = self._read(session_id, agent_id, _read_items)
-        if items is None:
-            raise _build_missing_agent_error(session_id, agent_id)
+        items = self._call(session_id, agent_id, _read_items)
         end = None if limit is None else offset + limit
         return [SessionMessage.from_dict(item.value) for item in items[offset:end]]
 
@@ -233,6 +217,14 @@ class BackstoryRepository(SessionRepository):
         """Return `call(agent)`, or None if the agent does not exist."""
         return self._store.read(self._store.build_key(session_id, agent_id), call, None)
 
+    def _call(self, session_id: str, agent_id: str, call: Callable[[Agent], T | None]) -> T:
+        """Return `call(agent)`. Raises SessionException if the agent does not exist: then `call`
+        returns None, too."""
+        found = self._read(session_id, agent_id, call)
+        if found is None:
+            raise _build_missing_agent_error(session_id, agent_id)
+        return found
+
     def _read_note(self, session_id: str, name: str) -> Any:
         """Return the value of the newest note of a session with this name."""
         read = partial(_read_newest_note, name=name)
@@ -258,7 +250,7 @@ def _check_multi_agent(value: Any) -> None:
 def _read_items(agent: Agent) -> list[Item]:
     """Return the messages of the context. Those of others get the number after the one before."""
     items: list[Item] = []
-    for item in read_context(ADAPTER, agent, StrandsMessageWriter(), notes=[NOTE]):
+    for item in READER.read_context(agent):
         if "message_id" not in item.value:
             number = items[-1].value["message_id"] + 1 if items else 0
             item = item._replace(value=item.value | {"message_id": number})
@@ -272,7 +264,7 @@ def _read_state_form(agent: Agent) -> Form | None:
     form = _build_state_form(agent, STATE.read(agent))
     internal = form.get(INTERNAL, {}) if form else {}
     if (internal.get(WAITING) or {}).get("activated"):
-        newest = read_context(ADAPTER, agent, StrandsMessageWriter(), notes=[NOTE], limit=1)
+        newest = READER.read_context(agent, 1)
         if newest and not newest[0].is_own:
             del internal[WAITING]
     return form
@@ -293,18 +285,19 @@ def _build_state_form(agent: Agent, state: State) -> Form | None:
 # --- writing ---
 
 
-def _update_state(agent: Agent, session_agent: SessionAgent) -> bool:
-    """Write what changed in an agent's state. Return False if there is no such agent."""
+def _update_state(agent: Agent, session_agent: SessionAgent) -> State | None:
+    """Write what changed in an agent's state. Return what it was, or None if there is no such
+    agent."""
     state = STATE.read(agent)
     before = _build_state_form(agent, state)
     if before is None:
-        return False
+        return None
     session_agent.created_at = before["created_at"]
     form = _flatten(session_agent.to_dict())
     draft = _build_change(state, form)
     if draft is not None:
         agent.extend([draft])
-    return True
+    return state
 
 
 def _build_change(state: State, form: Form) -> DraftTuple | None:
@@ -346,9 +339,9 @@ def _unflatten(flat: Mapping[str, Any]) -> Form:
     return form
 
 
-def _replace_message(agent: Agent, message: SessionMessage) -> bool:
+def _replace_message(agent: Agent, message: SessionMessage) -> list[Event]:
     """Jump to before a message, and write its new version and the messages after it."""
-    return bool(append_to_head(agent, partial(_build_replacement, agent, message)))
+    return append_to_head(agent, partial(_build_replacement, agent, message))
 
 
 def _build_replacement(agent: Agent, message: SessionMessage) -> list[DraftTuple]:
@@ -358,8 +351,7 @@ def _build_replacement(agent: Agent, message: SessionMessage) -> list[DraftTuple
         raise SessionException(f"Message {message.message_id} does not exist")
     old, *later = items[ids.index(message.message_id) :]
     message.created_at = old.value["created_at"]
-    jump = {"target_message_id": old.first - 1, "by": ADAPTER}
-    batch: list[DraftTuple] = [("jump", None, jump), *build_drafts(message)]
+    batch = [build_jump(ADAPTER, old.first - 1), *build_drafts(message)]
     for item in later:
         batch += build_drafts(SessionMessage.from_dict(item.value))
     state = STATE.read(agent).current
@@ -403,12 +395,11 @@ class StrandsMessageWriter:
 
     def write_answer(self, turn: AnswerTurn, event: Event) -> Iterator[TurnItem]:
         """Write an answer: its texts and its calls."""
-        blocks = [write_block("bedrock", Text(text)) for text in turn.texts if text]
+        blocks = [write_block("bedrock", Text(text)) for text in turn.texts]
         for call in turn.calls:
             use = {"toolUseId": call.id, "name": call.name, "input": call.arguments}
             blocks.append({"toolUse": use})
-        if blocks:
-            yield TurnItem(_build_form("assistant", blocks, event), event.seq)
+        yield TurnItem(_build_form("assistant", blocks, event), event.seq)
 
     def write_results(self, calls: Sequence[AnsweredCall], event: Event) -> Iterator[TurnItem]:
         """Write the results of calls as one message."""
@@ -419,6 +410,9 @@ class StrandsMessageWriter:
             use = {"toolUseId": call.id, "status": status, "content": content}
             blocks.append({"toolResult": use})
         yield TurnItem(_build_form("user", blocks, event), event.seq)
+
+
+READER = ItemReader(ADAPTER, [NOTE], StrandsMessageWriter())
 
 
 def _build_form(role: str, blocks: list[Form], event: Event) -> Form:

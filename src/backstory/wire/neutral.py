@@ -47,7 +47,7 @@ class AnsweredCall(NamedTuple):
 
 def read_turns(runs: Iterable[Sequence[Event]]) -> list[Turn]:
     """Return the turns in several runs of events, oldest first. An answer ends with its run, but
-    its results may be in later ones."""
+    its results may be in later ones. Empty texts are left out."""
     request = RequestContext(NeutralFormat(), placeholders=True)
     reader = TurnReader(request)
     for run in runs:
@@ -56,6 +56,9 @@ def read_turns(runs: Iterable[Sequence[Event]]) -> list[Turn]:
     turns: list[Any] = reader.turns
     for apply_rule in TURN_RULES:
         turns = apply_rule(turns, request)
+    for index, turn in enumerate(turns):
+        if isinstance(turn, AnswerTurn):
+            turns[index] = turn.replace(texts=[text for text in turn.texts if text])
     return turns
 
 
