@@ -125,9 +125,9 @@ class BackstoryHistory(HistoryProvider):
 
     def _build_new(self, agent: Agent, forms: list[Form]) -> list[DraftTuple]:
         newest = self._reader.read_context(agent, len(forms) + 1)
-        stored = [item.value for item in newest]
+        count = _count_stored([item.value for item in newest], forms)
         drafts: list[DraftTuple] = []
-        for form in forms[_count_stored(stored, forms) :]:
+        for form in forms[count:]:
             drafts += build_drafts(form)
         return drafts
 
@@ -176,8 +176,7 @@ def _is_question(form: Form) -> bool:
 
 def build_drafts(form: Form) -> list[DraftTuple]:
     """Build the events of a message."""
-    contents = [part for part in form.get("contents") or () if isinstance(part, dict)]
-    events = _build_events(form.get("role"), contents)
+    events = _build_events(form.get("role"), form.get("contents") or [])
     return build_item(ADAPTER, form, events or [("note", NOTE, None)])
 
 

@@ -172,21 +172,25 @@ class BackstorySessionStore:
     def _append(self, key: "SessionKey", texts: Sequence[str]) -> None:
         lines = [NewLine.read(text) for text in texts]
         write = partial(self._append_lines, key=key, lines=lines)
-        if not self._store.read(self._store.build_key(*_list_ids(key)), write, False):
+        agent_key = self._store.build_key(*_list_ids(key))
+        is_written = self._store.read(agent_key, write, False)
+        if not is_written:
             write(self._begin(key, [new.line for new in lines]))
 
     def _begin(self, key: "SessionKey", lines: Sequence[Line]) -> Agent:
         """Return the new agent of a transcript. It is a fork if Claude forked another session: then
         its first lines are copies."""
         copies = [line for line in lines if _read_original(line) is not None]
-        if copies and "subpath" not in key:
-            session = str(copies[0]["forkedFrom"].get("sessionId"))
-            source = self._store.find(self._store.build_key(key["project_key"], session))
-            position = None if source is None else _find_copied_end(source, session, copies)
-            if source is not None and position is not None:
-                new_key = self._store.build_key(key["project_key"], key["session_id"])
-                return self._store.fork(source, new_key, position)
-        return self.agent(key)
+        if not copies or "subpath" in key:
+            return self.agent(key)
+        session = str(copies[0]["forkedFrom"].get("sessionId"))
+        source = self._store.find(self._store.build_key(key["project_key"], session))
+        if source is None:
+            return self.agent(key)
+        position = _find_copied_end(source, session, copies)
+        if position is None:
+            return self.agent(key)
+        return self._store.fork(source, self._store.build_key(*_list_ids(key)), position)
 
     def _append_lines(self, agent: Agent, key: "SessionKey", lines: Sequence["NewLine"]) -> bool:
         """Append the lines that are new. Return True: the agent exists."""

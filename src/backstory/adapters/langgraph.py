@@ -212,8 +212,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread with all its namespaces. Copies of it stay."""
-        threads = self._list_threads(thread_id)
-        self._store.delete(thread.agent for thread in reversed(threads))
+        self._store.delete_tree(str(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Hide the checkpoints of some runs. Their bytes are erased with their thread."""
@@ -568,8 +567,12 @@ class GraphThread:
     def _read_writes(self, id: str, notes: Mapping[str, list[Event]] | None = None) -> list[Form]:
         name = _name_writes(id)
         found = self.agent.notes(name, live=False) if notes is None else notes.get(name, [])
-        forms = [read_note(note) for note in found]
-        return [form for form in forms if form is not None]
+        forms: list[Form] = []
+        for note in found:
+            form = read_note(note)
+            if form is not None:  # else an older version wrote it
+                forms.append(form)
+        return forms
 
     def _sort_writes(self, writes: Iterable[Form]) -> list[Write]:
         """Return writes in LangGraph's order. Of ordinary ones with the same number the first

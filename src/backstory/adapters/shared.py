@@ -198,14 +198,10 @@ class AdapterStore:
 
     def delete(self, agents: Iterable[Agent]) -> None:
         """Delete agents and forget their handles. It is no error if another process was faster."""
-        deleted = set()
         for agent in agents:
             with suppress(AgentNotFound):
                 self.store.delete(agent.id)
-            deleted.add(agent.id)
-        for key, agent in list(self._agents.items()):
-            if agent.id in deleted:
-                self._agents.pop(key, None)
+            self._agents.pop(agent.key or "", None)
 
     def delete_tree(self, *ids: str) -> None:
         """Delete the agent that the framework knows by `ids`, and all agents below it."""
@@ -214,8 +210,8 @@ class AdapterStore:
         agents = self.store.agents(prefix=build_prefix(self._adapter, *ids))
         top = self.find(key)
         if top is not None:
-            agents.append(top)
-        self.delete(agents)
+            agents.insert(0, top)
+        self.delete(reversed(agents))
 
     def read(self, key: str, call: Callable[[Agent], T], default: T) -> T:
         """Return `call(agent)` for the agent with `key`, or `default` if there is none."""
@@ -281,9 +277,12 @@ LONGEST_IDS = 60_000
 def build_key(adapter: str, *ids: str) -> str:
     """Return the key of the agent that a framework knows by `ids`: `ADAPTER:part/part`. An id that
     is too long is a hash."""
-    prefix = build_prefix(adapter, *ids[:-1])
-    key = prefix + _quote(ids[-1])
-    return key if len(key) <= LONGEST_KEY else prefix + _hash(ids[-1])
+    *first, last = ids
+    prefix = build_prefix(adapter, *first)
+    key = prefix + _quote(last)
+    if len(key) > LONGEST_KEY:
+        key = prefix + _hash(last)
+    return key
 
 
 def build_prefix(adapter: str, *ids: str) -> str:
@@ -818,24 +817,25 @@ class StateNotes(NamedTuple):
             return self.join(notes[self.state], notes.get(self.update))
         states = agent.notes(self.state, live=False)
         if not states:
-            return self.join(None, notes.get(self.update))
+            return State({}, {}, 0)
         updates = agent.notes(self.update, live=False)
         return self.join(states[-1], updates[-1] if updates else None)
 
-    def join(self, state: Event | None, update: Event | None) -> State:
+    def join(self, state: Event, update: Event | None) -> State:
         """Return the state in the newest note of each name."""
         complete = read_note(state) or {"values": {}}
-        position = state.seq if state is not None else 0
         newer = read_note(update)
-        if newer is None or newer["since"] != position:
-            return State(complete["values"], {}, position)
-        return State(complete["values"], newer["changes"], position)
+        changes: dict[str, Any] = {}
+        if newer is not None and newer["since"] == state.seq:
+            changes = newer["changes"]
+        return State(complete["values"], changes, state.seq)
 
     def build(self, before: State, changes: Mapping[str, Any]) -> DraftTuple:
         """Build the note for `changes`."""
         changed = before.changes | dict(changes)
-        most = len(write_item(before.values)) + LEAST_CHANGES
-        if before.position == 0 or len(write_item(changed)) > most:
+        size = len(write_item(changed))
+        complete_size = len(write_item(before.values))
+        if before.position == 0 or size > complete_size + LEAST_CHANGES:
             return self.build_complete(before.values | changed)
         return build_note(self.update, {"changes": changed, "since": before.position})
 
