@@ -132,6 +132,19 @@ def test_after_an_answer_that_was_stopped_the_next_one_is_its_own(model):
     assert answer.text.strip()
 
 
+def test_a_process_that_was_killed_is_started_again(model):
+    others = psutil.Process().children()
+    embedded = EmbeddedModel(model)
+    [process] = [child for child in psutil.Process().children() if child not in others]
+    hello = Conversation([Message("user", "Say hello.")])
+    list(embedded.answer(hello, ()))
+    process.kill()
+    wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    *_, answer = embedded.answer(hello, ())
+    embedded.close()
+    assert isinstance(answer, Response)
+
+
 ENDS_WITH_ITS_CALLER = """
 import os, signal, sys
 from backstory.runtime.models.embedded import EmbeddedModel

@@ -80,6 +80,7 @@ class EmbeddedModel(ClientModel):
 
     async def _read_answer(self, body: dict[str, Any]) -> AsyncGenerator[StreamItem, None]:
         if self._process.poll() is not None:  # it crashed, or someone killed it
+            end_llama(self._process)
             self._process = start_llama(self._path)
             self._client = None
         client = await self.wait_for_client()
@@ -114,15 +115,7 @@ class EmbeddedModel(ClientModel):
     def close(self) -> None:
         """Close the connections, and end the process."""
         super().close()
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        try:
-            self._process.wait(CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()  # not earlier: a thread may be waiting for the report
+        end_llama(self._process)
 
 
 def start_llama(path: Path) -> subprocess.Popen[str]:
@@ -137,6 +130,19 @@ def start_llama(path: Path) -> subprocess.Popen[str]:
         encoding="utf-8",
         start_new_session=True,  # Ctrl-C in the terminal must not end it
     )
+
+
+def end_llama(process: subprocess.Popen[str]) -> None:
+    """End the process, wait for it, and close the pipes."""
+    assert process.stdin
+    assert process.stdout
+    process.stdin.close()
+    try:
+        process.wait(CLOSE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()  # not earlier: a thread may be waiting for the report
 
 
 def replace_media(message: dict[str, Any]) -> dict[str, Any]:
