@@ -69,7 +69,7 @@ def test_nothing_is_asked_or_written_if_only_the_last_turn_is_there():
         agent.user("the only question")
         model = Watched()
         with pytest.raises(backstory.NotFound, match="nothing to compact before the last turn"):
-            list(compact_context(agent, model, at_least=1))
+            list(compact_context(agent, model))
         assert (model.asked, agent.head) == ([], 2)
 
 

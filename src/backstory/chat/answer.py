@@ -45,7 +45,6 @@ class AnswerDrawing:
         self.is_stopped = False  # by the person
         self.usage = AnswerUsage(None, answers=0)
         self._screen = screen
-        self._is_expanded = is_expanded
         self._pen = draw.EventPen(is_expanded=is_expanded)
         self._began_at = time.monotonic()
         self._begin_answer()
@@ -176,7 +175,7 @@ class AnswerDrawing:
         """Fold the thinking, now that the answer begins."""
         if self._thought.strip():
             thought, self._thought = self._thought, ""
-            self._screen.print(*draw.draw_thoughts(thought, is_expanded=self._is_expanded))
+            self._screen.print(self._pen.draw_thoughts(thought))
             self._has_shown_thought = True
 
     def _warn(self, text: str) -> None:

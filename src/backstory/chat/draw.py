@@ -79,91 +79,160 @@ class EventPen:
 
     def draw(self, event: Event, *, with_thoughts: bool = True) -> RenderableType:
         """Return the next event, with what the model thought before it."""
-        drawing = draw_event(event, is_expanded=self._is_expanded)
+        drawing = self._draw_event(event)
         thought = find_thinking(event) if with_thoughts else ""
         if thought:
-            drawing = Group(*draw_thoughts(thought, is_expanded=self._is_expanded), drawing)
+            drawing = Group(self.draw_thoughts(thought), drawing)
         if event.kind == "tool_call":
             self._calls[str(read_call(event.data).id)] = event
         elif event.kind == "tool_result":
-            of = self._calls.get(str((event.data or {}).get("id")))
-            if of is not None and of is not self._last:
-                drawing = Group(draw_call(of, sign="  ↳ "), drawing)
+            call = self._calls.get(str((event.data or {}).get("id")))
+            if call is not None and call is not self._last:
+                drawing = Group(self._draw_call(call, sign="  ↳ "), drawing)
         self._last = event
         return drawing
 
+    def draw_thoughts(self, text: str) -> RenderableType:
+        """Return the thinking of a model: one line, or all of it."""
+        if self._is_expanded:
+            return Group(Text(""), Text("∴ thinking", style="dim"), draw_thinking(text))
+        words = count(len(text.split()), "word")
+        return Group(Text(""), Text(f"∴ {words} of thinking: Ctrl-O shows them", style="dim"))
 
-def draw_event(event: Event, *, is_expanded: bool = False) -> RenderableType:
-    """Return one event, by itself."""
-    match event.kind:
-        case "user":
-            return draw_user(event, is_expanded=is_expanded)
-        case "assistant":
-            return draw_answer(event)
-        case "tool_call":
-            return draw_call(event, is_expanded=is_expanded)
-        case "tool_result":
-            return draw_result(event, is_expanded=is_expanded)
-        case "system":
-            return draw_system(event, is_expanded=is_expanded)
-        case "note":
-            return Group()  # not a message: nothing is drawn
-    return draw_move(event)
+    def _draw_event(self, event: Event) -> RenderableType:
+        match event.kind:
+            case "user":
+                return self._draw_user(event)
+            case "assistant":
+                return draw_answer(event)
+            case "tool_call":
+                return self._draw_call(event)
+            case "tool_result":
+                return self._draw_result(event)
+            case "system":
+                return self._draw_system(event)
+            case "mark":
+                return Text(f"⚑ {one_line(event.label or 'mark')}  (at {event.seq})", "magenta")
+            case "note":
+                return Group()  # not a message: nothing is drawn
+        target = (event.data or {}).get("target_message_id")
+        return Text(f"↩ {event.kind} to {target}", style="dim")
+
+    def _draw_user(self, event: Event) -> RenderableType:
+        """Return a prompt, with its files or the output of an earlier version's command, or a
+        summary that replaces older messages."""
+        data = event.data or {}
+        if COMPACTED in data:
+            summary = self._fold(event.content or "", MOST_PROMPT_LINES, f": /show @{event.seq}")
+            return Group(Text(""), Text(summary, style="dim italic", overflow="fold"))
+        typed = self._fold(read_typed_text(event), MOST_PROMPT_LINES)
+        prompt = "> " + typed.replace("\n", "\n  ")
+        drawings: list[RenderableType] = [Text(""), Text(prompt, "bold green", overflow="fold")]
+        for name in data.get(ATTACHED) or ():
+            drawings.append(Text(f"  ⎘ {one_line(str(name))}", style="dim", overflow="fold"))
+        if OUTPUT in data:
+            drawings.append(self._draw_output(str(data[OUTPUT]), event.seq, "dim"))
+        return Group(*drawings)
+
+    def _draw_call(self, event: Event, *, sign: str = "● ") -> RenderableType:
+        """Return a tool call on one line, or with all its arguments."""
+        _, name, arguments = read_call(event.data)
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(sign, style="cyan").append(one_line(str(name)), style="bold")
+        if not self._is_expanded:
+            text.append(f" {describe_call(str(name), arguments).subject}")
+            return Group(text)  # alone, it would forget not to wrap
+        shown = arguments
+        if not isinstance(arguments, str):
+            shown = json.dumps(arguments, indent=2, ensure_ascii=False)
+        return Group(text, indent(Text(visible(shown), overflow="fold")))
+
+    def _draw_result(self, event: Event) -> RenderableType:
+        """Return a result: its first lines, or all of them."""
+        result = read_result(event.content, event.data)
+        whole = (event.data or {}).get("whole")
+        is_whole = self._is_expanded and isinstance(whole, str)
+        output = whole if is_whole else result.output
+        return self._draw_output(str(output or ""), event.seq, "red" if result.error else "dim")
+
+    def _draw_output(self, text: str, position: int, style: str) -> RenderableType:
+        """Return the output of a tool or a command, and how to see the rest of it."""
+        hint = f": Ctrl-O or /show @{position}"
+        lines = self._fold(text.rstrip() or "(no output)", MOST_LINES, hint)
+        return indent(Text(lines, style=style, overflow="fold"))
+
+    def _draw_system(self, event: Event) -> RenderableType:
+        """Return a system message: the beginning on one line, or all of it."""
+        text = event.content or ""
+        if self._is_expanded:
+            return Text(f"system: {visible(text)}", style="dim")
+        line = f"system: {one_line(text)[:MOST_SYSTEM]}"
+        text_line = Text(line, style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(text_line)  # alone, it would wrap
+
+    def _fold(self, text: str, limit: int, hint: str = "") -> str:
+        """Return the first lines of a text, and a line that counts the others."""
+        lines = visible(text).splitlines()
+        more = len(lines) - limit
+        if more > 0 and not self._is_expanded:
+            lines = [*lines[:limit], f"… {count(more, 'more line')}{hint}"]
+        return "\n".join(lines)
 
 
-def draw_move(event: Event) -> RenderableType:
-    """Return a mark, or a move to one."""
-    if event.kind == "mark":
-        return Text(f"⚑ {one_line(event.label or 'mark')}  (at {event.seq})", style="magenta")
-    target = (event.data or {}).get("target_message_id")
-    return Text(f"↩ {event.kind} to {target}", style="dim")
-
-
-def draw_user(event: Event, *, is_expanded: bool = False) -> RenderableType:
-    """Return a prompt, with its files or the output of an earlier version's command, or a
-    summary."""
-    data = event.data or {}
-    if COMPACTED in data:
-        return draw_summary(event, is_expanded=is_expanded)
-    text = read_typed_text(event)
-    if OUTPUT in data:
-        output = fold_output(str(data[OUTPUT]), event.seq, "dim", is_expanded=is_expanded)
-        return Group(draw_prompt(text, is_expanded=is_expanded), output)
-    return draw_prompt(text, attached=data.get(ATTACHED) or (), is_expanded=is_expanded)
-
-
-def draw_prompt(
-    text: str, *, attached: Sequence[Any] = (), is_expanded: bool = False
-) -> RenderableType:
-    """Return a prompt, and the files that were attached."""
-    lines = visible(text).splitlines() or [""]
-    more = len(lines) - MOST_PROMPT_LINES
-    if more > 0 and not is_expanded:
-        lines = [*lines[:MOST_PROMPT_LINES], f"… {count(more, 'more line')}"]
-    body = Text(
-        "\n".join(["> " + lines[0], *("  " + line for line in lines[1:])]), style="bold green"
-    )
-    body.overflow = "fold"
-    files = [Text(f"  ⎘ {one_line(str(name))}", style="dim", overflow="fold") for name in attached]
-    return Group(Text(""), body, *files)
-
-
-def draw_summary(event: Event, *, is_expanded: bool = False) -> RenderableType:
-    """Return a summary that replaces older messages."""
-    lines = visible(event.content or "").splitlines()
-    more = len(lines) - MOST_PROMPT_LINES
-    if more > 0 and not is_expanded:
-        lines = [*lines[:MOST_PROMPT_LINES], f"… {count(more, 'more line')}: /show @{event.seq}"]
-    return Group(Text(""), Text("\n".join(lines), style="dim italic", overflow="fold"))
+def indent(drawing: RenderableType, columns: int = 4) -> RenderableType:
+    """Return a drawing with blanks at its left."""
+    return Padding(drawing, (0, 0, 0, columns))
 
 
 def draw_answer(event: Event) -> RenderableType:
     """Return an answer, with a line about how it ended if it is incomplete."""
     text = event.content or ""
-    data = event.data or {}
     if text.strip():
-        return Group(draw_block(text), *list_endings(data))
-    return Group(Text(""), Text("(the model said nothing)", style="dim"), *list_endings(data))
+        drawing = draw_block(text)
+    else:
+        drawing = Group(Text(""), Text("(the model said nothing)", style="dim"))
+    return Group(drawing, *list_endings(event.data or {}))
+
+
+def list_endings(data: dict[str, Any]) -> list[RenderableType]:
+    """Return how an answer ended, if it is incomplete."""
+    endings: list[RenderableType] = []
+    if data.get("interrupted"):
+        why = one_line(str(data.get("why") or "stopped"))
+        endings.append(Text(f"⚠ interrupted: {why}", style="yellow"))
+    if data.get("cut"):
+        endings.append(Text("⚠ cut off: the answer reached the model's limit", style="yellow"))
+    return endings
+
+
+def draw_thinking(text: str) -> RenderableType:
+    """Return the text of a thought."""
+    return indent(Text(visible(text).strip(), style="dim italic", overflow="fold"), 2)
+
+
+def draw_output(text: str) -> RenderableType:
+    """Return the output of a command that is still running."""
+    return indent(Text(visible(text).rstrip(), style="dim", overflow="fold"))
+
+
+def draw_action(action: Action) -> RenderableType:
+    """Return all lines of what an action will do."""
+    shown = []
+    if action.effect == "run":
+        lines = action.target.split("\n")
+        if len(lines) > 1:
+            shown.append(Text(f"{len(lines)} lines, which run with your rights:"))
+        for line in lines:
+            shown.append(Text(f"$ {visible(line)}", style="bold", overflow="fold"))
+    else:
+        shown.append(Text(one_line(action.target), style="bold", overflow="fold"))
+        for line in action.preview.split("\n") if action.preview else []:
+            style = DIFF_STYLES.get(line[:1], "")
+            shown.append(Text(visible(line), style=style, overflow="fold"))
+    return indent(Group(*shown))
+
+
+# --- answers as Markdown ---
 
 
 def draw_block(text: str) -> RenderableType:
@@ -199,96 +268,6 @@ def trim_line(line: list[Segment]) -> list[Segment]:
             return [*line[:-1], last]
         line = line[:-1]
     return line
-
-
-def draw_thoughts(text: str, *, is_expanded: bool = False) -> list[RenderableType]:
-    """Return the thinking of a model: one line, or all of it."""
-    if not is_expanded:
-        return [
-            Text(""),
-            Text(
-                f"∴ {count(len(text.split()), 'word')} of thinking: Ctrl-O shows them", style="dim"
-            ),
-        ]
-    return [Text(""), Text("∴ thinking", style="dim"), draw_thinking(text)]
-
-
-def draw_thinking(text: str) -> RenderableType:
-    """Return the text of a thought."""
-    return Padding(Text(visible(text).strip(), style="dim italic", overflow="fold"), (0, 0, 0, 2))
-
-
-def draw_output(text: str) -> RenderableType:
-    """Return the output of a command that is still running."""
-    return Padding(Text(visible(text).rstrip(), style="dim", overflow="fold"), (0, 0, 0, 4))
-
-
-def list_endings(data: dict[str, Any]) -> list[RenderableType]:
-    """Return how an answer ended, if it is incomplete."""
-    found: list[RenderableType] = []
-    if data.get("interrupted"):
-        why = one_line(str(data.get("why") or "stopped"))
-        found.append(Text(f"⚠ interrupted: {why}", style="yellow"))
-    if data.get("cut"):
-        found.append(Text("⚠ cut off: the answer reached the model's limit", style="yellow"))
-    return found
-
-
-def draw_call(event: Event, *, is_expanded: bool = False, sign: str = "● ") -> RenderableType:
-    """Return a tool call on one line, or with all its arguments."""
-    _, name, arguments = read_call(event.data)
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(sign, style="cyan").append(one_line(str(name)), style="bold")
-    if not is_expanded:
-        text.append(f" {describe_call(str(name), arguments).subject}")
-        return Group(text)  # alone, it would forget not to wrap
-    shown = arguments
-    if not isinstance(arguments, str):
-        shown = json.dumps(arguments, indent=2, ensure_ascii=False)
-    return Group(text, Padding(Text(visible(shown), overflow="fold"), (0, 0, 0, 4)))
-
-
-def draw_result(event: Event, *, is_expanded: bool = False) -> RenderableType:
-    """Return a result: its first lines, or all of them."""
-    found = read_result(event.content, event.data)
-    whole = (event.data or {}).get("whole")
-    text = str(whole if is_expanded and isinstance(whole, str) else found.output or "")
-    return fold_output(text, event.seq, "red" if found.error else "dim", is_expanded=is_expanded)
-
-
-def fold_output(text: str, seq: int, style: str, *, is_expanded: bool) -> RenderableType:
-    """Return the output of a tool or a command, and how to see the rest of it."""
-    lines = visible(text).rstrip().splitlines() or ["(no output)"]
-    more = len(lines) - MOST_LINES
-    if more > 0 and not is_expanded:
-        lines = [*lines[:MOST_LINES], f"… {count(more, 'more line')}: Ctrl-O or /show @{seq}"]
-    return Padding(Text("\n".join(lines), style=style, overflow="fold"), (0, 0, 0, 4))
-
-
-def draw_system(event: Event, *, is_expanded: bool = False) -> RenderableType:
-    """Return a system message: the beginning on one line, or all of it."""
-    text = event.content or ""
-    if is_expanded:
-        return Text(f"system: {visible(text)}", style="dim")
-    line = f"system: {one_line(text)[:MOST_SYSTEM]}"
-    return Group(Text(line, style="dim", no_wrap=True, overflow="ellipsis"))  # alone, it would wrap
-
-
-def draw_action(action: Action) -> RenderableType:
-    """Return all lines of what an action will do."""
-    shown = []
-    if action.effect == "run":
-        lines = action.target.split("\n")
-        if len(lines) > 1:
-            shown.append(Text(f"{len(lines)} lines, which run with your rights:"))
-        for line in lines:
-            shown.append(Text(f"$ {visible(line)}", style="bold", overflow="fold"))
-    else:
-        shown.append(Text(one_line(action.target), style="bold", overflow="fold"))
-        for line in action.preview.split("\n") if action.preview else []:
-            style = DIFF_STYLES.get(line[:1], "")
-            shown.append(Text(visible(line), style=style, overflow="fold"))
-    return Padding(Group(*shown), (0, 0, 0, 4))
 
 
 class Prose(Markdown):

@@ -11,6 +11,7 @@ from backstory.agent import Agent
 from backstory.chat.tour import TOUR
 from backstory.present.agent_lists import title_of
 from backstory.present.text import age, count
+from backstory.runtime.tools.search import find_repository
 from backstory.store import Store
 
 PAGE = 50  # agents that are listed at once
@@ -117,43 +118,44 @@ def record(
 def instructions(folder: Path) -> Instructions | None:
     """The instructions in AGENTS.md or CLAUDE.md, outermost folder first, up to that of the
     repository."""
-    found = [(path, text) for path in _candidates(folder) if (text := _text(path)) is not None]
-    if not found:
+    texts = []
+    files = []
+    for path in _find_files(folder):
+        text = _read_file(path)
+        if text is not None:
+            texts.append(f"Instructions from {path}:\n\n{text}")
+            files.append(str(path))
+    if not texts:
         return None
-    text = "\n\n".join(f"Instructions from {path}:\n\n{text}" for path, text in found)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Instructions(text, digest, tuple(str(path) for path, _ in found))
+    whole = "\n\n".join(texts)
+    return Instructions(whole, hashlib.sha256(whole.encode()).hexdigest(), tuple(files))
 
 
-def _candidates(folder: Path) -> list[Path]:
+def _find_files(folder: Path) -> list[Path]:
     """Return the files with instructions, outermost first. They are inside the repository, links
     resolved: a link to another place would send any file to the model."""
-    folders = [folder, *folder.parents]
-    repositories = [place for place in folders if (place / ".git").exists()]
-    top = repositories[0] if repositories else folder
-    folders = folders[: folders.index(top) + 1]
-    top = top.resolve()
+    top = find_repository(folder)
     found = []
-    for place in reversed(folders):
+    for place in (folder, *folder.parents):
         for name in INSTRUCTIONS:  # AGENTS.md, which is for all tools, comes first
             path = place / name
-            if path.is_file() and path.resolve().is_relative_to(top):
+            if path.is_file() and path.resolve().is_relative_to(top.resolve()):
                 found.append(path)
                 break
-    return found
+        if place == top:
+            break
+    return found[::-1]
 
 
-def _text(path: Path) -> str | None:
+def _read_file(path: Path) -> str | None:
+    """Return the text of a file with instructions, or None if it has none."""
     try:
         with path.open("rb") as file:
             block = file.read(MOST_INSTRUCTIONS + 1)
     except OSError:
         return None
-    text = (
-        block[:MOST_INSTRUCTIONS]
-        .decode(errors="replace")
-        .replace("\0", "\N{REPLACEMENT CHARACTER}")
-    )
+    text = block[:MOST_INSTRUCTIONS].decode(errors="replace")
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
     if len(block) > MOST_INSTRUCTIONS:
         text += f"\n\n{CUT}"
     return text if text.strip() else None

@@ -11,9 +11,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, create_app_session
@@ -38,6 +39,7 @@ MAX_PASTED = 20  # lines that are shown
 EXPAND = "\x0f"  # what Ctrl-O sends
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Draw = Callable[[], RenderableType]
 
@@ -56,6 +58,18 @@ class Work(Protocol):
 
     def describe_wait(self) -> str:
         """Return what is waited for, or an empty text."""
+
+
+def run_in_loop(
+    method: "Callable[Concatenate[ChatScreen, P], Coroutine[Any, Any, T]]",
+) -> "Callable[Concatenate[ChatScreen, P], T]":
+    """Return a method for the worker that runs in the event loop of the main thread."""
+
+    @wraps(method)
+    def run(screen: "ChatScreen", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return screen.call(method(screen, *args, **kwargs))
+
+    return run
 
 
 class ChatScreen:
@@ -219,7 +233,7 @@ class ChatScreen:
         if threading.current_thread() is threading.main_thread():
             self._session.app.create_background_task(self._write_above(text))
         else:
-            self._call(self._write_above(text))
+            self.call(self._write_above(text))
 
     def show_unfinished(self, draw: Draw | None) -> None:
         """Show the last lines of something above the editor until it is printed."""
@@ -230,34 +244,22 @@ class ChatScreen:
         """Set the line below the editor."""
         self._status = text
 
-    def put_draft(self, text: str) -> bool:
-        """Put a text into the editor, unless something was typed there. Return whether it is
-        there."""
-        return self._call(self._put_draft(text))
-
-    def remember(self, prompts: Iterable[str]) -> None:
-        """Let the arrow keys bring back these prompts."""
-        self._call(self._remember(list(prompts)))
-
     def ask(self, question: str) -> str:
         """Return a line of text that answers a question. Keys count when nobody has typed for a
         moment. Raises KeyboardInterrupt for Ctrl-C."""
         self.ring()
-        answer = self._call(self._ask(question))
+        answer = self.call(self._ask(question))
         if answer is None:
             raise KeyboardInterrupt
         return answer
-
-    def choose(self, question: str, options: Sequence[str]) -> int | None:
-        """Let the person choose, and return the index; None if the person did not."""
-        return self._call(self._choose(question, options))
 
     def ring(self) -> None:
         """Ring the bell."""
         self._session.app.output.bell()
         self._session.app.output.flush()
 
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the event loop of the main thread, and wait for its result."""
         assert self._loop is not None, "the worker runs within `run`"
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
@@ -280,7 +282,10 @@ class ChatScreen:
             app.renderer.request_absolute_cursor_position()
             app.invalidate()
 
-    async def _put_draft(self, text: str) -> bool:
+    @run_in_loop
+    async def put_draft(self, text: str) -> bool:
+        """Put a text into the editor, unless something was typed there. Return whether it is
+        there."""
         buffer = self._session.default_buffer
         if buffer.text.strip() or self._draft.strip():
             return False
@@ -290,7 +295,9 @@ class ChatScreen:
             self._draft = text
         return True
 
-    async def _remember(self, prompts: list[str]) -> None:
+    @run_in_loop
+    async def remember(self, prompts: Sequence[str]) -> None:
+        """Let the arrow keys bring back these prompts."""
         buffer = self._session.default_buffer
         history = InMemoryHistory(prompts)
         self._session.history = buffer.history = history
@@ -321,7 +328,9 @@ class ChatScreen:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(text)
 
-    async def _choose(self, question: str, options: Sequence[str]) -> int | None:
+    @run_in_loop
+    async def choose(self, question: str, options: Sequence[str]) -> int | None:
+        """Let the person choose, and return the index; None if the person did not."""
         self._choices = (question, options)
         self._choice = asyncio.get_running_loop().create_future()
         self._close_editor()
@@ -340,7 +349,7 @@ class ChatScreen:
         with suppress(KeyboardInterrupt, EOFError):
             chosen = await menu.prompt_async()
         choice.set_result(chosen)
-        await asyncio.sleep(0)  # `_choose` returns
+        await asyncio.sleep(0)  # `choose` returns
 
     # --- drawing ---
 

@@ -78,7 +78,6 @@ def compact_context(
     *,
     focus: str = "",
     open_stream: OpenStream | None = None,
-    at_least: int = 0,
 ) -> Compaction:
     """Summarize and compact. `focus` is what the summary should keep in mind. `open_stream` is
     called instead of `model.answer`. Raises NotFound if there is nothing before what stays."""
@@ -87,7 +86,7 @@ def compact_context(
     messages = list_messages(context.messages)
     start = find_start(messages, model)
     request = quote_request(messages, start)
-    if start < at_least or (request and start == 1):
+    if request and start == 1:
         raise NotFound("there is nothing to compact before the last turn")
     before = count_tokens(context.messages, model)
     summarizer = Summarizer(model, tools, open_stream or model.answer)
