@@ -87,6 +87,25 @@ def test_a_link_out_of_the_repository_is_not_read_as_instructions(run, folder, t
     assert "Be brief." in str(server.bodies)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("model = ", "the config file {} is not TOML: "),
+        ("key = 'k'", "the config file {} has key: it takes "),
+        ("[params]\ntemperature = 'hot'", "the params of {} are not used: temperature is 'hot'"),
+    ],
+)
+def test_a_config_file_that_cannot_be_used_is_reported_once(run, tmp_path, text, problem):
+    path = tmp_path / "config" / "backstory" / "chat.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with scripted(Say("An answer.")) as server:
+        ran = run("ask", "Go", *connected(server))
+    assert ran.stdout == "An answer.\n"
+    [line] = ran.stderr.splitlines()
+    assert line.startswith(problem.format(path))
+
+
 def test_what_a_project_file_says_is_not_read(run, folder, tmp_path):
     """S3, S7: rules and servers of a folder counted, which a model could write itself."""
     (tmp_path / "config" / "backstory").mkdir(parents=True)

@@ -108,14 +108,13 @@ class Chat:
         lets the model answer. `seen` is the head that the person saw; raises Conflict if there is
         more."""
         prompt = mentions.read(text, self.folder or Path.cwd(), files, typed=typed)
-        if self._params:
-            changed = self.agent.settings(params={**self.params(), **self._params})
-            self._params = {}
-            seen = changed.seq if changed and seen is not None and changed.seq == seen + 1 else seen
-        note = write_settings(self.agent, self.model, self.loop.tools, expected=seen)
-        return mentions.write(
-            self.agent, prompt, expected=note.seq if note and seen is not None else seen
+        note = write_settings(
+            self.agent, self.model, self.loop.tools, params=self._params, expected=seen
         )
+        self._params = {}
+        if note is not None and seen is not None:
+            seen = note.seq
+        return mentions.write(self.agent, prompt, expected=seen)
 
     def params(self) -> dict[str, Any]:
         """The parameters that are in force here."""

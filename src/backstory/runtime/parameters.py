@@ -6,9 +6,7 @@ A format before a dot means that the parameter is sent in this format only.
 """
 
 import json
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from backstory.errors import Invalid
@@ -75,19 +73,3 @@ def _json(value: Any) -> Any:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return value
-
-
-def read_default_parameters(file: Path, warnings: list[str]) -> Mapping[str, Any]:
-    """Return the table [params] of the file. What is wrong with it is added to `warnings`."""
-    try:
-        table = tomllib.loads(file.read_bytes().decode()).get("params")
-        return {} if table is None else parameters(table)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        warnings.append(f"{file} cannot be read and is not used: {error.strerror}")
-    except Invalid as error:
-        warnings.append(f"the params of {file} are not used: {error}")
-    except ValueError as error:  # not UTF-8, or not TOML
-        warnings.append(f"{file} is not TOML and is not used: {error}")
-    return {}

@@ -34,23 +34,37 @@ def prepare_request(agent: Agent, model: Model, tools: Sequence[Tool]) -> tuple[
 
 
 def write_settings(
-    agent: Agent, model: Model, tools: Sequence[Tool], *, expected: int | None = None
+    agent: Agent,
+    model: Model,
+    tools: Sequence[Tool],
+    *,
+    params: Mapping[str, Any] = {},
+    expected: int | None = None,
 ) -> Event | None:
-    """Write the settings that changed; only notes are read for that."""
-    for kind, name, change in change_settings(agent, model, tools):
+    """Write the settings that changed, with new `params`; only notes are read for that."""
+    for kind, name, change in change_settings(agent, model, tools, params=params):
         return agent.append(kind, name, change, expected=expected)
     return None
 
 
 def change_settings(
-    agent: Agent, model: Model, tools: Sequence[Tool], *, at: int | None = None
+    agent: Agent,
+    model: Model,
+    tools: Sequence[Tool],
+    *,
+    params: Mapping[str, Any] = {},
+    at: int | None = None,
 ) -> list[tuple[EventKind, str, dict[str, Any]]]:
-    """The note with the settings that differ from those at a position, if there are any."""
-    if getattr(model, "format", None) is None:
-        return []
+    """The note with the settings that differ from those at a position, if there are any. Of a
+    model without a format, only new `params` are recorded."""
     settings = read_settings(note.data for note in agent.notes(SETTINGS, at=at))
-    params = merge_params(getattr(model, "params", {}), settings.params)
-    change = settings.find_changes(model=model.name, tools=tool_settings(tools), params=params)
+    all_params = {**settings.params, **params}
+    if getattr(model, "format", None) is None:
+        change = settings.find_changes(params=all_params)
+    else:
+        all_params = merge_params(getattr(model, "params", {}), all_params)
+        described = tool_settings(tools)
+        change = settings.find_changes(model=model.name, tools=described, params=all_params)
     return [("note", SETTINGS, change)] if change else []
 
 

@@ -267,8 +267,7 @@ def _resolve_model(
     try:
         return resolve(given)
     except BadConfig as error:
-        if error.__cause__ is None:  # problems with the whole file are reported with the rest of it
-            output.report(f"{error.message}; it is not used")
+        output.report(f"{error.message}; it is not used")
         return resolve(given, config=False)
 
 
@@ -314,8 +313,7 @@ def _open_chat(
     """Set up the chat in the current folder. The model is closed at the end."""
     from backstory.chat.session import SYSTEM, Chat, first_agent, only_agent
     from backstory.chat.tour import TourModel
-    from backstory.runtime.models.choice import config_path
-    from backstory.runtime.parameters import parameters, read_default_parameters
+    from backstory.runtime.parameters import parameters
     from backstory.runtime.tools import working_tools
 
     params = parameters(dict(map(_split_setting, settings)))
@@ -328,10 +326,6 @@ def _open_chat(
             folder = Path.cwd()
             is_tour = isinstance(model, TourModel)
             agent = first_agent(store, ref, folder, new=new, is_tour=is_tour)
-            warnings: list[str] = []
-            default_params = read_default_parameters(config_path(), warnings)
-            for warning in warnings:
-                output.report(warning)
             chat = Chat(
                 store,
                 agent,
@@ -342,7 +336,7 @@ def _open_chat(
                 auto_compact=not no_compact,
                 folder=folder,
                 params=params,
-                default_params=default_params,
+                default_params=_read_default_parameters(),
             )
             _report_surprises(chat, folder, system)
             yield chat
@@ -350,6 +344,20 @@ def _open_chat(
         close = getattr(model, "close", None)
         if close:
             close()
+
+
+def _read_default_parameters() -> dict[str, Any]:
+    """Return the parameters of the config file; none if they cannot be used."""
+    from backstory.runtime.models.choice import BadConfig, config_path, read_default_parameters
+
+    path = config_path()
+    try:
+        return read_default_parameters(path)
+    except Invalid as error:
+        output.report(f"the params of {path} are not used: {error}")
+    except BadConfig:
+        pass  # it was reported with the model
+    return {}
 
 
 def _split_setting(setting: str) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.runtime.models import Model, ModelError
+from backstory.runtime.parameters import parameters
 
 if TYPE_CHECKING:
     from backstory.runtime.models.hosted import HostedModel
@@ -105,18 +106,30 @@ def config_path() -> Path:
 
 
 def from_config(path: Path) -> ModelSpec:
-    """Return what the config file says."""
+    """Return what the config file says about the model."""
+    values = read_config(path)
+    for name in OTHER_TABLES:
+        values.pop(name, None)
+    _check(values, path)
+    return ModelSpec(**values)
+
+
+def read_default_parameters(path: Path) -> dict[str, Any]:
+    """Return the table [params] of the config file, checked."""
+    table = read_config(path).get("params")
+    return {} if table is None else parameters(table)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return what is in the config file; nothing if there is no file."""
     try:
-        values: dict[str, Any] = tomllib.loads(path.read_bytes().decode())
+        return tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
-        return ModelSpec()
+        return {}
     except OSError as error:
         raise BadConfig(f"the config file {path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # not UTF-8, or not TOML
         raise BadConfig(f"the config file {path} is not TOML: {error}") from error
-    values = {name: value for name, value in values.items() if name not in OTHER_TABLES}
-    _check(values, path)
-    return ModelSpec(**values)
 
 
 def _check(values: dict[str, Any], path: Path) -> None:
