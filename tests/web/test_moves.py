@@ -6,6 +6,7 @@ import apsw
 import pytest
 
 import backstory
+from backstory.wire.tokens import estimate_tokens
 from tests.web.conftest import fill
 
 BUTTONS = {
@@ -53,6 +54,19 @@ def test_the_preview_lists_what_would_leave_and_what_would_come_back(show, fille
     screen("dialog .lines").filter(has_text="Delete b.py.").first.wait_for()
     confirm(screen, "Go back")
     assert main.events([11])[0].data == {"target_message_id": 8}
+
+
+def test_a_row_under_the_pointer_offers_its_moves_and_sizes_are_those_of_the_page(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, write=True).ready()
+    screen.row(4).hover()
+    screen.row(4).get_by_text("Back to here").click()
+    screen("dialog h2").filter(has_text="Go back to this position").wait_for()
+    screen("dialog h3").first.wait_for()
+    leaves = main.preview("jump", 4).leaves
+    tokens = sum(estimate_tokens(event) for event in leaves)
+    screen("dialog h3").filter(has_text=f"≈ {tokens} tokens").wait_for()
+    screen.at("main@10")  # nothing was selected
 
 
 def test_back_to_a_mark_on_the_stack_is_a_rewind_and_the_toast_takes_it_back(show, filled):

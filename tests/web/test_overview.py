@@ -44,7 +44,7 @@ def test_the_overview_lists_moves_marks_folder_models_and_cost(show):
 
 def test_usage_is_summed_by_model_and_says_nothing_where_the_log_says_nothing(filled):
     main = filled.agent("main")
-    assert Client(filled)(f"/api/agents/{main.id}/usage").json == {"models": [], "next": None}
+    assert Client(filled)(f"/api/agents/{main.id}/usage").json == {"models": []}
     asked = {"model": "x", "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
     main.assistant("a", data={"request": asked})
     main.assistant("a", data={"request": asked, "copy_of": 11})

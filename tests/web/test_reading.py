@@ -1,5 +1,7 @@
 """Reading what the model saw: thinking, tools, the whole context, and the size that the provider counted."""
 
+import re
+
 import backstory
 from backstory.wire.tokens import estimate_request, estimate_tokens
 from tests.web.asgi import Client
@@ -113,6 +115,9 @@ def test_what_the_provider_counted_beside_the_log_is_a_band_of_its_own(show, fil
     outside = f"+ {20_000 - size:,} not in the log"
     screen(".position").filter(has_text=outside).wait_for()
     screen(".sizes li").filter(has_text="not in the log").wait_for()
+    parts = [int(re.sub(r"\D", "", text)) for text in screen.texts(".sizes li")]
+    shown = re.findall(r"([\d,]+) (?:tokens|not in)", screen(".position").inner_text())
+    assert sum(parts) == sum(int(text.replace(",", "")) for text in shown)
     screen.press("Home")
     screen(".position").filter(has_text=outside).wait_for()  # the system prompt was always sent
 

@@ -84,8 +84,7 @@ def test_requests_search_find_and_diff_come_out_of_the_file(opened, filled):
     page.keyboard.press("3")
     page.locator(".request .message pre").filter(has_text="Which Python files").wait_for()
     page.keyboard.press("k")
-    page.locator(".alert").filter(has_text="position 11").wait_for()
-    page.locator(".alert button").click()
+    page.locator(".request .problem").filter(has_text="position 11").wait_for()
     page.get_by_role("button", name="Copy", exact=True).click()  # it would be another request
     page.locator(".alert").filter(has_text="position 11").wait_for()
     page.keyboard.press("/")

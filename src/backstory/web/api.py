@@ -5,8 +5,7 @@ a list; limits are caps. Of HTTP there are only the names of the paths: `app.py`
 """
 
 from collections import Counter
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,14 +27,13 @@ from backstory.references import Reference
 from backstory.store import Store
 from backstory.web.images import Image, find_images
 from backstory.web.outline import ANSWERS, MOST_EVENTS, build_block, build_frame
-from backstory.web.query import LONGEST_TEXT, Query, find_agent, parse_int
-from backstory.web.render import render_event, write_line
+from backstory.web.query import LONGEST_TEXT, Query, parse_int
+from backstory.web.render import render_event, write_short_line
 from backstory.web.request import read_request, read_request_bytes
 from backstory.web.search import search
 from backstory.web.sessions import MOST_IDS, SessionFilter, build_rows_of, find_title
 
 MOST_LINES = 200
-LONGEST_LINE = 240
 MOST_SHOWN = 60  # events in full of one answer
 MOST_CHANGES = 200
 MOST_FOUND = 1_000
@@ -68,13 +66,10 @@ def read_agents(query: Query) -> Any:
     """Return all agents of a session, with how many marks each has."""
     session = query.find_session()
     marks = Counter(owner.id for owner, _ in query.store.marks(session))
-    agents = query.store.agents(session=session)
-    return {
-        "title": find_title(query.store, session),
-        "agents": [
-            agent_json(agent) | {"marks": marks[agent.id], "about": agent.about} for agent in agents
-        ],
-    }
+    agents = []
+    for agent in query.store.agents(session=session):
+        agents.append(agent_json(agent) | {"marks": marks[agent.id], "about": agent.about})
+    return {"title": find_title(query.store, session), "agents": agents}
 
 
 def read_frame(query: Query) -> Any:
@@ -94,7 +89,7 @@ def read_lines(query: Query) -> Any:
     after = query.read_int("after")
     until = min(query.read_int("until", after + MOST_LINES), after + MOST_LINES, agent.head)
     events = agent.events(after=after, until=until) if after < until else []
-    return {"lines": [[event.seq, write_line(event)[:LONGEST_LINE]] for event in events]}
+    return {"lines": [[event.seq, write_short_line(event)] for event in events]}
 
 
 def read_events(query: Query) -> Any:
@@ -150,19 +145,13 @@ def preview(query: Query) -> Any:
     move = query.read_choice("move", MOVE_COMMANDS, "undo")
     head = agent.head
     found = agent.preview(move, query.read_position("to"))
-    return {
-        **preview_json(found),
-        "head": head,
-        "lines": {
-            "leaves": [build_line(event) for event in found.leaves[:PREVIEWED]],
-            "returns": [build_line(event) for event in found.returns[:PREVIEWED]],
-        },
-    }
+    lines = {"leaves": list_lines(found.leaves), "returns": list_lines(found.returns)}
+    return {**preview_json(found), "head": head, "lines": lines}
 
 
-def build_line(event: Event) -> list[Any]:
-    """Return position, kind and text of an event on one line."""
-    return [event.seq, event.kind, write_line(event)[:LONGEST_LINE]]
+def list_lines(events: Sequence[Event]) -> list[list[Any]]:
+    """Return position, kind and text of the first events, on one line each."""
+    return [[event.seq, event.kind, write_short_line(event)] for event in events[:PREVIEWED]]
 
 
 def find(query: Query) -> Any:
@@ -171,35 +160,34 @@ def find(query: Query) -> Any:
     wanted = query.read_text("q").casefold()
     after = query.read_int("after")
     head = agent.head
-    end = min(after + MOST_SCANNED, head)
-    events = query.read_events(agent, after, end)
-    matching = (event.seq for event in events if wanted in fold_text(event))
-    found = list(islice(matching, MOST_FOUND))
-    reached = found[-1] if len(found) == MOST_FOUND else end
+    reached = min(after + MOST_SCANNED, head)
+    found: list[int] = []
+    for event in query.read_events(agent, after, reached):
+        text = f"{gist(event)}\n{event.content or ''}"
+        if wanted in text.casefold():
+            found.append(event.seq)
+        if len(found) == MOST_FOUND:
+            reached = event.seq
+            break
     return {"positions": found, "next": reached if reached < head else None, "head": head}
 
 
-def fold_text(event: Event) -> str:
-    """Return the text of an event for a comparison without case."""
-    return f"{gist(event)}\n{event.content or ''}".casefold()
-
-
-def sum_usage(query: Query) -> Any:
+def read_models(query: Query) -> Any:
     """Return the models that answered in a lineage, with what they read, wrote and cost."""
     agent = query.find_agent()
-    after = query.read_int("after")
-    head = agent.head
-    end = min(after + MOST_SCANNED, head)
+    events = query.read_events(agent, 0, agent.head)
+    return {"models": sum_usage(events)}
+
+
+def sum_usage(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Return what the answers among some events took, by model."""
     totals: dict[str | None, AnswerUsage] = {}
-    for event in query.read_events(agent, after, end):
+    for event in events:
         usage = read_usage(event.data) if event.kind in ANSWERS else None
         if usage is not None:
             total = totals.get(usage.model)
             totals[usage.model] = usage if total is None else total + usage
-    return {
-        "models": [usage.build_json() for usage in totals.values()],
-        "next": end if end < head else None,
-    }
+    return [usage.build_json() for usage in totals.values()]
 
 
 def diff(query: Query) -> Any:
@@ -221,7 +209,7 @@ def diff(query: Query) -> Any:
 def find_side(query: Query, side: str) -> Reference:
     """Return a side of a diff with its position: it must not change while its pages are read."""
     id, _, at = query.arguments.get(side, "").partition("@")
-    agent = find_agent(query.store, id)
+    agent = query.find_agent(id)
     return Reference(agent, parse_int(side, at) if at else agent.head)
 
 
@@ -285,7 +273,7 @@ READS: dict[str, Callable[[Query], Any]] = {
     "/agents/{id}/tokens": count_tokens,
     "/agents/{id}/preview": preview,
     "/agents/{id}/find": find,
-    "/agents/{id}/usage": sum_usage,
+    "/agents/{id}/usage": read_models,
     "/events/{id}/{seq:int}/image/{n:int}": read_image,
     "/diff": diff,
     "/search": search,

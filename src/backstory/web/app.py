@@ -30,7 +30,7 @@ from backstory.web.document import build_document, compute_version, load_files
 from backstory.web.guard import AccessRules, Guard, Proxy, Refused
 from backstory.web.live import LiveFeed
 from backstory.web.moves import WRITES
-from backstory.web.query import ClientGone, Query, find_agent
+from backstory.web.query import ClientGone, Query
 
 SMALLEST_PACKED = 1_000  # bytes from which an answer is compressed
 FOR_EVER = {"cache-control": "public, max-age=31536000, immutable"}  # the address has the version
@@ -49,14 +49,6 @@ Answer = Callable[[Request], Awaitable[Response]]
 Change = Callable[[Agent, dict[str, Any], str | None], Any]
 
 
-class GuardedApp(Guard):
-    """The application behind its guard. `feed` is where its streams come from."""
-
-    def __init__(self, inner: Starlette, rules: AccessRules, feed: LiveFeed) -> None:
-        super().__init__(inner, rules)
-        self.feed = feed
-
-
 def app(
     store: Store,
     *,
@@ -65,7 +57,7 @@ def app(
     public_url: str | None = None,
     proxy: Proxy | None = None,
     codes: AccessCodes | None = None,
-) -> GuardedApp:
+) -> Guard:
     """Return an ASGI application that shows a store, to be served or mounted.
 
     It only reads, unless `write` is True. With `key`, every request for data must carry it; without
@@ -91,7 +83,7 @@ def app(
     packing = Middleware(GZipMiddleware, minimum_size=SMALLEST_PACKED, compresslevel=5)
     inner = Starlette(routes=routes, exception_handlers=handlers, middleware=[packing])
     rules = AccessRules(write=write, key=key, public_url=public_url, proxy=proxy)
-    return GuardedApp(inner, rules, feed)
+    return Guard(inner, rules, feed)
 
 
 class StoreRoutes:
@@ -145,7 +137,7 @@ class StoreRoutes:
     def _write(self, change: Change, request: Request, body: dict[str, Any]) -> Response:
         if self._store.is_replaced():
             return describe_problem(503, REPLACED)
-        agent = find_agent(self._store, request.path_params["id"])
+        agent = Query(self._store, request.path_params, {}).find_agent()
         return build_response(change(agent, body, request.state.user))
 
     async def answer_stream(self, _request: Request) -> Response:
@@ -208,20 +200,16 @@ async def read_body(request: Request) -> dict[str, Any] | None:
 def build_response(found: Any) -> Response:
     """Return the response with what a function of the API returned. No browser keeps it (the guard
     adds no-store): what is erased must not stay on its disk."""
-    if isinstance(found, Response):
-        return found
-    if isinstance(found, bytes):
-        return Response(found, media_type="application/json")
-    if isinstance(found, tuple):
+    if isinstance(found, tuple):  # a media type and the bytes
         type_, content = found
         return Response(content, media_type=type_)
     content = to_json(found).encode("utf-8", "surrogatepass")
     return Response(content, media_type="application/json")
 
 
-async def answer_refusal(_request: Request, refusal: Exception) -> Response:
+async def answer_refusal(_request: Request, refusal: Refused) -> Response:
     """Refuse a body that turned out to be too long."""
-    return describe_problem(getattr(refusal, "status", 400), str(refusal))
+    return describe_problem(refusal.status, str(refusal))
 
 
 async def answer_unknown(request: Request, error: HTTPException) -> Response:
@@ -240,11 +228,8 @@ async def answer_defect(_request: Request, _error: Exception) -> Response:
 
 def describe_error(error: Error) -> Response:
     """Return the response for an error of the library."""
-    status = 500
-    for kind, number in STATUSES.items():
-        if isinstance(error, kind):
-            status = number
-            break
+    numbers = (number for kind, number in STATUSES.items() if isinstance(error, kind))
+    status = next(numbers, 500)
     more = {"head": error.head} if isinstance(error, Conflict) else {}
     return describe_problem(status, in_commands(error), **more)
 

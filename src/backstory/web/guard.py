@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from backstory.errors import Invalid
 from backstory.log.events import to_json
+from backstory.web.live import LiveFeed
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -110,10 +111,11 @@ class Refused(Exception):
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """An ASGI application around another one. `feed` is where its streams come from."""
 
-    def __init__(self, inner: App, rules: AccessRules) -> None:
+    def __init__(self, inner: App, rules: AccessRules, feed: LiveFeed) -> None:
         rules.check()
+        self.feed = feed
         self._inner = inner
         self._rules = rules
         self._under_way: Counter[bool] = Counter()  # streams, and other requests

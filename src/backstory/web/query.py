@@ -30,13 +30,26 @@ class Query(NamedTuple):
     arguments: Mapping[str, str]
     gone: Flag | None = None  # set when the client has disconnected
 
-    def find_agent(self) -> Agent:
-        """Return the agent in the path."""
-        return find_agent(self.store, str(self.path["id"]))
+    def find_agent(self, id: str | None = None) -> Agent:
+        """Return the agent with an id, or with a unique beginning of one: by default the agent in
+        the path."""
+        id = self._read_id() if id is None else id
+        if not ID.fullmatch(id):
+            raise AgentNotFound("that is not the id of an agent")
+        return self.store.agent(id)
 
     def find_session(self) -> str:
-        """Return the id of the session in the path."""
-        return find_session(self.store, str(self.path["id"]))
+        """Return the id of the session in the path. Its root may be deleted and have left forks."""
+        try:
+            return self.find_agent().session
+        except AgentNotFound:
+            id = self._read_id()
+            if not ID.fullmatch(id) or not self.store.agents(session=id):
+                raise
+            return id
+
+    def _read_id(self) -> str:
+        return str(self.path["id"])
 
     def read_int(self, name: str, default: int = 0) -> int:
         """Return an argument that is a position or a count."""
@@ -45,7 +58,7 @@ class Query(NamedTuple):
 
     def read_position(self, name: str) -> int | None:
         """Return an argument that is a position, or None if it is not given."""
-        text = self.arguments.get(name, "")
+        text = self.arguments.get(name)
         return parse_int(name, text) if text else None
 
     def read_choice(self, name: str, choices: Sequence[Choice], default: Choice) -> Choice:
@@ -87,21 +100,3 @@ def parse_int(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
         raise Invalid(f"{name} is not a whole number")
     return int(text)
-
-
-def find_agent(store: Store, id: str) -> Agent:
-    """Return the agent with an id, or with a unique beginning of one."""
-    if not ID.fullmatch(id):
-        raise AgentNotFound("that is not the id of an agent")
-    return store.agent(id)
-
-
-def find_session(store: Store, id: str) -> str:
-    """Return the session of an agent, or the session with this id: its root may be deleted and
-    have left forks."""
-    try:
-        return find_agent(store, id).session
-    except AgentNotFound:
-        if not ID.fullmatch(id) or not store.agents(session=id):
-            raise
-        return id

@@ -26,6 +26,7 @@ from backstory.wire.reading import find_thinking
 Tree = list[Any]
 
 MOST_COLOURED = 16 * 1024  # characters; a longer text is folded, and neither coloured nor parsed
+LONGEST_LINE = 240
 MOST_LOADED = 256 * 1024  # characters; a longer event is only sent on request
 TAGS = {"p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code"}
 TAGS |= {"em", "strong", "s", "a", "br", "hr", "table", "thead", "tbody", "tr", "th", "td", "div"}
@@ -96,6 +97,11 @@ def _render_part(shown: ToolView) -> Tree:
         case "json":
             return render_code(shown.text, "json")
     return ["pre", {}, visible(shown.text)]
+
+
+def write_short_line(event: Event) -> str:
+    """Return the beginning of an event's line."""
+    return write_line(event)[:LONGEST_LINE]
 
 
 def write_line(event: Event) -> str:

@@ -75,11 +75,12 @@ def read_request(query: Query) -> Any:
     return request.build_page(query.read_int("after"), limit)
 
 
-def read_request_bytes(query: Query) -> bytes:
+def read_request_bytes(query: Query) -> tuple[str, bytes]:
     """Return the body as it would be sent."""
     format = query.read_choice("format", FORMATS, FORMATS[0])
     conversation = query.find_agent().conversation(query.read_position("at"))
-    return conversation.to_bytes(format, model=query.arguments.get("model") or None)
+    content = conversation.to_bytes(format, model=query.arguments.get("model") or None)
+    return "application/json", content
 
 
 def build_request(

@@ -1,224 +1,177 @@
 /** The page as one file (`backstory export --to html`): what a server would answer comes out of the
  *  file itself. It contains the events of one session, and the requests at one position. */
-import { emptyLog, filled, framed, leftBy, ranges, shows } from "page/lineage.js";
-import { answerFrom } from "page/state.js";
+import { emptyLog, filled, framed, leftBy, ranges, SPOKEN } from "page/lineage.js";
+import { answerFrom, Failed } from "page/state.js";
 
 const held = JSON.parse(document.getElementById("answers").textContent);
 
-const SPOKEN = "suiacr"; // system, user, input, assistant, call, result
+const MOST_HITS = 50;
+
+const missing = (message) => new Failed(404, { error: message });
+
 const logs = new Map();
 function logOf(id) {
-  if (!held.logs[id]) throw new Missing("there is no such agent in this file");
+  if (!held.logs[id]) throw missing("there is no such agent in this file");
   const { frame, outline } = held.logs[id];
   if (!logs.has(id)) logs.set(id, filled(framed(emptyLog(), frame), outline));
   return logs.get(id);
-}
-
-class Missing extends Error {
-  status = 404;
 }
 
 const ownerOf = (id, seq) =>
   (logOf(id).pieces.find(([, low, high]) => seq >= low && seq <= high) || [id])[0];
 const eventOf = (id, seq) => held.logs[ownerOf(id, seq)].events[seq];
 const lineOf = (id, seq) => held.logs[ownerOf(id, seq)].lines[seq];
-const positions = (from, to) =>
-  Array.from({ length: Math.max(0, to - from) }, (_, n) => from + n + 1);
+const between = (after, until) =>
+  Array.from({ length: Math.max(0, until - after) }, (_, n) => after + n + 1);
+const positionsOf = (id) => between(0, logOf(id).head);
 
 function explain(id, seq, at) {
   const by = leftBy(ranges(logOf(id), at), seq);
-  const event = eventOf(id, seq);
-  const said = `event ${seq} (${event ? event.kind : "unknown"})`;
-  return {
-    by: by || null,
-    live: !by,
-    reason: by
-      ? `${said} was left behind by the ${eventOf(id, by).kind} at ${by}`
-      : `${said} is in the context`,
-  };
+  const name = `event ${seq} (${eventOf(id, seq).kind})`;
+  if (!by) return { by: null, live: true, reason: `${name} is in the context` };
+  const reason = `${name} was left behind by the ${eventOf(id, by).kind} at ${by}`;
+  return { by, live: false, reason };
 }
 
 /** The messages of a context, each under the name of the one event that it is. */
-function messages(id, at) {
+function messagesAt(id, at) {
   const log = logOf(id);
-  const found = new Map();
-  for (const [low, high] of ranges(log, at)) {
-    for (let seq = low; seq <= high; seq++) {
-      if (SPOKEN.includes(String.fromCharCode(log.kinds[seq - 1])) && shows(log, seq))
-        found.set(`${ownerOf(id, seq)}:${seq}`, eventOf(id, seq));
-    }
-  }
-  return found;
+  const live = ranges(log, at).flatMap(([low, high]) => between(low - 1, high));
+  const isSpoken = (seq) => SPOKEN.includes(String.fromCharCode(log.kinds[seq - 1]));
+  const spoken = live.filter(isSpoken);
+  return new Map(spoken.map((seq) => [`${ownerOf(id, seq)}:${seq}`, eventOf(id, seq)]));
 }
 
-function diff(left, right) {
-  const [[mine, from], [theirs, to]] = [left.split("@"), right.split("@")];
-  const [a, b] = [messages(mine, Number(from)), messages(theirs, Number(to))];
+function sideOf(text) {
+  const [agent, at] = text.split("@");
+  return { agent, at: Number(at), messages: messagesAt(agent, Number(at)) };
+}
+
+/** The last position that two agents share. */
+function findParting(left, right) {
+  const ends = new Map(logOf(left.agent).pieces.map(([id, , high]) => [id, high]));
+  const theirs = logOf(right.agent).pieces.filter(([id]) => ends.has(id));
+  const shared = theirs.map(([id, , high]) => Math.min(high, ends.get(id)));
+  return Math.min(Math.max(0, ...shared), left.at, right.at);
+}
+
+function diff(query) {
+  const [left, right] = [sideOf(query.get("left")), sideOf(query.get("right"))];
   const only = (one, other) =>
-    [...one].filter(([name]) => !other.has(name)).map(([, event]) => event);
+    [...one.messages].filter(([name]) => !other.messages.has(name)).map(([, event]) => event);
+  const [before, after] = [only(left, right), only(right, left)];
   const changes = [
-    ...only(a, b).map((event) => ({ op: "-", left: event, right: null, words: [] })),
-    ...only(b, a).map((event) => ({ op: "+", left: null, right: event, words: [] })),
+    ...before.map((event) => ({ left: event, right: null, words: [] })),
+    ...after.map((event) => ({ left: null, right: event, words: [] })),
   ];
-  const shared = logOf(mine).pieces.flatMap(([id, , high]) =>
-    logOf(theirs)
-      .pieces.filter(([one]) => one === id)
-      .map(([, , end]) => Math.min(high, end)),
-  );
+  const first = Number(query.get("after"));
   return {
-    common: a.size - only(a, b).length,
-    changes,
+    common: left.messages.size - before.length,
+    changes: changes.slice(first, first + 200),
     total: changes.length,
-    parted: Math.min(Math.max(0, ...shared), Number(from), Number(to)),
-    left: { agent: mine, at: Number(from) },
-    right: { agent: theirs, at: Number(to) },
+    parted: findParting(left, right),
+    left,
+    right,
   };
 }
 
-const text = (event, line) => `${line}\n${event.content || ""}`.toLowerCase();
+const textOf = (event, line) => `${line}\n${event.content || ""}`.toLowerCase();
 
-function search(words) {
-  const wanted = words
-    .toLowerCase()
-    .split(/\s+/)
-    .map((word) => word.replace(/["*]/g, ""));
-  const hits = [];
-  for (const one of held.agents) {
-    const { events, lines } = held.logs[one.id];
-    for (const [seq, event] of Object.entries(events)) {
-      if (hits.length >= 50 || !wanted.every((word) => text(event, lines[seq]).includes(word)))
-        continue;
-      hits.push({
-        agent: one.id,
-        ref: `${one.name}@${seq}`,
-        seq: Number(seq),
-        kind: event.kind,
-        live: !leftBy(ranges(logOf(one.id), one.head), Number(seq)),
-        snippet: lines[seq],
-        spans: [],
-      });
-    }
-  }
-  return { groups: hits.length ? [{ session: held.session, hits }] : [], next: null, behind: 0 };
+function search(query) {
+  const words = query.get("q").toLowerCase().replace(/["*]/g, "").split(/\s+/);
+  const hits = held.agents.flatMap((agent) => searchIn(agent, words)).slice(0, MOST_HITS);
+  const groups = hits.length ? [{ session: held.session, hits }] : [];
+  return { groups, next: null, behind: 0 };
 }
 
-/** The columns of some events of an outline. */
-function blockOf(id, after, until) {
-  const { outline } = held.logs[id];
-  const isIn = ([seq]) => seq > after && seq <= until;
-  const times = outline.times.slice(after, until);
-  if (after) times[0] = logOf(id).times[after];
-  return {
-    after,
-    kinds: outline.kinds.slice(after, until),
-    tokens: outline.tokens.slice(after, until),
-    times,
-    errors: outline.errors.filter((seq) => isIn([seq])),
-    marks: outline.marks.filter(isIn),
-    calls: outline.calls.filter(isIn),
-    reads: outline.reads.filter(isIn),
-    compactions: outline.compactions.filter(isIn),
-  };
+function searchIn({ id, name, head }, words) {
+  const { events, lines } = held.logs[id];
+  const live = ranges(logOf(id), head);
+  const fits = ({ seq, ...event }) =>
+    words.every((word) => textOf(event, lines[seq]).includes(word));
+  const found = Object.values(events).filter(fits);
+  return found.map(({ seq, kind }) => ({
+    agent: id,
+    ref: `${name}@${seq}`,
+    seq,
+    kind,
+    live: !leftBy(live, seq),
+    snippet: lines[seq],
+    spans: [],
+  }));
 }
 
-function usage(id) {
-  return {
-    next: null,
-    models: positions(0, logOf(id).head)
-      .map((seq) => eventOf(id, seq))
-      .filter((event) => event && event.usage)
-      .map((event) => event.usage),
-  };
+function find(id, query) {
+  const wanted = query.get("q").toLowerCase();
+  const fits = (seq) => textOf(eventOf(id, seq), lineOf(id, seq)).includes(wanted);
+  return { next: null, positions: positionsOf(id).filter(fits) };
 }
 
 function requestOf(id, query) {
   const { agent, at } = held.open;
-  if (agent !== id || at !== Number(query.get("at")))
-    throw new Missing(
-      `This file holds only the request at position ${at} of ${held.agents.find((one) => one.id === agent).name}. \`backstory web\` shows the others.`,
-    );
-  return held.requests[query.get("format")];
+  if (agent === id && at === Number(query.get("at"))) return held.requests[query.get("format")];
+  const { name } = held.agents.find((one) => one.id === agent);
+  throw missing(
+    `This file holds only the request at position ${at} of ${name}. \`backstory web\` shows the others.`,
+  );
 }
 
-function request(id, query) {
+function requestPage(id, query) {
   const found = requestOf(id, query);
   const after = Number(query.get("after"));
-  return {
-    ...found,
-    messages: found.messages.slice(after, after + 30),
-    origins: found.origins.slice(after, after + 30),
-  };
+  const cut = (rows) => rows.slice(after, after + Number(query.get("limit")));
+  return { ...found, messages: cut(found.messages), origins: cut(found.origins) };
 }
 
-/** What the server would answer to a path below /api. */
+function lines(id, query) {
+  const until = Math.min(Number(query.get("until")), logOf(id).head);
+  const seqs = between(Number(query.get("after")), until);
+  return { lines: seqs.map((seq) => [seq, lineOf(id, seq)]) };
+}
+
+function events(id, query) {
+  const seqs = query.get("seqs").split(",").map(Number);
+  return { events: seqs.map((seq) => eventOf(id, seq)).filter(Boolean) };
+}
+
+/** What the server would answer to each path below /api/agents/<id>. */
+const OF_AGENTS = {
+  frame: (id) => held.logs[id].frame,
+  outline: (id) => held.logs[id].outline,
+  usage: (id) => ({ models: held.logs[id].models }),
+  explain: (id, query, seq) => explain(id, Number(seq), Number(query.get("at"))),
+  request: requestPage,
+  lines,
+  events,
+  find,
+};
+
 function answerOf(path) {
   const { pathname, searchParams: query } = new URL(path, "file:///");
   const [, what, id, part, more] = pathname.split("/");
-  const number = (name) => Number(query.get(name)) || 0;
-  switch (what === "agents" || what === "sessions" ? `${what}/${part || ""}` : what) {
-    case "sessions/":
-      return { sessions: [held.session], matching: 1, total: 1 };
-    case "sessions/agents":
-      return { title: held.title, agents: held.agents };
-    case "agents/frame": {
-      const { frame } = held.logs[id];
-      return number("after") ? { ...frame, moves: [] } : frame;
-    }
-    case "agents/outline":
-      return blockOf(id, number("after"), number("until"));
-    case "agents/lines":
-      return {
-        lines: positions(number("after"), Math.min(number("until"), logOf(id).head)).map((seq) => [
-          seq,
-          lineOf(id, seq),
-        ]),
-      };
-    case "agents/events":
-      return {
-        events: query
-          .get("seqs")
-          .split(",")
-          .map((seq) => eventOf(id, Number(seq)))
-          .filter(Boolean),
-      };
-    case "agents/explain":
-      return explain(id, Number(more), number("at"));
-    case "agents/find":
-      return {
-        next: null,
-        positions: positions(0, logOf(id).head).filter((seq) =>
-          text(eventOf(id, seq), lineOf(id, seq)).includes(query.get("q").toLowerCase()),
-        ),
-      };
-    case "agents/usage":
-      return usage(id);
-    case "agents/request":
-      return request(id, query);
-    case "diff":
-      return diff(query.get("left"), query.get("right"));
-    case "search":
-      return search(query.get("q"));
-    default:
-      throw new Missing("This is not in this file: `backstory web` shows it.");
-  }
+  if (what === "agents" && part in OF_AGENTS) return OF_AGENTS[part](id, query, more);
+  if (what === "diff") return diff(query);
+  if (what === "search") return search(query);
+  if (what !== "sessions") throw missing("This is not in this file: `backstory web` shows it.");
+  if (id) return { title: held.title, agents: held.agents };
+  return { sessions: [held.session], matching: 1, total: 1 };
 }
 
 /** The context as text. */
-const textOf = (id, at) =>
-  [...messages(id, at).values()]
-    .map(
-      (event) => `--- ${event.kind} ${event.seq}\n${event.content || JSON.stringify(event.data)}\n`,
-    )
-    .join("\n");
+function writeContext(id, at) {
+  const write = ({ kind, seq, content, data }) =>
+    `--- ${kind} ${seq}\n${content || JSON.stringify(data)}\n`;
+  return [...messagesAt(id, at).values()].map(write).join("\n");
+}
 
 /** The whole request or context, for the clipboard and for a download. */
 function rawOf(path) {
   const { pathname, searchParams: query } = new URL(path, "file:///");
   const [, , id, what] = pathname.split("/");
-  if (what === "text") return new Response(textOf(id, Number(query.get("at"))));
-  if (what !== "request.json") throw new Missing("This is not in this file.");
-  const { messages: all, key, rest } = requestOf(id, query);
-  return new Response(JSON.stringify({ ...rest, [key]: all }));
+  if (what === "text") return new Response(writeContext(id, Number(query.get("at"))));
+  if (what !== "request.json") throw missing("This is not in this file.");
+  const { messages, key, rest } = requestOf(id, query);
+  return new Response(JSON.stringify({ ...rest, [key]: messages }));
 }
 
 const opening = `/s/${held.open.session}/a/${held.open.agent}@${held.open.at}`;

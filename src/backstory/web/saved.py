@@ -15,7 +15,7 @@ from backstory.log.events import to_json
 from backstory.present import html
 from backstory.references import Reference
 from backstory.store import Store
-from backstory.web.api import LONGEST_LINE, build_event, read_agents
+from backstory.web.api import build_event, read_agents, sum_usage
 from backstory.web.document import (
     LIBRARIES,
     compute_digest,
@@ -26,7 +26,7 @@ from backstory.web.document import (
 from backstory.web.images import find_images
 from backstory.web.outline import build_block, build_frame
 from backstory.web.query import Query
-from backstory.web.render import write_line
+from backstory.web.render import write_short_line
 from backstory.web.request import build_request
 from backstory.web.sessions import build_rows_of
 from backstory.wire import FORMATS
@@ -101,17 +101,23 @@ def collect_answers(store: Store, agent: Agent, at: int) -> dict[str, Any]:
 def _collect_log(agent: Agent) -> dict[str, Any]:
     """Return the outline of an agent, and the events that are its own."""
     frame = build_frame(agent)
-    own = []
-    for owner, first, last in frame["pieces"]:
-        if owner == agent.id:
-            own += agent.events(after=first - 1, until=last)
+    events = agent.events()
+    own: set[int] = set()
+    for part in agent.lineage():
+        if part.agent_id == agent.id:
+            own.update(range(part.first, part.last + 1))
+    lines = {}
+    found = {}
+    for event in events:
+        if event.seq in own:
+            lines[event.seq] = write_short_line(event)
+            found[event.seq] = build_event(event, full=True) | _find_pictures(event.data)
     return {
         "frame": frame,
         "outline": build_block(agent, 0, frame["head"]),
-        "lines": {event.seq: write_line(event)[:LONGEST_LINE] for event in own},
-        "events": {
-            event.seq: build_event(event, full=True) | _find_pictures(event.data) for event in own
-        },
+        "models": sum_usage(events),
+        "lines": lines,
+        "events": found,
     }
 
 

@@ -9,7 +9,7 @@ from backstory.maintenance.search import Hit
 from backstory.present.agent_lists import short_ref
 from backstory.present.shapes import hit_json
 from backstory.store import Store
-from backstory.web.query import Query, find_agent
+from backstory.web.query import Query
 from backstory.web.sessions import build_rows_of
 
 PAGE = 50  # hits
@@ -20,9 +20,8 @@ def search(query: Query) -> Any:
     """Return a page of the events that contain all words, by session, best first. `next` is where
     the following page begins; `behind` is how many events the index lacks."""
     words = query.read_text("q")
-    agent = None
-    if query.arguments.get("agent"):
-        agent = find_agent(query.store, query.arguments["agent"])
+    id = query.arguments.get("agent")
+    agent = query.find_agent(id) if id else None
     kinds = query.read_list("kind", len(KINDS))
     if not set(kinds) <= set(KINDS):
         raise Invalid("kind is not a kind of event")

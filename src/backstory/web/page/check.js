@@ -1,23 +1,17 @@
 /** Is the store sound, and how large is it? */
-import html from "page/html.js";
 import * as state from "page/state.js";
-import { Kind, Page, Table, useAnswer } from "page/parts.js";
+import { html, Kind, Page, Table, useAnswer, Waiting } from "page/parts.js";
 
-const COUNTS = [
-  ["sessions", "sessions"],
-  ["agents", "agents"],
-  ["events", "events"],
-  ["live", "live"],
-  ["dead", "left behind"],
-  ["bytes", "bytes of events"],
-  ["size", "bytes of the store"],
-];
+const COUNTS = {
+  sessions: "sessions",
+  agents: "agents",
+  events: "events",
+  live: "live",
+  dead: "left behind",
+  bytes: "bytes of events",
+  size: "bytes of the store",
+};
 const MOST_FINDINGS = 200;
-
-const Waiting = ({ answer, text }) =>
-  answer.error
-    ? html`<p class="problem" role="alert">${answer.error.message}</p>`
-    : html`<p class="hint">${text}</p>`;
 
 const Finding = ({ of }) =>
   html`<li>
@@ -27,9 +21,9 @@ const Finding = ({ of }) =>
   </li>`;
 
 function Findings() {
-  const answer = useAnswer("/verify");
-  if (!answer.value) return html`<${Waiting} answer=${answer} text="Reading …" />`;
-  const { findings } = answer.value;
+  const { value, error } = useAnswer("/verify");
+  if (!value) return html`<${Waiting} error=${error} text="Reading …" />`;
+  const { findings } = value;
   if (!findings.length)
     return html`<p class="good">The store is sound: every event is as it was written.</p>`;
   return html`<p class="problem">${state.counted(findings.length, "problem")}</p>
@@ -39,32 +33,24 @@ function Findings() {
 }
 
 function Statistics() {
-  const answer = useAnswer("/stats");
-  const all = answer.value;
-  if (!all) return html`<${Waiting} answer=${answer} text="Counting …" />`;
-  const kinds = Object.entries(all.kinds);
+  const { value: all, error } = useAnswer("/stats");
+  if (!all) return html`<${Waiting} error=${error} text="Counting …" />`;
+  const counts = Object.entries(COUNTS).map(([name, what]) => [what, all[name]]);
+  const kinds = Object.entries(all.kinds).map(([kind, count]) => [
+    html`<${Kind} kind=${kind} name=${kind} />`,
+    count,
+  ]);
   const link = (one) => html`<${Page} to=${`${state.root}/r/${one.id}`}>${one.name}<//>`;
-  return html`<${Table}
-      name="check"
-      head=${["What", "#Count"]}
-      rows=${COUNTS.map(([name, what]) => [what, all[name]])}
-    />
+  const largest = all.largest.map((one) => [link(one), one.events, one.live, one.bytes]);
+  return html`<${Table} head=${["What", "#Count"]} rows=${counts} />
     <h2>Kinds of events</h2>
-    <${Table}
-      name="check"
-      head=${["Kind", "#Events"]}
-      rows=${kinds.map(([kind, count]) => [html`<${Kind} kind=${kind} name=${kind} />`, count])}
-    />
+    <${Table} head=${["Kind", "#Events"]} rows=${kinds} />
     <h2>Largest agents</h2>
-    <${Table}
-      name="check"
-      head=${["Agent", "#Events", "#Live", "#Bytes"]}
-      rows=${all.largest.map((one) => [link(one), one.events, one.live, one.bytes])}
-    />`;
+    <${Table} head=${["Agent", "#Events", "#Live", "#Bytes"]} rows=${largest} />`;
 }
 
 export default function Check() {
-  return html`<main class="plain wide">
+  return html`<main class="plain">
     <h1>Check</h1>
     <h2>Verify</h2>
     <div role="status"><${Findings} /></div>

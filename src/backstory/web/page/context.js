@@ -1,17 +1,19 @@
 /** What the model sees at the cursor, from the first to the last message; the newest are in view at first. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import html from "page/html.js";
 import * as state from "page/state.js";
 import { log, cursor, liveRanges, number } from "page/state.js";
-import { byKind, ranges, shows, spokenIn, within, without } from "page/lineage.js";
+import { byKind, ranges, SPOKEN, spokenIn, within, without } from "page/lineage.js";
 import { Message } from "page/message.js";
-import { copy, Kind, Place, useLater } from "page/parts.js";
+import { copy, html, Kind, Place, useEvents } from "page/parts.js";
 
 const STEP = 15; // messages that come at an end of the list
 const MOST = 45;
 const NEAR = 300; // pixels from an end at which more come
+const FRAME = "What every request has: the description of the tools, and its frame.";
+const OUTSIDE =
+  "The provider counted these tokens, but the log does not contain them: the system prompt and tools of another program, for example.";
 
-const isSpoken = (seq) => "suiacr".includes(state.letterAt(seq)) && shows(log.value, seq);
+const isSpoken = (seq) => SPOKEN.includes(state.letterAt(seq));
 
 /** Returns the last messages of some ranges up to a position, oldest first. */
 function before(some, last, most) {
@@ -35,34 +37,25 @@ function changed() {
   const pinned = state.other.value;
   if (!pinned || pinned.agent !== state.here() || pinned.at > log.value.head) return null;
   const then = ranges(log.value, pinned.at);
-  return {
-    at: pinned.at,
-    came: without(liveRanges.value, then),
-    left: without(then, liveRanges.value),
-  };
+  const now = liveRanges.value;
+  return { at: pinned.at, came: without(now, then), left: without(then, now) };
 }
 
 function Sizes() {
-  const sizes = byKind(log.value, liveRanges.value).map(([letter, tokens]) => [
-    state.KINDS[letter],
-    tokens,
-  ]);
-  const outside = log.value.outside[cursor.value] || 0;
-  if (outside) sizes.push(["outside", outside]);
-  const total = sizes.reduce((sum, [, tokens]) => sum + tokens, 0) || 1;
+  const kinds = byKind(log.value, liveRanges.value);
+  const nameOf = (letter) => (letter === "i" ? "input" : state.KINDS[letter]);
+  const sizes = kinds.map(([letter, tokens]) => [nameOf(letter), tokens]);
+  const { size, outside: others } = log.value;
+  const outside = others[cursor.value] || 0;
+  if (size[0]) sizes.unshift(["request", size[0], FRAME]);
+  if (outside) sizes.push(["outside", outside, OUTSIDE, "not in the log"]);
+  const look = (kind, tokens) => ({ flexGrow: tokens, background: `var(--${kind})` });
   return html`<div class="sizes">
     <div class="bar" aria-hidden="true">
-      ${sizes.map(
-        ([kind, tokens]) =>
-          html`<i
-            key=${kind}
-            class=${kind}
-            style=${{ flexGrow: tokens / total, background: `var(--${kind})` }}
-          ></i>`,
-      )}
+      ${sizes.map(([kind, tokens]) => html`<i key=${kind} class=${kind} style=${look(kind, tokens)}></i>`)}
     </div>
-    <ul>
-      ${sizes.map(([kind, tokens]) => html`<li key=${kind} title=${kind === "outside" ? "The provider counted these tokens, but the log does not contain them: the system prompt and tools of another program, for example." : undefined}><${Kind} kind=${kind} name=${kind === "outside" && "not in the log"} /> ≈ ${number(tokens)}</li>`)}
+    <ul class="plain-list">
+      ${sizes.map(([kind, tokens, why, name]) => html`<li key=${kind} title=${why}><${Kind} kind=${kind} name=${name} /> ≈ ${number(tokens)}</li>`)}
     </ul>
   </div>`;
 }
@@ -77,17 +70,20 @@ function Ranges() {
     end = high;
   }
   if (log.value.missing) return html`<span class="hint">Counting …</span>`;
-  const gone = at - log.value.count[at];
+  const count = log.value.count[at];
   return html`<details class="ranges">
     <summary>
-      ${number(log.value.count[at])} live in ${state.counted(all.length, "range")}, ${number(gone)}
-      left behind or without effect
+      ${number(count)} live in ${state.counted(all.length, "range")}, ${number(at - count)} left
+      behind or without effect
     </summary>
     <ul>
       ${gaps.slice(-40).map(([low, high, by]) => html`<li key=${by}>${number(low)}–${number(high)} left behind by the ${state.moveAt(by)} at <${Place} seq=${by} /></li>`)}
     </ul>
   </details>`;
 }
+
+const Range = ({ low, high }) =>
+  html`<${Place} seq=${high}>${low === high ? number(low) : `${number(low)}–${number(high)}`}<//> `;
 
 function Since({ since, only, setOnly }) {
   if (!since)
@@ -96,32 +92,21 @@ function Since({ since, only, setOnly }) {
         Pin
       </button>
     </div>`;
+  const { at, came, left } = since;
+  const onChange = (event) => setOnly(event.target.checked);
   return html`<details class="since">
     <summary>
-      Changed since <b>${number(since.at)}</b>: ${number(spokenIn(log.value, since.came))} came,
-      ${number(spokenIn(log.value, since.left))} left
+      Changed since <b>${number(at)}</b>: ${number(spokenIn(log.value, came))} came,
+      ${number(spokenIn(log.value, left))} left
     </summary>
     <p class="facts">
       <label
-        ><input
-          type="checkbox"
-          checked=${only}
-          onChange=${(event) => setOnly(event.target.checked)}
-        />
-        Show only what came</label
+        ><input type="checkbox" checked=${only} onChange=${onChange} /> Show only what came</label
       >
-      <button
-        class="small"
-        onClick=${() => {
-          state.pane.value = "diff";
-          state.remember(false);
-        }}
-      >
-        Compare
-      </button>
+      <button class="small" onClick=${() => state.showPane("diff")}>Compare</button>
       <button class="small" onClick=${state.setTo(state.other, null)}>Unpin</button>
     </p>
-    ${since.left.length > 0 && html`<p>Left: ${since.left.slice(-20).map(([low, high]) => html`<${Place} key=${low} seq=${high}>${low === high ? number(low) : `${number(low)}–${number(high)}`}<//> `)}</p>`}
+    ${left.length > 0 && html`<p>Left: ${left.slice(-20).map(([low, high]) => html`<${Range} key=${low} low=${low} high=${high} />`)}</p>`}
   </details>`;
 }
 
@@ -131,21 +116,20 @@ async function copyText() {
   await copy(await answer.text(), "The whole context", "");
 }
 
-const load = state.eventFetcher();
-
 /** Which messages are in the document: the newest, or those around what is read. The one under the eye stays where it
  *  is when others come and go. */
 function useWindow(all, end) {
   const [view, setView] = useState({ last: null, most: STEP });
   const anchor = useRef(null);
   const moving = useRef(false);
-  const findBox = () => end.current?.closest(".pane");
+  const findBox = () => end.current.closest(".pane");
   const seqs = before(all, view.last ?? Infinity, view.most);
   const move = async (more, next) => {
     if (!more.length || moving.current) return;
     moving.current = true;
+    const missing = more.filter((seq) => !state.eventAt(seq));
     try {
-      await state.loadEvents(more); // their heights are known when they come in
+      if (missing.length) await state.loadEvents(missing); // their heights are known when they come in
       const top = findBox().getBoundingClientRect().top;
       const seen = [...findBox().querySelectorAll(".message")].find(
         (one) => one.getBoundingClientRect().bottom > top + 60,
@@ -180,7 +164,6 @@ function useWindow(all, end) {
   }, [view]);
   useEffect(() => {
     const box = findBox();
-    if (!box) return undefined;
     const onScroll = () => {
       if (box.scrollTop < NEAR) showEarlier();
       else if (box.scrollHeight - box.scrollTop - box.clientHeight < NEAR) showLater();
@@ -194,28 +177,31 @@ function useWindow(all, end) {
 export function Context() {
   const [only, setOnly] = useState(false);
   const end = useRef(null);
-  void state.texts.value;
-  const since = changed();
-  const all = only && since ? since.came : liveRanges.value;
+  const pinned = changed();
+  const since = only ? pinned : null;
+  const all = since ? since.came : liveRanges.value;
   const { seqs, last, showEarlier, showLater } = useWindow(all, end);
-  const missing = seqs.filter((seq) => !state.eventAt(seq));
+  const missing = useEvents(seqs);
   const hasEarlier = seqs.length > 0 && before(all, seqs[0] - 1, 1).length > 0;
-  useLater(40, () => load(missing.join(",")), [missing.join(",")]);
   useLayoutEffect(() => {
-    const box = end.current?.closest(".pane");
-    if (box && last === null) box.scrollTop = box.scrollHeight;
+    const box = end.current.closest(".pane");
+    if (last === null) box.scrollTop = box.scrollHeight;
   }, [cursor.value, missing.length === 0, state.here()]);
+  const isNew = (seq) => pinned !== null && within(pinned.came, seq);
+  const nothing = since
+    ? "Nothing came in since the pinned position."
+    : "The context is empty here.";
   return html`<div class="sticky">
       <${Sizes} />
       <div class="facts">
         <${Ranges} /><span class="gap"></span
-        ><${Since} since=${since} only=${only} setOnly=${setOnly} />
+        ><${Since} since=${pinned} only=${only} setOnly=${setOnly} />
         <button class="small" onClick=${() => copyText().catch(state.trouble)}>Copy as text</button>
       </div>
     </div>
     ${hasEarlier && html`<button class="more" onClick=${showEarlier}>Show earlier messages</button>`}
-    ${!seqs.length && html`<p class="hint">${only && since ? "Nothing came in since the pinned position." : "The context is empty here."}</p>`}
-    ${seqs.map((seq) => html`<${Message} key=${`${state.ownerOf(seq)}${seq}`} seq=${seq} isNew=${Boolean(since && within(since.came, seq))} />`)}
+    ${!seqs.length && html`<p class="hint">${nothing}</p>`}
+    ${seqs.map((seq) => html`<${Message} key=${`${state.ownerOf(seq)}${seq}`} seq=${seq} isNew=${isNew(seq)} />`)}
     ${last !== null && html`<button class="more" onClick=${showLater}>Show later messages</button>`}
     <i ref=${end}></i>`;
 }

@@ -1,7 +1,6 @@
 /** All keys; and what to do without a key. */
-import html from "page/html.js";
 import { COMMANDS, letters } from "page/keys.js";
-import { close, Overlay } from "page/parts.js";
+import { Closing, html, Overlay } from "page/parts.js";
 
 const SHOWN = { " ": "space", ArrowLeft: "←", ArrowRight: "→", PageDown: "PgDn", PageUp: "PgUp" };
 const MORE = [
@@ -10,14 +9,13 @@ const MORE = [
   ["Esc", "Close"],
 ];
 
-const Locked = ({ why }) =>
+export const Locked = ({ over }) =>
   html`<${Overlay} label="No access" locked=${true} class="move"
     ><h2>No access</h2>
-    <p>${why}</p><//
+    <p>${over.why}</p><//
   >`;
 
-export default function Help({ over }) {
-  if (over.name === "locked") return html`<${Locked} why=${over.why} />`;
+export function Help() {
   const turn = (event) => {
     letters.value = event.target.checked;
     localStorage.setItem("letters", letters.value ? "on" : "off");
@@ -37,6 +35,6 @@ export default function Help({ over }) {
       ><input type="checkbox" checked=${letters.value} onChange=${turn} /> Use single-letter
       keys</label
     >
-    <p class="buttons"><button onClick=${close}>Close</button></p><//
-  >`;
+    <${Closing}
+  /><//>`;
 }

@@ -3,10 +3,9 @@ import { cursor, log, find } from "page/state.js";
 import { signal } from "@preact/signals";
 import { turnAxis } from "page/axis.js";
 import { copy } from "page/parts.js";
-import { pin, swap } from "page/diff.js";
+import { swap } from "page/diff.js";
 import { foldHere, laneStep } from "page/lanes.js";
 import { nextHit, page, stepped } from "page/tape.js";
-import { showPane } from "page/workbench.js";
 
 export const letters = signal(localStorage.getItem("letters") !== "off");
 
@@ -23,23 +22,21 @@ const copyRef = () => copy(state.reference(cursor.value), "Reference");
 const copyLink = () => copy(state.link(cursor.value), "Link");
 
 let playing = 0;
-/** Steps through the log by itself, with idle time cut. */
+/** Steps through the log by itself, with idle time cut; or stops. */
 function play() {
-  if (playing) {
-    clearTimeout(playing);
-    playing = 0;
-    return;
-  }
-  const next = () => {
-    if (cursor.value >= log.value.head) {
-      playing = 0;
-      return;
-    }
-    const gap = log.value.times[cursor.value] - (log.value.times[cursor.value - 1] || 0);
-    state.go(cursor.value + 1);
-    playing = setTimeout(next, Math.max(60, Math.min(800, gap * 100)));
-  };
-  next();
+  const wasPlaying = playing;
+  clearTimeout(playing);
+  playing = 0;
+  if (!wasPlaying) playOn();
+}
+
+function playOn() {
+  const at = cursor.value;
+  playing = 0;
+  if (at >= log.value.head) return;
+  const gap = log.value.times[at] - (log.value.times[at - 1] || 0);
+  state.go(at + 1);
+  playing = setTimeout(playOn, Math.max(60, Math.min(800, gap * 100)));
 }
 
 /** @type {[string, string, () => void][]} */
@@ -67,14 +64,14 @@ export const COMMANDS = [
   ["l", "Branch below", () => laneStep(1)],
   ["ArrowLeft", "Fold the branch", () => foldHere(true)],
   ["ArrowRight", "Unfold the branch", () => foldHere(false)],
-  ["1", "Context pane", () => showPane("context")],
-  ["2", "Event pane", () => showPane("event")],
-  ["3", "Request pane", () => showPane("request")],
-  ["4", "Diff pane", () => showPane("diff")],
+  ["1", "Context pane", () => state.showPane("context")],
+  ["2", "Event pane", () => state.showPane("event")],
+  ["3", "Request pane", () => state.showPane("request")],
+  ["4", "Compare pane", () => state.showPane("diff")],
   ["o", "Overview", () => state.show("overview")],
   ["t", "Axis by time or by position", turnAxis],
-  ["d", "Pin this position for the diff", pin],
-  ["D", "Swap the sides of the diff", swap],
+  ["d", "Pin this position to compare", state.pin],
+  ["D", "Swap the sides of a comparison", swap],
   ["y", "Copy the reference", copyRef],
   ["Y", "Copy the link", copyLink],
   [" ", "Play, or stop", play],
@@ -87,42 +84,49 @@ export const COMMANDS = [
 const BY_KEY = new Map(COMMANDS.map(([key, , run]) => [key, run]));
 const EVERYWHERE = new Set(["/", "?"]);
 
-/** Returns whether the key was taken */
+const isIn = (event, selector) => event.target.closest?.(selector) != null;
+
+/** What an arrow does where it has another meaning than to step. */
+function findArrow(event) {
+  const by = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const isVertical = /Down|Up/.test(event.key);
+  if (!by) return null;
+  if (isVertical && isIn(event, "[role=tree]")) return () => laneStep(by);
+  if (!isVertical && isIn(event, "[role=slider]")) return () => state.go(cursor.value + by);
+  return isVertical ? BY_KEY.get(by > 0 ? "j" : "k") : null;
+}
+
+function openFind() {
+  find.value ||= { q: "", positions: [], next: null };
+  /** @type {HTMLElement} */ (document.querySelector(".find input"))?.focus();
+}
+
+/** What a key does with Ctrl or ⌘. The second Ctrl-F is the browser's own. */
+function findWithControl(event, isHere) {
+  if (event.key === "k") return () => state.show("search");
+  return event.key === "f" && isHere && !isIn(event, ".find") ? openFind : null;
+}
+
+/** Whether the key means something else where the focus is. */
+function isTaken(event) {
+  if (isIn(event, "input, textarea, select")) return true;
+  if (event.key === " " && isIn(event, "button, a, summary")) return true;
+  return isIn(event, "[role=tablist], .pane") && /^(Arrow|Page|Home|End)/.test(event.key);
+}
+
+function findCommand(event) {
+  const isHere = state.route.value.view === "workbench";
+  if (event.ctrlKey || event.metaKey) return findWithControl(event, isHere);
+  if (event.altKey || isTaken(event)) return null;
+  if (event.key === "Escape") return state.setTo(state.toast, null);
+  if (!letters.value && event.key.length === 1) return null;
+  if (!isHere && !EVERYWHERE.has(event.key)) return null;
+  return findArrow(event) || BY_KEY.get(event.key);
+}
+
+/** Returns whether the key was taken. */
 export function pressed(event) {
-  const typing =
-    /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || event.target.isContentEditable;
-  if ((event.ctrlKey || event.metaKey) && event.key === "k") {
-    state.show("search");
-    return true;
-  }
-  const here = state.route.value.view === "workbench";
-  if ((event.ctrlKey || event.metaKey) && event.key === "f" && here) {
-    if (find.value && document.activeElement.closest(".find")) return false; // the second time it is the browser's own
-    find.value = find.value || { q: "", positions: [], next: null };
-    /** @type {HTMLElement} */ (document.querySelector(".find input"))?.focus();
-    return true;
-  }
-  if (event.ctrlKey || event.metaKey || event.altKey || typing) return false;
-  if (event.key === "Escape") {
-    state.toast.value = null;
-    return true;
-  }
-  if (!letters.value && event.key.length === 1) return false;
-  if (event.key === " " && /^(BUTTON|A|SUMMARY)$/.test(event.target.tagName)) return false;
-  if (event.target.closest?.("[role=tablist], .pane") && /^(Arrow|Page|Home|End)/.test(event.key))
-    return false;
-  const key = { ArrowDown: "j", ArrowUp: "k" }[event.key] || event.key;
-  const inTree = event.target.closest?.("[role=tree]");
-  if (inTree && (key === "j" || key === "k") && event.key.startsWith("Arrow")) {
-    laneStep(key === "j" ? 1 : -1);
-    return true;
-  }
-  if (event.target.closest?.("[role=slider]") && /^Arrow(Left|Right)$/.test(event.key)) {
-    state.go(cursor.value + (event.key === "ArrowRight" ? 1 : -1));
-    return true;
-  }
-  const run = BY_KEY.get(key);
-  if (!run || (!here && !EVERYWHERE.has(key))) return false;
-  run();
-  return true;
+  const run = findCommand(event);
+  run?.();
+  return Boolean(run);
 }

@@ -2,17 +2,17 @@
  *  Children stand newest fork first: then no connector crosses a lane. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { computed, effect, signal } from "@preact/signals";
-import html from "page/html.js";
 import * as state from "page/state.js";
 import { agents, route, cursor, log } from "page/state.js";
-import { Shape, useSize } from "page/parts.js";
+import { html, Shape, useSize } from "page/parts.js";
 import { axis, endOf, extent, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "page/axis.js";
 
-export const LANE = 24;
+const LANE = 24;
+const FEW = 8; // branches that need no filter
 const MANY = 200; // beyond, branches of branches are folded at first
 
 const folded = signal(new Map()); // agent -> true or false, where a person said so
-const wanted = signal({ text: "", marks: false, active: false, spawned: false });
+const wanted = signal({}); // filters of branches by name
 const scrolled = signal(0);
 const height = signal(160);
 
@@ -36,26 +36,26 @@ let opened = "";
 effect(() => {
   if (!path.value.length || route.value.agent === opened) return;
   opened = route.value.agent;
-  const above = path.value.slice(0, -1).map((node) => node.one.id);
-  const now = folded.peek();
-  if (above.some((id) => now.get(id)))
-    folded.value = new Map([...now].filter(([id]) => !above.includes(id)));
+  const above = new Set(path.value.slice(0, -1).map((node) => node.one.id));
+  folded.value = new Map([...folded.peek()].filter(([id]) => !above.has(id)));
 });
 
+const FILTERS = {
+  text: (one, text) => one.name.toLowerCase().includes(text.toLowerCase()),
+  marks: (one) => one.marks > 0,
+  active: (one) => Date.now() - Date.parse(one.updated_at) < 3600e3,
+  spawned: (one) => one.spawned,
+};
+
 export const rows = computed(() => {
-  const { text, marks, active, spawned } = wanted.value;
-  const filtering = text || marks || active || spawned;
-  const fits = ({ one }) =>
-    (!text || one.name.toLowerCase().includes(text.toLowerCase())) &&
-    (!marks || one.marks > 0) &&
-    (!spawned || one.spawned) &&
-    (!active || Date.now() - Date.parse(one.updated_at) < 3600e3);
+  const filters = Object.entries(wanted.value).filter(([, value]) => value);
+  const fits = ({ one }) => filters.every(([name, value]) => FILTERS[name](one, value));
   const found = [];
   const waiting = [...tree.value.roots].reverse();
   while (waiting.length) {
     const node = waiting.pop();
-    if (!filtering || fits(node) || path.value.includes(node)) found.push(node);
-    if (filtering || !isFolded(node)) waiting.push(...[...node.children].reverse());
+    if (fits(node) || path.value.includes(node)) found.push(node);
+    if (filters.length || !isFolded(node)) waiting.push(...[...node.children].reverse());
   }
   return found;
 });
@@ -96,49 +96,59 @@ export function pen(canvas) {
   return context;
 }
 
+function trace(context, points) {
+  context.beginPath();
+  for (const [x, y] of points) context.lineTo(x, y);
+}
+export function drawLine(context, ...points) {
+  trace(context, points);
+  context.stroke();
+}
+export function drawArea(context, ...points) {
+  trace(context, points);
+  context.fill();
+}
+export function drawDot(context, x, y, radius) {
+  context.beginPath();
+  context.arc(x, y, radius, 0, 7);
+  context.fill();
+}
+
 const yOf = (index) => index * LANE - scrolled.value + LANE / 2;
+
+function drawLane(context, node, index, width) {
+  const { one } = node;
+  const [line, ink, soft] = palette("line-strong", "ink", "accent-soft");
+  const y = yOf(index);
+  const start = xOf(startOf(node), width);
+  const end = xOf(endOf(node), width);
+  const above = yOf(places.value.get(one.parent) ?? index); // where it has no parent: its own lane
+  context.fillStyle = soft;
+  if (one.id === route.value.agent) context.fillRect(0, y - LANE / 2, width, LANE);
+  context.strokeStyle = line;
+  context.lineWidth = 1;
+  context.setLineDash(one.spawned ? [3, 3] : []);
+  drawLine(context, [start, Math.max(-LANE, above)], [start, y]);
+  context.setLineDash([]);
+  context.lineWidth = 1.5;
+  drawLine(context, [start, y], [end, y]);
+  context.fillStyle = ink;
+  context.fillRect(Math.max(start, end - 1), y - 5, 3, 10);
+}
 
 function drawLanes(canvas) {
   const context = pen(canvas);
-  const width = canvas.clientWidth;
-  const tall = canvas.clientHeight;
-  const [line, ink, soft] = palette("line-strong", "ink", "accent-soft");
+  const { clientWidth: width, clientHeight: tall } = canvas;
   const first = Math.max(0, Math.floor(scrolled.value / LANE) - 1);
   const last = Math.min(rows.value.length, Math.ceil((scrolled.value + tall) / LANE) + 1);
-  context.lineWidth = 1;
   for (let index = first; index < last; index++) {
     const node = rows.value[index];
-    const { one } = node;
-    const y = yOf(index);
-    if (one.id === route.value.agent) {
-      context.fillStyle = soft;
-      context.fillRect(0, y - LANE / 2, width, LANE);
-    }
-    const start = xOf(startOf(node), width);
-    const end = xOf(endOf(node), width);
-    context.strokeStyle = line;
-    context.setLineDash(one.spawned ? [3, 3] : []);
-    const parent = places.value.get(one.parent);
-    if (parent !== undefined) {
-      context.beginPath();
-      context.moveTo(start, Math.max(-LANE, yOf(parent)));
-      context.lineTo(start, y - 4);
-      context.quadraticCurveTo(start, y, start + 4, y);
-      context.stroke();
-    }
-    context.setLineDash([]);
-    context.lineWidth = 1.5;
-    context.beginPath();
-    context.moveTo(Math.min(start + (parent === undefined ? 0 : 4), end), y);
-    context.lineTo(end, y);
-    context.stroke();
-    context.lineWidth = 1;
-    context.fillStyle = ink;
-    context.fillRect(Math.max(start, end - 1), y - 5, 3, 10);
+    drawLane(context, node, index, width);
+    // Children that are not in view are ticks on the lane.
     for (const child of node.children) {
       const at = places.value.get(child.one.id);
       if (at >= first && at < last) continue;
-      context.fillRect(xOf(startOf(child), width), y + 2, 1, 5);
+      context.fillRect(xOf(startOf(child), width), yOf(index) + 2, 1, 5);
     }
   }
 }
@@ -159,15 +169,9 @@ function drawPath(canvas) {
     const index = places.value.get(id);
     if (index === undefined || at < low) continue;
     const end = xOf(placeOf(Math.min(at, high)), width);
-    context.beginPath();
-    context.moveTo(Math.max(0, xOf(placeOf(low - 1), width)), yOf(index));
-    context.lineTo(end, yOf(index));
-    context.stroke();
-    if (at >= low && at <= high) {
-      context.beginPath();
-      context.arc(end, yOf(index), 5, 0, 7);
-      context.fill();
-    }
+    const start = Math.max(0, xOf(placeOf(low - 1), width));
+    drawLine(context, [start, yOf(index)], [end, yOf(index)]);
+    if (at <= high) drawDot(context, end, yOf(index), 5);
   }
 }
 
@@ -194,8 +198,8 @@ function Name({ node, index, inTabs }) {
     onClick=${() => state.open(one.id)}
   >
     <${Shape} of=${one} depth=${depth} />
-    <span>${one.name}</span>
-    ${children.length > 0 && html`<button tabindex="-1" class="fold" aria-label=${`${isOpen ? "Fold" : "Unfold"} ${one.name}`} onClick=${fold}>${isOpen ? "−" : `+${children.length}`}</button>`}
+    <span class="clip">${one.name}</span>
+    ${children.length > 0 && html`<button tabindex="-1" class="fold quiet" aria-label=${`${isOpen ? "Fold" : "Unfold"} ${one.name}`} onClick=${fold}>${isOpen ? "−" : `+${children.length}`}</button>`}
   </div>`;
 }
 
@@ -207,6 +211,23 @@ export function foldHere(close) {
   folded.value = new Map(folded.value).set(route.value.agent, close);
 }
 
+function Filters() {
+  const set = (name) => (event) => {
+    const { type, checked, value } = event.target;
+    wanted.value = { ...wanted.value, [name]: type === "checkbox" ? checked : value };
+  };
+  const boxes = { marks: "with marks", active: "active", spawned: "spawned" };
+  return html`<div class="lane-filters strip hint">
+    <input
+      type="search"
+      placeholder="Filter branches"
+      aria-label="Filter branches"
+      onInput=${set("text")}
+    />
+    ${Object.entries(boxes).map(([name, title]) => html`<label key=${name}><input type="checkbox" onChange=${set(name)} /> ${title}</label>`)}
+  </div>`;
+}
+
 export function Lanes() {
   const box = useRef(null);
   const still = useRef(null);
@@ -214,38 +235,23 @@ export function Lanes() {
   const first = Math.max(0, Math.floor(scrolled.value / LANE) - 2);
   const here = place.value;
   const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
-  void [state.looks.value, cursor.value, extent.value, axis.value];
+  const drawn = [rows, scrolled, height, extent, axis, state.looks, route].map((one) => one.value);
   useSize(box, (element) => {
     height.value = element.clientHeight;
     state.looks.value += 1;
   });
   useLayoutEffect(() => {
-    const element = box.current;
+    const { scrollTop, clientHeight } = box.current;
     const top = here * LANE;
-    if (
-      here < 0 ||
-      (top >= element.scrollTop && top + LANE <= element.scrollTop + element.clientHeight)
-    )
-      return;
-    element.scrollTop = Math.max(0, top - element.clientHeight / 2);
-    scrolled.value = element.scrollTop;
+    const isSeen = top >= scrollTop && top + LANE <= scrollTop + clientHeight;
+    if (here < 0 || isSeen) return;
+    box.current.scrollTop = Math.max(0, top - clientHeight / 2);
+    scrolled.value = box.current.scrollTop;
   }, [route.value.agent, rows.value]);
-  useLayoutEffect(
-    () => drawLanes(still.current),
-    [
-      rows.value,
-      scrolled.value,
-      height.value,
-      extent.value,
-      axis.value,
-      state.looks.value,
-      route.value.agent,
-    ],
-  );
-  useLayoutEffect(() => drawPath(moving.current));
+  useLayoutEffect(() => drawLanes(still.current), drawn);
+  useLayoutEffect(() => drawPath(moving.current), [...drawn, cursor.value, log.value]);
   const onClick = (event) => {
-    const index = Math.floor((event.offsetY + scrolled.value) / LANE);
-    const node = rows.value[index];
+    const node = rows.value[Math.floor((event.offsetY + scrolled.value) / LANE)];
     if (!node) return;
     const place = placeAtX(event.offsetX, still.current.clientWidth);
     if (node.one.id === route.value.agent) {
@@ -255,46 +261,29 @@ export function Lanes() {
     const at = Math.max(1, Math.round(place - node.offset)); // by time, only the times of the open agent are known
     state.open(node.one.id, axis.value === "time" || at >= node.one.head ? null : at);
   };
-  const set = (name) => (event) => {
-    wanted.value = {
-      ...wanted.value,
-      [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value,
-    };
+  const onScroll = (event) => {
+    scrolled.value = event.currentTarget.scrollTop;
+  };
+  const onWheel = (event) => {
+    box.current.scrollTop += event.deltaY;
+  };
+  const Row = (node, index) => {
+    const inTabs = here < 0 ? !index : first + index === here;
+    return html`<${Name}
+      key=${node.one.id}
+      node=${node}
+      index=${first + index}
+      inTabs=${inTabs}
+    />`;
   };
   return html`<section class="lanes" aria-label="Branches" style=${{ "--rows": rows.value.length }}>
-    ${
-      agents.value.size > 8 &&
-      html`<div class="lane-filters">
-        <input
-          type="search"
-          placeholder="Filter branches"
-          aria-label="Filter branches"
-          onInput=${set("text")}
-        />
-        ${["marks", "active", "spawned"].map((name) => html`<label key=${name}><input type="checkbox" onChange=${set(name)} /> ${name === "marks" ? "with marks" : name}</label>`)}
-      </div>`
-    }
-    <div
-      class="names"
-      ref=${box}
-      role="tree"
-      aria-label="Branches"
-      onScroll=${(event) => {
-        scrolled.value = event.currentTarget.scrollTop;
-      }}
-    >
+    ${agents.value.size > FEW && html`<${Filters} />`}
+    <div class="names" ref=${box} role="tree" aria-label="Branches" onScroll=${onScroll}>
       <div role="presentation" class="all" style=${{ height: `${rows.value.length * LANE}px` }}>
-        ${seen.map((node, index) => html`<${Name} key=${node.one.id} node=${node} index=${first + index} inTabs=${here < 0 ? !index : first + index === here} />`)}
+        ${seen.map(Row)}
       </div>
     </div>
-    <div
-      class="stack"
-      aria-hidden="true"
-      onClick=${onClick}
-      onWheel=${(event) => {
-        box.current.scrollTop += event.deltaY;
-      }}
-    >
+    <div class="stack" aria-hidden="true" onClick=${onClick} onWheel=${onWheel}>
       <canvas ref=${still}></canvas><canvas ref=${moving}></canvas>
     </div>
   </section>`;

@@ -22,8 +22,6 @@ export function emptyLog() {
     marks: [],
     compactions: new Map(),
     pieces: [],
-    sums: [],
-    peaks: [],
     reads: new Map(), // answers, and how many tokens their providers counted before them
     outside: new Float64Array(1), // of these, those that are not in the log, at each position
     sized: 0, // the last position whose size is known
@@ -145,61 +143,33 @@ export function without(ranges, others) {
 
 export const within = (ranges, seq) => ranges.some(([low, high]) => seq >= low && seq <= high);
 
-const BLOCK = 256;
-
-/** The largest context between two positions, with what is not in the log, from the largest of every block. */
-export function largest(log, low, high) {
-  const { peaks, size, outside, sized: head } = log;
-  for (let block = peaks.length; (block + 1) * BLOCK <= head + 1; block++) {
-    peaks.push(
-      size
-        .subarray(block * BLOCK, (block + 1) * BLOCK)
-        .reduce((most, one, n) => Math.max(most, one + outside[block * BLOCK + n]), 0),
-    );
-  }
+/** The largest context between two positions, with what is not in the log. */
+export function largest({ size, outside, sized }, low, high) {
   let most = 0;
-  for (let n = low; n <= high; n++) {
-    if (n % BLOCK === 0 && n + BLOCK <= high && n / BLOCK < peaks.length) {
-      most = Math.max(most, peaks[n / BLOCK]);
-      n += BLOCK - 1;
-    } else most = Math.max(most, size[n] + outside[n]);
-  }
+  for (let n = low; n <= Math.min(high, sized); n++) most = Math.max(most, size[n] + outside[n]);
   return most;
 }
 
-const SPOKEN = "suacr"; // system, user, assistant, call, result
-const KINDS = SPOKEN.length;
+export const SPOKEN = "suiacr"; // system, user, input, assistant, call, result
 
-/** Tokens of each kind, then numbers of each kind, from the first position to `seq`. */
-function upTo(log, seq) {
-  const known = Math.min(log.sums.length, Math.floor(seq / BLOCK));
-  const sums = known ? log.sums[known - 1].slice() : new Float64Array(2 * KINDS);
-  for (let n = known * BLOCK + 1; n <= seq; n++) {
-    const letter = String.fromCharCode(log.kinds[n - 1]);
-    const kind = SPOKEN.indexOf(letter === "i" ? "u" : letter);
-    if (kind >= 0 && shows(log, n)) {
-      sums[kind] += log.tokens[n - 1];
-      sums[KINDS + kind] += 1;
-    }
-    if (n % BLOCK === 0) log.sums[n / BLOCK - 1] = sums.slice();
-  }
-  return sums;
-}
-
-/** [letter, tokens, number] of each kind that there is in some ranges. */
+/** [letter, tokens, number] of each kind of message that there is in some ranges. */
 export function byKind(log, ranges) {
   if (log.missing) return [];
-  const sums = new Float64Array(2 * KINDS);
+  const tokens = new Float64Array(128);
+  const numbers = new Uint32Array(128);
   for (const [low, high] of ranges) {
-    const before = upTo(log, low - 1);
-    upTo(log, high).forEach((sum, n) => {
-      sums[n] += sum - before[n];
-    });
+    for (let n = low - 1; n < high; n++) {
+      tokens[log.kinds[n]] += log.tokens[n];
+      numbers[log.kinds[n]] += 1;
+    }
   }
-  const found = [...SPOKEN].map(
-    (letter, n) => /** @type {[string, number, number]} */ ([letter, sums[n], sums[KINDS + n]]),
-  );
-  return found.filter(([, , number]) => number);
+  /** @type {[string, number, number][]} */
+  const found = [];
+  for (const letter of SPOKEN) {
+    const code = letter.charCodeAt(0);
+    if (numbers[code]) found.push([letter, tokens[code], numbers[code]]);
+  }
+  return found;
 }
 
 export const spokenIn = (log, ranges) =>

@@ -1,27 +1,15 @@
 /** The page begins here: the key, the address, the frame around every view, the keyboard and the stream. */
 import { h, render } from "preact";
 import { batch, effect } from "@preact/signals";
-import html from "page/html.js";
 import * as state from "page/state.js";
-import {
-  route,
-  agents,
-  log,
-  cursor,
-  following,
-  dialog,
-  toast,
-  failure,
-  live,
-  root,
-} from "page/state.js";
-import { Page } from "page/parts.js";
+import { route, agents, log, dialog, toast, failure, live, root } from "page/state.js";
+import { html, Page } from "page/parts.js";
 import { darkness, look } from "page/lanes.js";
 import { Workbench } from "page/workbench.js";
 import Sessions from "page/sessions.js";
 import Check from "page/check.js";
 import Search from "page/search.js";
-import Help from "page/help.js";
+import { Help, Locked } from "page/help.js";
 import Move from "page/moves.js";
 import Overview from "page/overview.js";
 import { pressed } from "page/keys.js";
@@ -45,53 +33,52 @@ async function takeKey() {
   }
 }
 
+// --- the address ---
+
+let opened = null; // the route whose log is shown
+
 async function arrive(to) {
   failure.value = "";
   if (to.view === "reference") {
-    const found = await state.ask(`/resolve?ref=${encodeURIComponent(to.ref)}`);
+    const ref = encodeURIComponent(decodeURIComponent(to.ref));
+    const found = await state.ask(`/resolve?ref=${ref}`);
     const at = found.at === null ? "" : `@${found.at}`;
     state.navigate(`${root}/s/${found.session}/a/${found.agent}${at}`, true);
     return;
   }
   if (to.view !== "workbench") return;
-  const known = agents.peek();
-  if (!known.has(to.agent)) await state.loadAgents(to.session);
+  if (!agents.peek().has(to.agent)) await state.loadAgents(to.session);
   const found = [...agents.peek().values()].filter((one) => one.id.startsWith(to.agent));
   if (found.length !== 1)
     throw new state.Failed(404, { error: `There is no agent ${to.agent} in this session.` });
-  if (found[0].id !== to.agent || found[0].session !== to.session) {
-    route.value = { ...to, agent: found[0].id, session: found[0].session };
+  const [{ id, session }] = found;
+  if (id !== to.agent || session !== to.session) {
+    route.value = { ...to, agent: id, session };
     return;
   }
-  await state.loadLog(to.agent, (next) => {
+  await state.loadLog(id, (next) => {
     if (route.peek() !== to) return;
-    if (state.shown.value === to.agent && log.value.head === next.head && opened === to)
-      log.value = next;
+    const isKnown = opened === to && state.shown.value === id && log.value.head === next.head;
+    if (isKnown) log.value = next;
     else openAt(to, next);
     opened = to;
   });
 }
 
-let opened = null; // the route whose log is shown
-
 function openAt(to, next) {
   const [id, at] = (to.with || "").split("@");
   batch(() => {
     log.value = next;
-    state.shown.value = to.agent;
-    state.unseen.value = 0;
+    state.readTo.value = next.head;
     state.domain.value = null;
-    following.value = to.at === null;
-    cursor.value = to.at === null ? next.head : Math.min(to.at, next.head);
-    state.pane.value = ["context", "event", "request", "diff"].includes(to.pane)
-      ? to.pane
-      : "context";
+    state.following.value = to.at === null;
+    state.cursor.value = Math.min(to.at ?? next.head, next.head);
+    state.pane.value = to.pane;
     state.format.value = to.format || "";
-    if (id && agents.value.has(id)) state.other.value = { agent: id, at: Number(at) || 0 };
+    if (agents.value.has(id)) state.other.value = { agent: id, at: Number(at) || 0 };
     if (to.q) state.find.value = { q: to.q, positions: [], next: 0 };
   });
-  if (to.at !== null && to.at > next.head)
-    failure.value = `Position ${to.at} is after the head, ${next.head}.`;
+  if (to.at > next.head) failure.value = `Position ${to.at} is after the head, ${next.head}.`;
 }
 
 effect(() => {
@@ -102,25 +89,22 @@ effect(() => {
 effect(() => {
   const to = route.value;
   arrive(to).catch((error) => {
-    if (error.status === 404) route.value = state.MISSING;
-    explain(error);
+    if (error.status === 404 || error instanceof URIError) route.value = state.MISSING;
+    state.trouble(error);
   });
 });
-
-function explain(error) {
-  if (error.status === 401) state.show("locked", { why: error.message });
-  else failure.value = error instanceof TypeError && !state.file ? state.SILENT : error.message;
-}
 
 window.addEventListener("popstate", () => {
   state.forget();
   route.value = state.parse(window.location);
 });
 
+// --- the stream ---
+
 function hear({ type, heads, error, why }) {
-  if (type === "connected") connect().catch(explain);
+  if (type === "connected") connect().catch(state.trouble);
   else if (type === "heads") hearHeads(heads);
-  else if (type === "refused") explain(error);
+  else if (type === "refused") state.trouble(error);
   else {
     live.value = "lost";
     if (why) failure.value = why;
@@ -129,59 +113,71 @@ function hear({ type, heads, error, why }) {
 
 /** Asks once for what was missed, and then only listens. */
 async function connect() {
-  if (live.value === "lost" && route.peek().session) await state.loadAgents(route.peek().session);
-  if (log.peek().head && route.peek().view === "workbench") await state.catchUp();
+  const { view, session } = route.peek();
+  if (live.value === "lost" && session) await state.loadAgents(session);
+  if (log.peek().head && view === "workbench") await state.catchUp();
   if (live.value === "lost") failure.value = "";
   live.value = "on";
 }
 
 function hearHeads(heads) {
-  const here = route.peek();
+  const { session, agent } = route.peek();
+  const known = agents.peek();
   state.heard.value = heads;
-  const mine = agents.peek().size ? heads.filter((one) => one.session === here.session) : [];
-  if (mine.some((one) => !agents.peek().has(one.agent)))
-    state.loadAgents(here.session).catch(explain);
-  else if (mine.some((one) => agents.peek().get(one.agent).head !== one.head)) {
-    const next = new Map(agents.peek());
-    for (const one of mine)
-      next.set(one.agent, { ...next.get(one.agent), head: one.head, name: one.name });
+  const mine = known.size ? heads.filter((one) => one.session === session) : [];
+  if (mine.some((one) => !known.has(one.agent))) state.loadAgents(session).catch(state.trouble);
+  else if (mine.some((one) => known.get(one.agent).head !== one.head)) {
+    const next = new Map(known);
+    for (const { agent: id, head, name } of mine) next.set(id, { ...next.get(id), head, name });
     agents.value = next;
   }
-  const open = mine.find((one) => one.agent === here.agent);
-  if (open && open.head > log.peek().head && log.peek().head) state.catchUp().catch(explain);
+  const open = mine.find((one) => one.agent === agent);
+  if (log.peek().head && open?.head > log.peek().head) state.catchUp().catch(state.trouble);
 }
+
+// --- the frame around every view ---
 
 look.theme = localStorage.getItem("theme") || "auto";
 
 function turn() {
-  look.theme =
-    look.theme === "dark" || (look.theme === "auto" && darkness.matches) ? "light" : "dark";
+  const isDark = look.theme === "dark" || (look.theme === "auto" && darkness.matches);
+  look.theme = isDark ? "light" : "dark";
   localStorage.setItem("theme", look.theme);
   state.looks.value += 1;
 }
 
-const Status = () => {
+const Good = ({ text }) => html`<span class="status on"><i class="dot"></i>${text}</span>`;
+
+function Status() {
+  const isBench = route.value.view === "workbench";
   if (state.file) return html`<span class="status">saved file</span>`;
   if (live.value === "lost")
     return html`<span class="status lost" role="status">connection lost, reconnecting</span>`;
-  if (route.value.view !== "workbench")
-    return live.value === "on" && html`<span class="status on"><i class="dot"></i>live</span>`;
-  if (following.value) return html`<span class="status on"><i class="dot"></i>following</span>`;
+  if (!isBench) return live.value === "on" && html`<${Good} text="live" />`;
+  if (state.following.value) return html`<${Good} text="following" />`;
   const more = state.unseen.value;
   return html`<button class="status" onClick=${state.goHead} title="Go to the head and follow (g)">
     ${more ? `${state.number(more)} new` : "follow"}
   </button>`;
-};
+}
+
+function Crumb({ one }) {
+  const title = state.title.value;
+  const facts = [one.about.cwd, title !== one.name && title].filter(Boolean);
+  return html`<span class="crumb clip">
+    / <b>${one.name}</b>${facts.map((part) => ` · ${part}`)}
+  </span>`;
+}
 
 function Top() {
-  const one = state.agent.value;
-  return html`<header class="top">
+  const one = route.value.view === "workbench" && state.agent.value;
+  return html`<header class="top strip">
     <b class="brand"><${Page} to=${`${root}/`}>backstory<//></b>
-    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b>${[one.about.cwd, state.title.value !== one.name && state.title.value].filter(Boolean).map((part) => ` · ${part}`)}</span>`}
+    ${one && html`<${Crumb} one=${one} />`}
     <span class="gap"></span>
     <button class="search" onClick=${() => state.show("search")}>Search <kbd>/</kbd></button>
     <${Status} />
-    <span class="mode" title=${state.user ? `as ${state.user}` : ""}
+    <span class="mode hint" title=${state.user ? `as ${state.user}` : ""}
       >${state.canWrite ? "can write" : "read only"}</span
     >
     <button class="icon" aria-label="Light or dark" onClick=${turn}>
@@ -195,48 +191,37 @@ function Top() {
 }
 
 const Alert = () =>
-  failure.value &&
-  html`<div class="alert" role="alert">
+  html`<div class="alert strip" role="alert">
     ${failure.value}
     <button onClick=${state.setTo(failure, "")}>Close</button>
   </div>`;
 
-const Toast = () =>
-  toast.value &&
-  html`<div class="toast" role="status">
-    ${toast.value.text}
-    ${
-      toast.value.action &&
-      html`<button
-        onClick=${() => {
-          const run = toast.value.run;
-          toast.value = null;
-          run();
-        }}
-      >
-        ${toast.value.action}
-      </button>`
-    }
+function Toast({ of: { text, action, run } }) {
+  const act = () => {
+    toast.value = null;
+    run();
+  };
+  return html`<div class="toast strip" role="status">
+    ${text} ${action && html`<button onClick=${act}>${action}</button>`}
     <button onClick=${state.setTo(toast, null)}>Close</button>
   </div>`;
+}
 
-const VIEWS = { workbench: Workbench, sessions: Sessions, check: Check };
-const DIALOGS = { search: Search, help: Help, move: Move, locked: Help, overview: Overview };
+const Missing = () =>
+  html`<main class="plain">
+    <h1>There is nothing at this address</h1>
+    <p><a href=${`${root}/`}>All sessions</a></p>
+  </main>`;
+
+const VIEWS = { workbench: Workbench, sessions: Sessions, check: Check, missing: Missing };
+const DIALOGS = { search: Search, help: Help, move: Move, locked: Locked, overview: Overview };
 
 function App() {
-  const { view } = route.value;
+  const view = VIEWS[route.value.view];
   const over = dialog.value;
-  return html`<${Top} /><${Alert} />
-    ${VIEWS[view] && html`<${VIEWS[view]} />`}
-    ${
-      view === "missing" &&
-      html`<main class="plain">
-        <h1>There is nothing at this address</h1>
-        <p><a href=${`${root}/`}>All sessions</a></p>
-      </main>`
-    }
+  return html`<${Top} /> ${failure.value && html`<${Alert} />`} ${view && html`<${view} />`}
     ${over && html`<${DIALOGS[over.name]} key=${over.name} over=${over} />`}
-    <${Toast} />`;
+    ${toast.value && html`<${Toast} of=${toast.value} />`}`;
 }
 
 window.addEventListener("keydown", (event) => {
@@ -250,6 +235,6 @@ takeKey()
   })
   .catch((error) => {
     route.value = { view: "none" };
-    explain(error);
+    state.trouble(error);
   });
 render(h(App), document.getElementById("app"));

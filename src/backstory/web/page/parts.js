@@ -1,26 +1,41 @@
 /** Small parts that several views are made of. */
 import { h } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import html from "page/html.js";
+import htm from "htm";
 import * as state from "page/state.js";
+import { visible } from "page/format.js";
+
+const build = htm.bind(h);
+const templates = new WeakMap(); // the texts of a template, without line breaks
+
+/** Elements from templates: html`<p class="hint">…</p>`. A line break is a space, as in HTML and for prettier (htm alone
+ *  would drop it), and nothing at the ends of a template. */
+export function html(texts, ...values) {
+  if (!templates.has(texts)) {
+    const spaced = [...texts];
+    spaced[0] = spaced[0].replace(/^\s*\n\s*/, "");
+    spaced.push(spaced.pop().replace(/\s*\n\s*$/, ""));
+    const joined = spaced.map((text) => text.replace(/\s*\n\s*/g, " "));
+    templates.set(texts, joined);
+  }
+  return build(templates.get(texts), ...values);
+}
 
 /** A link that the page follows itself; with Ctrl it is the browser's own. */
-const Link = ({ to, act, children }) =>
-  html`<a
-    href=${to}
-    onClick=${(event) => {
-      if (event.ctrlKey || event.metaKey) return;
-      event.preventDefault();
-      act();
-    }}
-    >${children}</a
-  >`;
+function Link({ to, act, children }) {
+  const onClick = (event) => {
+    if (event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    act();
+  };
+  return html`<a href=${to} onClick=${onClick}>${children}</a>`;
+}
 
 export const Page = ({ to, children }) =>
   html`<${Link} to=${to} act=${() => state.navigate(to)}>${children}<//>`;
 export const Place = ({ seq, children }) =>
   html`<${Link} to=${state.addressOf(state.here(), seq)} act=${() => state.go(seq, { jump: true })}
-    >${children?.length ? children : seq}<//
+    >${children?.length ? children : state.number(seq)}<//
   >`;
 export const Branch = ({ id, at = null, children }) =>
   html`<${Link} to=${state.addressOf(id, at)} act=${() => state.open(id, at)}>${children}<//>`;
@@ -40,25 +55,34 @@ export const Shape = ({ of, depth }) =>
     />
   </svg>`;
 
+/** A quiet button that is on or off. */
+export const Chip = ({ name, count, isOn, onClick }) =>
+  html`<button class="chip quiet" aria-pressed=${isOn} onClick=${onClick}>
+    ${name}${count > 0 && html` <small>${state.number(count)}</small>`}
+  </button>`;
+
 /** A table. Columns whose name begins with # hold numbers. */
-export const Table = ({ head, rows, name }) => {
+export function Table({ head, rows }) {
   const side = (place) => (head[place][0] === "#" ? "n" : undefined);
-  return html`<table class=${name}>
+  const show = (cell) => (typeof cell === "number" ? state.number(cell) : cell);
+  const write = (tag, cells) =>
+    h(
+      "tr",
+      null,
+      cells.map((cell, place) => h(tag, { class: side(place) }, show(cell))),
+    );
+  return html`<table>
     <thead>
-      <tr>
-        ${head.map((title, place) => html`<th key=${place} class=${side(place)}>${title.replace("#", "")}</th>`)}
-      </tr>
+      ${write(
+        "th",
+        head.map((title) => title.replace("#", "")),
+      )}
     </thead>
     <tbody>
-      ${rows.map(
-        (cells, row) =>
-          html`<tr key=${row}>
-            ${cells.map((cell, place) => html`<td key=${place} class=${side(place)}>${typeof cell === "number" ? state.number(cell) : cell}</td>`)}
-          </tr>`,
-      )}
+      ${rows.map((cells) => write("td", cells))}
     </tbody>
   </table>`;
-};
+}
 
 /** Turns the pages of a list, `most` to a page, if it has more than one. */
 export const Pager = ({ name, first, most, total, turn }) =>
@@ -72,12 +96,28 @@ export const Pager = ({ name, first, most, total, turn }) =>
     <button disabled=${first + most >= total} onClick=${() => turn(first + most)}>Later</button>
   </p>`;
 
-/** Does something when what it needs has stayed the same for a while. */
+export const Json = ({ value }) =>
+  html`<pre tabindex="0">${visible(JSON.stringify(value, null, 2))}</pre>`;
+
+/** Does something when what it needs has stayed the same for a while; when that changes, the signal gives it up. */
 export const useLater = (milliseconds, act, needs) =>
   useEffect(() => {
-    const waiting = setTimeout(act, milliseconds);
-    return () => clearTimeout(waiting);
+    const stop = new AbortController();
+    const run = async () => act(stop.signal);
+    const waiting = setTimeout(() => run().catch(state.trouble), milliseconds);
+    return () => {
+      clearTimeout(waiting);
+      stop.abort();
+    };
   }, needs);
+
+/** Asks for some events in full that are not here yet. Returns which. */
+export function useEvents(seqs) {
+  const missing = seqs.filter((seq) => seq && !state.eventAt(seq));
+  const load = (stop) => (missing.length ? state.loadEvents(missing, { stop }) : undefined);
+  useLater(40, load, [missing.join(","), state.here()]);
+  return missing;
+}
 
 export const useSize = (ref, act) =>
   useEffect(() => {
@@ -93,32 +133,35 @@ export async function copy(text, what, shown = `: ${text}`) {
   state.toast.value = { text: `${what} copied${shown}` };
 }
 
-/** Returns the answer of `path` as {value, error, isLoading}. A new path cancels the request before it. */
-export function useAnswer(path, { delay = 0, again = 0 } = {}) {
-  const [answer, setAnswer] = useState({ path: "", value: null, error: null });
-  useEffect(() => {
-    if (!path) return undefined;
-    const stop = new AbortController();
-    const load = async () => {
-      try {
-        setAnswer({ path, value: await state.ask(path, { signal: stop.signal }), error: null });
-      } catch (error) {
-        if (!stop.signal.aborted) setAnswer({ path, value: null, error });
-      }
-    };
-    const timer = setTimeout(load, delay);
-    return () => {
-      clearTimeout(timer);
-      stop.abort();
-    };
-  }, [path, again]);
-  const isLoading = Boolean(path) && answer.path !== path; // the answer to another path is never shown
-  return {
-    isLoading,
-    value: isLoading ? null : answer.value,
-    error: isLoading ? null : answer.error,
+/** Returns the answer of `path` as {value, error}. While the answer to another path of the same topic is awaited, the
+ *  last one stays; that of another topic is never shown. */
+export function useAnswer(path, { topic = path, delay = 0 } = {}) {
+  const [answer, setAnswer] = useState({});
+  const load = async (stop) => {
+    if (!path) return;
+    try {
+      setAnswer({ topic, value: await state.ask(path, { signal: stop }) });
+    } catch (error) {
+      if (!stop.aborted) setAnswer({ topic, error });
+    }
   };
+  useLater(delay, load, [path]);
+  return answer.topic === topic ? answer : {};
 }
+
+/** The answer of `path` from a row on: {value, error, after, turn}, where `turn` goes to another row. */
+export function usePages(path, delay) {
+  const [place, setPlace] = useState({ path, after: 0 });
+  const after = place.path === path ? place.after : 0;
+  const answer = useAnswer(path && `${path}&after=${after}`, { topic: path, delay });
+  return { ...answer, after, turn: (next) => setPlace({ path, after: next }) };
+}
+
+/** Says what is awaited, or what went wrong instead. */
+export const Waiting = ({ error, text }) =>
+  error
+    ? html`<p class="problem" role="alert">${error.message}</p>`
+    : html`<p class="hint">${text}</p>`;
 
 /** A dialog of the browser's own: Esc closes it, and the focus goes back to where it was. */
 export function Overlay({ label, children, locked, ...more }) {
@@ -128,24 +171,21 @@ export function Overlay({ label, children, locked, ...more }) {
     dialog.showModal();
     return () => dialog.close(); // before it is removed: then the focus goes back
   }, []);
-  return h(
-    "dialog",
-    {
-      ref: box,
-      "aria-label": label,
-      onCancel: (event) => {
-        event.preventDefault();
-        if (!locked) close();
-      },
-      onClick: (event) => {
-        if (event.target === box.current && !locked) close();
-      },
-      ...more,
-    },
-    children,
-  );
+  const leave = () => {
+    if (!locked) close();
+  };
+  const onCancel = (event) => {
+    event.preventDefault();
+    leave();
+  };
+  const onClick = (event) => {
+    if (event.target === box.current) leave();
+  };
+  return h("dialog", { ref: box, "aria-label": label, onCancel, onClick, ...more }, children);
 }
 
-export function close() {
+export const close = () => {
   state.dialog.value = null;
-}
+};
+
+export const Closing = () => html`<p class="buttons"><button onClick=${close}>Close</button></p>`;

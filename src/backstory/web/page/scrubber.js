@@ -1,12 +1,11 @@
 /** The scrubber: every position of the lineage, the size of the context at each, and what is left behind. */
 import { useLayoutEffect, useRef } from "preact/hooks";
-import html from "page/html.js";
 import * as state from "page/state.js";
 import { clockOf, dayOf, momentOf } from "page/format.js";
 import { log, cursor, liveRanges, domain, number } from "page/state.js";
 import { axis, extent, PAD, placeAtX, placeOf, seqAt, tree, whole, xOf } from "page/axis.js";
-import { palette, pen } from "page/lanes.js";
-import { useSize } from "page/parts.js";
+import { drawArea, drawDot, drawLine, palette, pen } from "page/lanes.js";
+import { html, useSize } from "page/parts.js";
 import { largest } from "page/lineage.js";
 
 const FLAGS = 14;
@@ -16,153 +15,133 @@ const HATCH = 5; // pixels between two lines of what is left behind
 const NEAR = 160; // events on each side of the cursor in that strip
 const PROMPT = "u".charCodeAt(0);
 
-/** The size of the context in the log, and above it what its provider counted beside it. */
-function drawCurve(context, width, tall) {
-  const [fill, edge, outside] = palette("curve", "curve-edge", "line");
-  const { size, outside: others, sized } = log.value;
-  const [low, high] = extent.value;
-  const most = largest(log.value, seqAt(low), seqAt(high)) || 1;
-  const yOf = (tokens) => tall - (tokens / most) * (tall - FLAGS - 4);
+/** The columns of the curve: [x, the largest context there, the part of it that is in the log]. */
+function findColumns(width) {
+  const { size, outside, sized } = log.value;
   const columns = [];
   for (let x = PAD; x <= width - PAD; x++) {
     if (placeAtX(x, width) > placeOf(sized)) break;
     const at = seqAt(placeAtX(x + 1, width));
     const top = largest(log.value, seqAt(placeAtX(x, width)), at);
-    columns.push([x, top, size[at] + others[at] ? size[at] / (size[at] + others[at]) : 1]);
+    columns.push([x, top, top * (size[at] / (size[at] + outside[at] || 1))]);
   }
+  return columns;
+}
+
+/** The size of the context in the log, and above it what its provider counted beside it. */
+function drawCurve(context, width, tall) {
+  const [fill, edge, outside] = palette("curve", "curve-edge", "line");
+  const [low, high] = extent.value;
+  const most = largest(log.value, seqAt(low), seqAt(high)) || 1;
+  const yOf = (tokens) => tall - (tokens / most) * (tall - FLAGS - 4);
+  const columns = findColumns(width);
   if (!columns.length) return;
-  const last = columns[columns.length - 1][0];
-  context.beginPath();
-  context.moveTo(PAD, tall);
-  for (const [x, top, share] of columns) context.lineTo(x, yOf(top * share));
-  context.lineTo(last, tall);
+  const inLog = columns.map(([x, , tokens]) => [x, yOf(tokens)]);
+  const tops = columns.map(([x, top]) => [x, yOf(top)]);
   context.fillStyle = fill;
-  context.fill();
-  context.beginPath();
-  for (const [x, top, share] of columns) {
-    if (share < 1 && x % HATCH === 0) {
-      context.moveTo(x, yOf(top * share));
-      context.lineTo(x, yOf(top));
-    }
-  }
+  drawArea(context, [PAD, tall], ...inLog, [columns.at(-1)[0], tall]);
   context.strokeStyle = outside;
   context.lineWidth = 1;
-  context.stroke();
-  context.beginPath();
-  for (const [x, top] of columns) context.lineTo(x, yOf(top));
+  for (let n = 0; n < columns.length; n += HATCH) drawLine(context, inLog[n], tops[n]);
   context.strokeStyle = edge;
   context.lineWidth = 1.5;
-  context.stroke();
-  const [ink] = palette("dim");
-  context.fillStyle = ink;
-  context.font = "10px system-ui";
+  drawLine(context, ...tops);
   context.textAlign = "right";
-  context.fillText(`${number(Math.round(most))} tokens`, width - PAD, FLAGS + 8);
+  write(context, `${number(Math.round(most))} tokens`, width - PAD, FLAGS + 8);
   context.textAlign = "left";
+}
+
+function write(context, text, x, y) {
+  [context.fillStyle] = palette("dim");
+  context.font = "10px system-ui";
+  context.fillText(text, x, y);
 }
 
 function drawTimes(context, width, tall) {
   if (axis.value !== "time") return;
-  const [ink] = palette("dim");
-  context.fillStyle = ink;
-  context.font = "10px system-ui";
   let day = "";
   for (let x = PAD; x < width - 110; x += 120) {
     const seq = seqAt(placeAtX(x, width));
     if (!seq) continue;
     const moment = state.timeOf(seq);
-    const text = dayOf(moment) === day ? clockOf(moment) : momentOf(moment);
-    day = dayOf(moment);
-    context.fillText(text, x, tall - 8);
+    write(context, dayOf(moment) === day ? clockOf(moment) : momentOf(moment), x, tall - 8);
     context.fillRect(x - 3, tall - 14, 1, 14);
+    day = dayOf(moment);
   }
 }
 
-function ticks(context, width, tall) {
-  const { kinds, moves, errors, marks } = log.value;
-  const [prompt, move, bad, flag, ink] = palette("user", "move", "error", "mark", "ink");
-  let before = -9;
-  context.fillStyle = prompt;
-  const [low, high] = extent.value;
-  const end = seqAt(high);
-  for (let n = Math.max(1, seqAt(low)); n <= end; n++) {
-    if (kinds[n - 1] !== PROMPT) continue;
-    const x = xOf(placeOf(n), width);
-    context.fillRect(x, tall - 6, 1, 6);
-    n = Math.max(n, seqAt(placeAtX(x + 1.5, width)) - 1); // what stands closer would not be seen
+/** Calls `draw` with the x of each position, but not of those that are closer than `least` to the one before. */
+function drawEach(seqs, width, least, draw) {
+  let last = -Infinity;
+  for (const seq of seqs) {
+    const x = xOf(placeOf(seq), width);
+    if (x - last < least) continue;
+    draw(x);
+    last = x;
   }
+}
+
+function findPrompts() {
+  const [low, high] = extent.value.map(seqAt);
+  const found = [];
+  for (let seq = Math.max(1, low); seq <= high; seq++)
+    if (log.value.kinds[seq - 1] === PROMPT) found.push(seq);
+  return found;
+}
+
+function drawTicks(context, width, tall) {
+  const { moves, errors } = log.value;
+  const [prompt, move, bad] = palette("user", "move", "error");
+  context.fillStyle = prompt;
+  drawEach(findPrompts(), width, 1, (x) => context.fillRect(x, tall - 6, 1, 6));
   context.fillStyle = move;
   context.globalAlpha = moves.length * 12 > width ? 0.55 : 1; // many lines would hide the curve
-  for (const n of moves) {
-    const x = xOf(placeOf(n), width);
-    if (x - before >= 0.5) context.fillRect((before = x), FLAGS, 1, tall - FLAGS);
-  }
+  drawEach(moves, width, 0.5, (x) => context.fillRect(x, FLAGS, 1, tall - FLAGS));
   context.globalAlpha = 1;
   context.fillStyle = bad;
-  before = -9;
-  for (const n of errors) {
-    const x = xOf(placeOf(n), width);
-    if (x - before < 4) continue;
-    context.beginPath();
-    context.arc((before = x), tall - 10, 2, 0, 7);
-    context.fill();
+  drawEach(errors, width, 4, (x) => drawDot(context, x, tall - 10, 2));
+}
+
+/** Marks as flags; those that are close to each other are one, with their number. */
+function drawMarks(context, width) {
+  const flags = [];
+  for (const [seq] of log.value.marks) {
+    const x = xOf(placeOf(seq), width);
+    const last = flags.at(-1);
+    if (last && x - last.x < CLOSE) last.count += 1;
+    else flags.push({ x, count: 1 });
   }
-  let cluster = null;
-  const draw = () => {
-    if (!cluster) return;
-    context.fillStyle = flag;
-    context.fillRect(cluster.x, 2, 1.5, 12);
-    context.beginPath();
-    context.moveTo(cluster.x, 2);
-    context.lineTo(cluster.x + 7, 5);
-    context.lineTo(cluster.x, 8);
-    context.fill();
-    context.fillStyle = ink;
-    if (cluster.count > 1) context.fillText(String(cluster.count), cluster.x + 8, 10);
-  };
-  context.font = "10px system-ui";
-  for (const [n] of marks) {
-    const x = xOf(placeOf(n), width);
-    if (cluster && x - cluster.x < CLOSE) cluster.count += 1;
-    else {
-      draw();
-      cluster = { x, count: 1 };
-    }
+  for (const { x, count } of flags) {
+    [context.fillStyle] = palette("mark");
+    context.fillRect(x, 2, 1.5, 12);
+    drawArea(context, [x, 2], [x + 7, 5], [x, 8]);
+    if (count > 1) write(context, String(count), x + 8, 10);
   }
-  draw();
 }
 
 /** Draws what is left behind as lines, through which the curve can be seen in any colours. */
-function hatch(context, from, to, tall, colour) {
-  context.save();
-  context.beginPath();
-  context.rect(from, FLAGS, to - from, tall - FLAGS);
-  context.clip();
-  context.beginPath();
-  for (let x = from - tall; x < to; x += HATCH) {
-    context.moveTo(x, tall);
-    context.lineTo(x + tall, 0);
+function drawDead(context, width, tall) {
+  const path = new Path2D();
+  let end = 0;
+  for (const [low, high] of liveRanges.value) {
+    const [from, to] = [end, low].map((seq) => xOf(placeOf(seq), width));
+    if (low > end + 1) path.rect(from, FLAGS, to - from, tall - FLAGS);
+    end = high;
   }
-  context.strokeStyle = colour;
-  context.lineWidth = 1;
-  context.stroke();
+  context.save();
+  context.clip(path);
+  [context.strokeStyle] = palette("dead");
+  for (let x = -tall; x < width; x += HATCH) drawLine(context, [x, tall], [x + tall, 0]);
   context.restore();
 }
 
 function drawCursor(canvas) {
   const context = pen(canvas);
-  const width = canvas.clientWidth;
-  const tall = canvas.clientHeight;
-  const [accent, dead, pin] = palette("accent", "dead", "assistant");
-  let end = 0;
-  for (const [low, high] of liveRanges.value) {
-    if (low > end + 1)
-      hatch(context, xOf(placeOf(end), width), xOf(placeOf(low), width), tall, dead);
-    end = high;
-  }
+  const { clientWidth: width, clientHeight: tall } = canvas;
+  const [accent, pin, veil] = palette("accent", "assistant", "bg");
+  drawDead(context, width, tall);
   const at = xOf(placeOf(cursor.value), width);
   context.globalAlpha = 0.45;
-  const [veil] = palette("bg");
   context.fillStyle = veil;
   context.fillRect(at, 0, width - at, tall);
   context.globalAlpha = 1;
@@ -199,11 +178,26 @@ function drawNear(canvas) {
   context.fillRect(PAD + NEAR * bar - 1, 0, bar + 1.4, 2);
 }
 
+/** Keeps what is under the pointer where it is. */
+function zoom(place, by) {
+  const [first, last] = whole.value;
+  const [low, high] = extent.value.map((end) => place + (end - place) * by);
+  const next = [Math.max(first, low), Math.min(last, high)];
+  if (next[1] - next[0] >= last - first) domain.value = null;
+  else if (next[1] - next[0] >= 10) domain.value = next;
+}
+
+function describePosition() {
+  const at = cursor.value;
+  const { head, count, size } = log.value;
+  if (!at) return "Position 0";
+  return `Position ${at} of ${head}, ${momentOf(state.timeOf(at))}, ${number(count[at])} live, about ${number(size[at])} tokens`;
+}
+
 export function Scrubber() {
   const still = useRef(null);
   const moving = useRef(null);
   const near = useRef(null);
-  const dragging = useRef(false);
   const isLong = log.value.head > MANY;
   void state.looks.value;
   void tree.value;
@@ -212,7 +206,8 @@ export function Scrubber() {
     const { clientWidth: width, clientHeight: tall } = still.current;
     if (!log.value.head) return;
     drawCurve(context, width, tall);
-    ticks(context, width, tall);
+    drawTicks(context, width, tall);
+    drawMarks(context, width);
     drawTimes(context, width, tall);
   }, [log.value, extent.value, axis.value, state.looks.value, still.current?.clientWidth]);
   useLayoutEffect(() => {
@@ -224,40 +219,21 @@ export function Scrubber() {
   });
 
   const positionAt = (event) => {
-    const box = still.current.getBoundingClientRect();
-    return Math.max(
-      1,
-      seqAt(placeAtX(event.clientX - box.left, box.width) + (axis.value === "time" ? 0 : 0.5)),
-    );
+    const { left, width } = still.current.getBoundingClientRect();
+    const place = placeAtX(event.clientX - left, width);
+    return Math.max(1, seqAt(place + (axis.value === "time" ? 0 : 0.5)));
   };
   const grab = (event) => {
-    dragging.current = true;
     event.currentTarget.setPointerCapture(event.pointerId);
     state.go(positionAt(event), { jump: true });
   };
   const drag = (event) => {
-    if (dragging.current) state.go(positionAt(event));
+    if (event.buttons) state.go(positionAt(event));
   };
-  const drop = () => {
-    dragging.current = false;
-  };
-  const zoom = (event) => {
+  const turn = (event) => {
     event.preventDefault();
-    const [low, high] = extent.value;
-    const place = placeOf(positionAt(event));
-    const by = event.deltaY > 0 ? 1.25 : 0.8;
-    const [first, last] = whole.value;
-    const next = [
-      Math.max(first, place - (place - low) * by),
-      Math.min(last, place + (high - place) * by),
-    ];
-    if (next[1] - next[0] >= last - first) domain.value = null;
-    else if (next[1] - next[0] >= 10) domain.value = next;
+    zoom(placeOf(positionAt(event)), event.deltaY > 0 ? 1.25 : 0.8);
   };
-  const at = cursor.value;
-  const text = at
-    ? `Position ${at} of ${log.value.head}, ${momentOf(state.timeOf(at))}, ${number(log.value.count[at])} live, about ${number(log.value.size[at])} tokens`
-    : "Position 0";
   return html`<div class=${`scrubber ${isLong ? "long" : ""}`}>
     <div
       class="stack"
@@ -266,13 +242,11 @@ export function Scrubber() {
       aria-label="Position"
       aria-valuemin="0"
       aria-valuemax=${log.value.head}
-      aria-valuenow=${at}
-      aria-valuetext=${text}
+      aria-valuenow=${cursor.value}
+      aria-valuetext=${describePosition()}
       onPointerDown=${grab}
       onPointerMove=${drag}
-      onPointerUp=${drop}
-      onPointerCancel=${drop}
-      onWheel=${zoom}
+      onWheel=${turn}
       onDblClick=${state.setTo(domain, null)}
     >
       <canvas ref=${still}></canvas><canvas ref=${moving}></canvas>

@@ -1,100 +1,88 @@
 /** One box for everything: events of all sessions, agents, marks, positions and commands. */
 import { useEffect, useRef } from "preact/hooks";
 import { signal } from "@preact/signals";
-import html from "page/html.js";
 import * as state from "page/state.js";
 import { momentOf, ageOf, visible } from "page/format.js";
 import { COMMANDS } from "page/keys.js";
-import { close, Overlay, useLater } from "page/parts.js";
+import { close, html, Overlay, useLater } from "page/parts.js";
 
 const text = signal("");
-const groups = signal([]); // {session, hits}
-const next = signal(null); // where the following page begins
-const note = signal("");
+const found = signal(null); // the newest answer: {q, groups: [{session, hits}], next, behind, total}
 const place = signal(0);
 const wanted = signal(""); // the words whose first hit is opened as soon as it comes
 
+const HINT = 'All words must match. Use "quotes" for a phrase, begin* for a prefix.';
 const RETRY = 1000; // milliseconds after which an index that is behind is asked again
+const POSITION = /^@?\d+$/;
+const MOST = 5; // branches, marks or commands
 
-const load = state.fetcher(async (asked, stop) => {
-  const { q, after } = JSON.parse(asked);
-  for (;;) {
-    const path = `/search?q=${encodeURIComponent(q)}&after=${after}`;
-    const found = await state.ask(path, { signal: stop });
-    groups.value = after ? joinGroups(groups.value, found.groups) : found.groups;
-    next.value = found.next;
-    note.value = describe(found, after);
-    if (found.groups.length && wanted.value === q) return openFirst();
-    if (!found.behind || after) return undefined;
+const askedFor = () => text.value.trim();
+/** The answer to what is asked for now, if it has come. */
+const answered = () => (found.value?.q === askedFor() ? found.value : null);
+
+const ask = (q, after, stop) =>
+  state.ask(`/search?q=${encodeURIComponent(q)}&after=${after}`, { signal: stop });
+
+/** Asks for the first hits, and again while the index is behind. */
+async function load(q, stop) {
+  while (q && !stop.aborted) {
+    found.value = { q, ...(await ask(q, 0, stop)) };
+    const { groups, behind } = found.value;
+    if (groups.length && wanted.value === q) openHit(groups[0].session, groups[0].hits[0]);
+    if (!behind) return;
     await new Promise((done) => setTimeout(done, RETRY));
-    if (stop.aborted) return undefined;
   }
-});
-
-function describe({ behind, total, groups: found }, after) {
-  if (behind)
-    return `Searching … ${Math.floor((100 * (total - behind)) / total)} % of the events so far`;
-  return found.length || after ? "" : "No event matches.";
 }
 
-/** The groups of two pages: a session may have hits in both. */
-function joinGroups(before, more) {
-  const joined = new Map(before.map((one) => [one.session.id, one]));
-  for (const one of more) {
-    const known = joined.get(one.session.id);
-    joined.set(one.session.id, known ? { ...known, hits: [...known.hits, ...one.hits] } : one);
+/** Adds the next page. A session may have hits in both. */
+async function loadMore() {
+  const { q, groups, next } = answered();
+  const more = await ask(q, next, undefined);
+  const joined = new Map(groups.map((one) => [one.session.id, one]));
+  for (const one of more.groups) {
+    const hits = joined.get(one.session.id)?.hits || [];
+    joined.set(one.session.id, { ...one, hits: [...hits, ...one.hits] });
   }
-  return [...joined.values()];
+  if (answered()) found.value = { ...more, q, groups: [...joined.values()] };
 }
 
-const loadMore = () => load(JSON.stringify({ q: text.value.trim(), after: next.value }));
+function describeProgress() {
+  if (!askedFor()) return HINT;
+  if (!answered()) return "Searching …";
+  const { behind, total, groups } = answered();
+  const share = Math.floor((100 * (total - behind)) / total);
+  if (behind) return `Searching … ${share} % of the events so far`;
+  return groups.length ? "" : "No event matches.";
+}
 
 /** Marks of the open lineage, agents of its session, a position, commands. */
 function findNear(asked) {
-  const low = asked.toLowerCase();
+  const fits = (name) => name?.toLowerCase().includes(asked.toLowerCase());
   const found = [];
-  if (/^@?\d+$/.test(asked) && state.agent.value) {
+  const add = (title, what, run) => found.push({ title, what, run });
+  const addPosition = (at, title, what) => add(title, what, () => state.go(at, { jump: true }));
+  if (POSITION.test(asked) && state.agent.value) {
     const at = Number(asked.replace("@", ""));
-    found.push({
-      title: `Go to position ${state.number(at)}`,
-      what: state.agent.value.name,
-      run: () => state.go(at, { jump: true }),
-    });
+    addPosition(at, `Go to position ${state.number(at)}`, state.agent.value.name);
   }
-  for (const one of state.agents.value.values())
-    if (found.length < 6 && one.name.toLowerCase().includes(low))
-      found.push({
-        title: one.name,
-        what: one.spawned ? "sub-agent" : "branch",
-        run: () => state.open(one.id),
-      });
-  for (const [seq, label] of state.log.value.marks)
-    if (found.length < 8 && label && label.toLowerCase().includes(low))
-      found.push({
-        title: label,
-        what: `mark, ${state.reference(seq)}`,
-        run: () => state.go(seq, { jump: true }),
-      });
-  for (const [keys, what, run] of COMMANDS)
-    if (found.length < 12 && what.toLowerCase().includes(low))
-      found.push({ title: what, what: `command, ${keys}`, run });
+  const agents = [...state.agents.value.values()].filter((one) => fits(one.name));
+  for (const one of agents.slice(0, MOST))
+    add(one.name, one.spawned ? "sub-agent" : "branch", () => state.open(one.id));
+  const marks = state.log.value.marks.filter(([, label]) => fits(label));
+  for (const [seq, label] of marks.slice(0, MOST))
+    addPosition(seq, label, `mark, ${state.reference(seq)}`);
+  const commands = COMMANDS.filter(([, what]) => fits(what));
+  for (const [keys, what, run] of commands.slice(0, MOST)) add(what, `command, ${keys}`, run);
+  const address = `${state.root}/r/${encodeURIComponent(asked)}`;
   if (/[@/]/.test(asked))
-    found.push({
-      title: `Open the reference ${asked}`,
-      what: "reference",
-      run: () => state.navigate(`${state.root}/r/${encodeURIComponent(asked)}`),
-    });
+    add(`Open the reference ${asked}`, "reference", () => state.navigate(address));
   return found;
 }
 
-const openHit = (session, hit) => () =>
-  state.navigate(`${state.root}/s/${session.id}/a/${hit.agent}@${hit.seq}?pane=event`);
-
-function openFirst() {
-  const [{ session, hits }] = groups.value;
+function openHit(session, hit) {
   wanted.value = "";
   close();
-  openHit(session, hits[0])();
+  state.navigate(`${state.root}/s/${session.id}/a/${hit.agent}@${hit.seq}?pane=event`);
 }
 
 function Marked({ hit }) {
@@ -108,74 +96,85 @@ function Marked({ hit }) {
   return html`<span class="snippet">${parts}${hit.snippet.slice(end)}</span>`;
 }
 
-const SessionHead = ({ of }) =>
-  html`<p class="hit-session" role="presentation">
-    <b>${visible(of.title)}</b>
-    <small title=${momentOf(new Date(of.updated_at))}
-      >${[of.about.cwd, of.about.tool, ageOf(of.updated_at)].filter(Boolean).join(" · ")}</small
-    >
+function SessionHead({ of: { title, about, updated_at: written } }) {
+  const facts = [about.cwd, about.tool, ageOf(written)].filter(Boolean);
+  return html`<p class="hit-session" role="presentation">
+    <b class="clip">${visible(title)}</b>
+    <small class="clip" title=${momentOf(new Date(written))}>${facts.join(" · ")}</small>
   </p>`;
-
-function Option({ index, run, children }) {
-  return html`<div
-    role="option"
-    id=${`hit-${index}`}
-    class="result"
-    aria-selected=${index === place.value}
-    onClick=${run}
-    onMouseMove=${state.setTo(place, index)}
-  >
-    ${children}
-  </div>`;
 }
 
+function describeHit({ ref, kind, live }) {
+  const facts = [ref, state.WORDS[kind] || kind, live ? "" : "left behind"];
+  return facts.filter(Boolean).join(" · ");
+}
+
+const Option = ({ of: { hit, head, title, what }, index, onClick }) =>
+  html`${head && html`<${SessionHead} of=${head} />`}
+    <div
+      role="option"
+      id=${`hit-${index}`}
+      class="result"
+      aria-selected=${index === place.value}
+      onClick=${onClick}
+      onMouseMove=${state.setTo(place, index)}
+    >
+      ${
+        hit
+          ? html`<small>${describeHit(hit)}</small><${Marked} hit=${hit} />`
+          : html`<span>${title}</span><small>${what}</small>`
+      }
+    </div>`;
+
 /** Everything that can be chosen, in the order in which it stands. */
-function listOptions(asked) {
+function listOptions() {
+  if (!askedFor()) return [];
   const options = [];
-  for (const { session, hits } of asked ? groups.value : [])
-    hits.forEach((hit, index) =>
-      options.push({ hit, head: index ? null : session, run: openHit(session, hit) }),
-    );
-  return [...options, ...(asked ? findNear(asked) : [])];
+  for (const { session, hits } of answered()?.groups || [])
+    for (const hit of hits)
+      options.push({
+        hit,
+        head: hit === hits[0] && session,
+        run: () => openHit(session, hit),
+      });
+  return [...options, ...findNear(askedFor())];
 }
 
 export default function Search({ over }) {
   const box = useRef(null);
-  const asked = text.value.trim();
+  const asked = askedFor();
   useEffect(() => {
     if (over.text) text.value = over.text;
     box.current.focus();
     box.current.select();
-    return () => load("");
   }, []);
-  useEffect(() => {
-    place.value = 0;
-    wanted.value = "";
-    groups.value = [];
-    next.value = null;
-    note.value = asked ? "Searching …" : "";
-  }, [asked]);
-  useLater(asked ? 150 : 0, () => load(asked && JSON.stringify({ q: asked, after: 0 })), [asked]);
-  const options = listOptions(asked);
+  useLater(150, (stop) => load(asked, stop), [asked]);
+  const options = listOptions();
   const choose = (one) => {
     close();
     one.run();
   };
+  const move = (step) => {
+    place.value = (place.value + step + options.length) % options.length;
+    document.getElementById(`hit-${place.value}`)?.scrollIntoView({ block: "nearest" });
+  };
+  const enter = () => {
+    const isWaiting = describeProgress().startsWith("Searching") && !options[0]?.hit;
+    if (isWaiting && !place.value && !POSITION.test(asked)) wanted.value = asked;
+    else if (options[place.value]) choose(options[place.value]);
+  };
   const onKey = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step && options.length) {
-      event.preventDefault();
-      place.value = (place.value + step + options.length) % options.length;
-      document.getElementById(`hit-${place.value}`)?.scrollIntoView({ block: "nearest" });
-    }
-    if (event.key === "Escape") {
-      event.preventDefault();
-      close();
-    }
-    if (event.key !== "Enter") return;
-    const isWaiting = !groups.value.length && note.value.startsWith("Searching");
-    if (isWaiting && !place.value && !/^@?\d+$/.test(asked)) wanted.value = asked;
-    else if (options[place.value]) choose(options[place.value]);
+    if (event.key === "Enter") enter();
+    else if (event.key === "Escape") close();
+    else if (step && options.length) move(step);
+    else return;
+    event.preventDefault();
+  };
+  const onInput = (event) => {
+    text.value = event.target.value;
+    place.value = 0;
+    wanted.value = "";
   };
   return html`<${Overlay} label="Search" class="search-box"
     ><input
@@ -188,28 +187,13 @@ export default function Search({ over }) {
       aria-expanded=${options.length > 0}
       aria-controls="hits"
       aria-activedescendant=${options.length ? `hit-${place.value}` : undefined}
-      onInput=${state.setTyped(text)}
+      onInput=${onInput}
       onKeyDown=${onKey}
     />
-    <p class="hint" role="status">
-      ${note.value || (asked ? "" : 'All words must match. Use "quotes" for a phrase, begin* for a prefix.')}
-    </p>
+    <p class="hint" role="status">${describeProgress()}</p>
     <div id="hits" role="listbox" aria-label="Results">
-      ${options.map(
-        (one, index) =>
-          html`${one.head && html`<${SessionHead} key=${one.head.id} of=${one.head} />`}
-            <${Option} key=${index} index=${index} run=${() => choose(one)}>
-              ${
-                one.hit
-                  ? html`<small
-                        >${one.hit.ref} ·
-                        ${state.WORDS[one.hit.kind] || one.hit.kind}${one.hit.live ? "" : " · left behind"}</small
-                      ><${Marked} hit=${one.hit} />`
-                  : html`<span>${one.title}</span><small>${one.what}</small>`
-              }
-            <//>`,
-      )}
+      ${options.map((one, index) => html`<${Option} key=${index} of=${one} index=${index} onClick=${() => choose(one)} />`)}
     </div>
-    ${next.value !== null && groups.value.length > 0 && html`<button class="more" onClick=${loadMore}>Show more events</button>`}<//
+    ${answered() && answered().next !== null && html`<button class="more" onClick=${() => loadMore().catch(state.trouble)}>Show more events</button>`}<//
   >`;
 }

@@ -1,10 +1,10 @@
 /** The sessions, the latest written first. The server filters: over all of them, not only those that are here. */
 import { useEffect, useState } from "preact/hooks";
 import { signal } from "@preact/signals";
-import html from "page/html.js";
 import * as state from "page/state.js";
 import { ageOf, clockOf, dayOf, momentOf, number, visible } from "page/format.js";
-import { Page, useLater } from "page/parts.js";
+import { emptyLog } from "page/lineage.js";
+import { Chip, html, Page, useLater } from "page/parts.js";
 
 const text = signal("");
 const tool = signal("");
@@ -13,6 +13,7 @@ const grouping = signal("day");
 const found = signal(null);
 const tools = signal({});
 const fresh = signal(new Set()); // sessions that were written to while the page was open
+const changed = new Set(); // those that were not looked at since
 
 const DAY = 86400;
 /** Names of times, with how many days ago they begin and end. @type {[string, number, number][]} */
@@ -37,33 +38,30 @@ function writeQuery(after) {
   return `/sessions?${query}`;
 }
 
-const load = state.fetcher(async (name, stop) => {
-  found.value = await state.ask(name, { signal: stop });
-});
+async function load(stop) {
+  found.value = await state.ask(writeQuery(0), { signal: stop });
+}
 
 async function loadMore() {
   const { sessions } = found.value;
   const more = await state.ask(writeQuery(sessions.length));
-  const known = new Set(sessions.map((one) => one.id));
-  const rows = [...sessions, ...more.sessions.filter((one) => !known.has(one.id))];
-  found.value = { ...found.value, sessions: rows };
+  const rows = new Map([...sessions, ...more.sessions].map((one) => [one.id, one]));
+  found.value = { ...found.value, sessions: [...rows.values()] };
 }
 
 const isFiltered = () => Boolean(text.value.trim() || tool.value || time.value);
 
 /** Asks for the rows of some sessions anew, and puts new sessions on top, if there is no filter. */
 async function refresh(ids) {
-  const { sessions } = found.value;
-  const wanted = isFiltered() ? ids.filter((id) => sessions.some((one) => one.id === id)) : ids;
+  const { sessions, matching, total } = found.value;
+  const known = new Set(sessions.map((one) => one.id));
+  const wanted = isFiltered() ? ids.filter((id) => known.has(id)) : ids;
   if (!wanted.length) return;
-  const rows = (await state.ask(`/sessions?ids=${wanted.slice(0, 100).join(",")}`)).sessions;
+  const { sessions: rows } = await state.ask(`/sessions?ids=${wanted.slice(0, 100).join(",")}`);
   const byId = new Map(rows.map((one) => [one.id, one]));
-  const known = sessions.map((one) => byId.get(one.id) || one);
-  const added = rows.filter((one) => !sessions.some(({ id }) => id === one.id));
-  const { matching, total } = found.value;
+  const added = rows.filter((one) => !known.has(one.id));
   found.value = {
-    ...found.value,
-    sessions: [...added, ...known],
+    sessions: [...added, ...sessions.map((one) => byId.get(one.id) || one)],
     matching: matching + added.length,
     total: total + added.length,
   };
@@ -71,80 +69,72 @@ async function refresh(ids) {
 
 /** Collects the sessions that are written to, and looks at them once a second at most. */
 function useFreshRows() {
-  const [waiting] = useState(() => ({ ids: new Set(), timer: 0 }));
   useEffect(() => {
-    const heads = state.heard.value;
-    if (!heads.length) return;
-    for (const one of heads) waiting.ids.add(one.session);
-    fresh.value = new Set([...fresh.value, ...waiting.ids]);
-    waiting.timer ||= setTimeout(() => {
-      const ids = [...waiting.ids];
-      waiting.ids.clear();
-      waiting.timer = 0;
-      if (found.value) refresh(ids).catch(state.trouble);
-    }, PAUSE);
+    for (const one of state.heard.value) changed.add(one.session);
+    if (changed.size) fresh.value = new Set([...fresh.value, ...changed]);
   }, [state.heard.value]);
-  useEffect(
-    () => () => {
-      clearTimeout(waiting.timer);
+  useEffect(() => {
+    const timer = setInterval(() => {
+      const ids = [...changed];
+      changed.clear();
+      if (ids.length && found.value) refresh(ids).catch(state.trouble);
+    }, PAUSE);
+    return () => {
+      clearInterval(timer);
       state.heard.value = [];
-    },
-    [],
-  );
+    };
+  }, []);
 }
 
 const shorten = (folder) => folder.replace(/^\/(home|Users)\/[^/]+/, "~");
 
+function describe({ about: { tool: by, cwd, model }, events, agents: count, name, title }) {
+  const branches = count > 1 && `${number(count)} branches`;
+  const isOwn = ![title, by, "main"].includes(name);
+  const facts = [by, cwd && shorten(cwd), model, state.counted(events, "event"), branches];
+  return visible([...facts, isOwn && name].filter(Boolean).join(" · "));
+}
+
 /** One session: its title, and a grey line that says where it came from. */
-export function SessionRow({ one }) {
-  const { tool: by, cwd, model } = one.about;
-  const facts = [
-    by,
-    cwd && shorten(cwd),
-    model,
-    state.counted(one.events, "event"),
-    one.agents > 1 && state.counted(one.agents, "branch").replace("branchs", "branches"),
-    one.name !== one.title && one.name !== by && one.name !== "main" && one.name,
-  ];
-  return html`<${Page} to=${`${state.root}/s/${one.id}/a/${one.latest}`}
-    ><span class="title"
+const SessionRow = ({ one }) =>
+  html`<${Page} to=${`${state.root}/s/${one.id}/a/${one.latest}`}
+    ><span class="title clip"
       >${fresh.value.has(one.id) && html`<i class="dot" title="written to just now"></i>`}${visible(one.title)}</span
     ><time title=${momentOf(new Date(one.updated_at))}>${ageOf(one.updated_at)}</time
-    ><small
-      >${visible(facts.filter(Boolean).join(" · "))}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${visible(tag)}</span>`)}</small
+    ><small class="clip"
+      >${describe(one)}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${visible(tag)}</span>`)}</small
     ><//
   >`;
-}
 
 function nameGroup(one) {
   if (grouping.value === "project") return one.about.cwd ? shorten(one.about.cwd) : "No folder";
-  const date = new Date(one.updated_at);
   const today = dayOf(new Date());
   const yesterday = dayOf(new Date(Date.now() - DAY * 1000));
-  return { [today]: "Today", [yesterday]: "Yesterday" }[dayOf(date)] || dayOf(date);
+  const day = dayOf(new Date(one.updated_at));
+  return { [today]: "Today", [yesterday]: "Yesterday" }[day] || day;
 }
 
-/** The sessions under the names of their groups, in the order of their newest. */
-function groupRows(rows) {
-  const groups = new Map();
-  for (const one of rows) {
-    const name = nameGroup(one);
-    if (!groups.has(name)) groups.set(name, []);
-    groups.get(name).push(one);
-  }
-  return [...groups];
-}
+const Group = ([name, rows]) =>
+  html`<section key=${name} aria-label=${name}>
+    <h2>${name}</h2>
+    <ul class="sessions plain-list">
+      ${rows.map((one) => html`<li key=${one.id}><${SessionRow} one=${one} /></li>`)}
+    </ul>
+  </section>`;
 
-const Chip = ({ of, name, value, count }) =>
-  html`<button
-    class="chip"
-    aria-pressed=${of.value === value}
-    onClick=${() => {
-      of.value = of.value === value ? "" : value;
-    }}
-  >
-    ${name}${count > 0 && html` <small>${number(count)}</small>`}
-  </button>`;
+function Tools() {
+  const toggle = (name) => state.setTo(tool, tool.value === name ? "" : name);
+  return Object.entries(tools.value).map(
+    ([name, count]) =>
+      html`<${Chip}
+        key=${name}
+        name=${name}
+        count=${count}
+        isOn=${tool.value === name}
+        onClick=${toggle(name)}
+      />`,
+  );
+}
 
 const Choice = ({ label, of, names }) =>
   html`<select aria-label=${label} value=${of.value} onChange=${state.setTyped(of)}>
@@ -157,22 +147,25 @@ function clearFilter() {
   time.value = "";
 }
 
-function searchText() {
-  state.dialog.value = { name: "search", text: text.value };
-}
-
 function Empty({ total }) {
+  const words = text.value.trim();
   if (!total)
     return html`<p class="hint">
       There is nothing in this store yet. Start with <code>backstory chat</code> or
       <code>backstory new</code>, or bring your histories with <code>backstory import</code>.
     </p>`;
   return html`<p class="hint">
-    No session matches${text.value.trim() && ` “${text.value.trim()}”`}.${" "}
-    ${text.value.trim() && html`<button onClick=${searchText}>Search in what was said</button> `}
+    No session matches${words && ` “${words}”`}.${" "}
+    ${words && html`<button onClick=${() => state.show("search", { text: words })}>Search in what was said</button> `}
     <button onClick=${clearFilter}>Clear the filter</button>
   </p>`;
 }
+
+const BY_TIME = TIMES.map(([name], index) => [index ? name : "", name]);
+const BY_GROUP = [
+  ["day", "by day"],
+  ["project", "by folder"],
+];
 
 function Filter({ all }) {
   return html`<div class="finding">
@@ -190,64 +183,44 @@ function Filter({ all }) {
         ${all && (isFiltered() ? `${number(all.matching)} of ${number(all.total)}` : state.counted(all.total, "session"))}
       </span>
     </p>
-    <p class="facts chips">
-      ${all && Object.entries(tools.value).map(([name, count]) => html`<${Chip} key=${name} of=${tool} name=${name} value=${name} count=${count} />`)}
+    <p class="facts">
+      ${all && html`<${Tools} />`}
       <span class="gap"></span>
-      <${Choice}
-        label="When it was written"
-        of=${time}
-        names=${TIMES.map(([name], index) => [index ? name : "", name])}
-      />
-      <${Choice}
-        label="Group"
-        of=${grouping}
-        names=${[
-          ["day", "by day"],
-          ["project", "by folder"],
-        ]}
-      />
+      <${Choice} label="When it was written" of=${time} names=${BY_TIME} />
+      <${Choice} label="Group" of=${grouping} names=${BY_GROUP} />
       <${Page} to=${`${state.root}/check`}>Check the store<//>
     </p>
   </div>`;
 }
 
+function Rows({ all: { sessions, matching, total } }) {
+  if (!sessions.length) return html`<${Empty} total=${total} />`;
+  return html`${[...Map.groupBy(sessions, nameGroup)].map(Group)}
+  ${
+    sessions.length < matching &&
+    html`<button class="more" onClick=${() => loadMore().catch(state.trouble)}>
+      Show earlier sessions
+    </button>`
+  }`;
+}
+
 export default function Sessions() {
-  const name = writeQuery(0).replace(/(since|until)=\d+/g, `$1=${time.value}`);
-  useEffect(() => {
-    state.log.value = { ...state.log.value, head: 0 };
-    state.shown.value = "";
-  }, []);
-  useEffect(() => {
-    if (!found.value || state.file) return;
-    state.ask("/tools").then((counted) => {
-      tools.value = counted.tools;
-    }, state.trouble);
-  }, [found.value === null]);
-  useLater(found.value ? 150 : 0, () => load(writeQuery(0)), [name]);
-  useFreshRows();
   const all = found.value;
-  return html`<main class="plain wide list">
+  useEffect(() => {
+    state.log.value = emptyLog();
+  }, []);
+  useLater(
+    0,
+    async (stop) => {
+      if (all && !state.file) tools.value = (await state.ask("/tools", { signal: stop })).tools;
+    },
+    [!all],
+  );
+  useLater(all ? 150 : 0, load, [text.value.trim(), tool.value, time.value]);
+  useFreshRows();
+  return html`<main class="plain list">
     <h1 class="unseen">Sessions</h1>
-    ${!state.file && html`<${Filter} all=${all} />`} ${!all && html`<p class="hint">Loading …</p>`}
-    ${all && !all.sessions.length && html`<${Empty} total=${all.total} />`}
-    ${
-      all &&
-      groupRows(all.sessions).map(
-        ([group, rows]) =>
-          html`<section key=${group} aria-label=${group}>
-            <h2>${group}</h2>
-            <ul class="sessions">
-              ${rows.map((one) => html`<li key=${one.id}><${SessionRow} one=${one} /></li>`)}
-            </ul>
-          </section>`,
-      )
-    }
-    ${
-      all &&
-      all.sessions.length < all.matching &&
-      html`<button class="more" onClick=${() => loadMore().catch(state.trouble)}>
-        Show earlier sessions
-      </button>`
-    }
+    ${!state.file && html`<${Filter} all=${all} />`}
+    ${all ? html`<${Rows} all=${all} />` : html`<p class="hint">Loading …</p>`}
   </main>`;
 }

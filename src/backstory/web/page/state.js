@@ -1,6 +1,5 @@
 /** What the page knows: signals, the API, and the texts that were fetched. No elements here. */
 import { batch, computed, signal } from "@preact/signals";
-import { number } from "page/format.js";
 import { emptyLog, filled, framed, leftBy, ranges } from "page/lineage.js";
 
 /** The answers inside this file, if the page is not served. */
@@ -13,8 +12,8 @@ export const root = given.root;
 export const canWrite = given.write;
 export const user = given.user;
 
-export const CHUNK = 200;
-const MOST_CHUNKS = 160;
+const CHUNK = 200; // lines that are asked for at once
+const MOST_LINES = 20000;
 const NEWEST = 5000; // events of the first block: those that are read first
 const MOST_OUTLINED = 100000; // events of the other blocks
 const MOST_EVENTS = 600;
@@ -23,11 +22,13 @@ export const route = signal({ view: "none" });
 export const agents = signal(new Map());
 export const title = signal(""); // of the open session
 export const log = signal(emptyLog());
-export const shown = signal(""); // whose log this is: the route may be ahead of it, until the outline has come
+/** Whose log this is: the route may be ahead of it, until the outline has come. */
+export const shown = computed(() => log.value.pieces.at(-1)?.[0] ?? "");
 export const cursor = signal(0);
 export const following = signal(true);
-export const unseen = signal(0);
 export const readTo = signal(0); // where reading stopped when following ended
+export const unseen = computed(() => (following.value ? 0 : log.value.head - readTo.value));
+export const PANES = { context: "Context", event: "Event", request: "Request", diff: "Compare" };
 export const pane = signal("context");
 export const format = signal(""); // of the request pane; empty: that of the last answer
 export const other = signal(null); // the other side of a diff: {agent, at}
@@ -46,17 +47,13 @@ export const show = (name, more) => {
 export const toast = signal(null);
 export const live = signal("off"); // off, on, lost
 export const failure = signal("");
-export const loading = signal(""); // how far a long outline is
 export const texts = signal(0); // counts arrivals: who reads it is drawn again
 export const looks = signal(0); // the same for changes of size and colours
 export const heard = signal([]); // heads of the last message of the stream
 export const domain = signal(null); // [low, high] in x units if the scrubber is zoomed
 
 export const here = () => route.value.agent;
-export const pin = () => {
-  other.value = { agent: here(), at: cursor.value };
-};
-export const agent = computed(() => agents.value.get(route.value.agent));
+export const agent = computed(() => agents.value.get(here()));
 export const liveRanges = computed(() => ranges(log.value, cursor.value));
 export const leftAt = (seq) => leftBy(liveRanges.value, seq);
 
@@ -121,11 +118,11 @@ export async function ask(path, { body, signal: stop, raw } = {}) {
   return found;
 }
 
-export const SILENT = "The server is not responding.";
 /** Shows what went wrong; what was given up on purpose is nobody's business. */
 export function trouble(error) {
   if (error.name === "AbortError") return;
-  failure.value = error.status ? error.message : SILENT;
+  if (error.status === 401) show("locked", { why: error.message });
+  else failure.value = error instanceof TypeError ? "The server is not responding." : error.message;
 }
 
 // --- addresses ---
@@ -135,27 +132,15 @@ const put = (url) => (file ? `#${url}` : url);
 
 export function parse(location) {
   const from = file ? file.locate(location) : location;
-  let path;
-  try {
-    path = decodeURIComponent(from.pathname.slice(root.length));
-  } catch {
-    return MISSING;
-  } // it is not UTF-8
-  const query = new URLSearchParams(from.search);
+  const path = from.pathname.slice(root.length);
+  const { pane: name, ...query } = Object.fromEntries(new URLSearchParams(from.search));
   const bench = /^\/s\/([^/]+)\/a\/([^/@]+)(?:@(\d+))?$/.exec(path);
   if (bench) {
-    return {
-      view: "workbench",
-      session: bench[1],
-      agent: bench[2],
-      at: bench[3] ? Number(bench[3]) : null,
-      pane: query.get("pane") || "context",
-      format: query.get("format"),
-      with: query.get("with"),
-      q: query.get("q"),
-    };
+    const [, session, agent, at] = bench;
+    const shows = name in PANES ? name : "context";
+    return { ...query, view: "workbench", session, agent, at: at ? Number(at) : null, pane: shows };
   }
-  if (path.startsWith("/r/")) return { view: "reference", ref: path.slice(3) };
+  if (path.startsWith("/r/")) return { view: "reference", ref: path.slice(3) }; // still encoded
   if (path === "/check") return { view: "check" };
   return path === "/" ? { view: "sessions" } : MISSING;
 }
@@ -172,7 +157,7 @@ export function address() {
   if (pane.value === "diff" && other.value)
     query.set("with", `${other.value.agent}@${other.value.at}`);
   if (find.value?.q) query.set("q", find.value.q);
-  const path = addressOf(route.value.agent, following.value ? null : cursor.value);
+  const path = addressOf(here(), following.value ? null : cursor.value);
   return path + (query.size ? `?${query}` : "");
 }
 
@@ -203,20 +188,29 @@ export function forget() {
 }
 
 export const reference = (seq) => `${agent.value ? agent.value.name : ""}@${seq}`;
-export const link = (seq) =>
-  new URL(put(addressOf(route.value.agent, seq)), window.location.href).href;
+export const link = (seq) => new URL(put(addressOf(here(), seq)), window.location.href).href;
 
 // --- moving about ---
 
 export function go(position, { jump = false, follow = false } = {}) {
   const at = Math.max(0, Math.min(position, log.value.head));
   batch(() => {
-    if (following.value && !follow) readTo.value = log.value.head;
+    if (following.value || at === log.value.head) readTo.value = log.value.head;
     following.value = follow;
-    if (follow || at === log.value.head) unseen.value = 0;
     cursor.value = at;
   });
   remember(jump);
+}
+
+export function showPane(name) {
+  pane.value = name;
+  remember(false);
+}
+
+/** Compares with this position from now on. */
+export function pin() {
+  other.value = { agent: here(), at: cursor.value };
+  toast.value = { text: `Comparing with ${reference(cursor.value)} from now on` };
 }
 
 export const goHead = () => go(log.value.head, { jump: true, follow: true });
@@ -235,94 +229,52 @@ export function navigate(url, replaces = false) {
 /** The agent whose own event this is. */
 export function ownerOf(seq) {
   for (const [id, low, high] of log.value.pieces) if (seq >= low && seq <= high) return id;
-  return route.value.agent;
+  return here();
 }
 
 // --- what was fetched; events never change, so nothing is fetched twice while it is kept ---
 
-const chunks = new Map();
+const lines = new Map(); // by owner and position
 const events = new Map();
 
-const kept = (map, name, most, value) => {
+const keep = (map, name, most, value) => {
   map.delete(name);
   map.set(name, value);
   while (map.size > most) map.delete(map.keys().next().value);
 };
 
-export function textAt(seq) {
-  void texts.value;
-  const chunk = chunks.get(`${ownerOf(seq)}:${Math.floor((seq - 1) / CHUNK)}`);
-  return chunk && chunk[(seq - 1) % CHUNK];
-}
+const nameOf = (seq) => `${ownerOf(seq)}:${seq}`;
+export const textAt = (seq) => (texts.value >= 0 ? lines.get(nameOf(seq)) : undefined);
+export const eventAt = (seq) => (texts.value >= 0 ? events.get(nameOf(seq)) : undefined);
 
-function keepText(seq, text) {
-  const name = `${ownerOf(seq)}:${Math.floor((seq - 1) / CHUNK)}`;
-  const chunk = chunks.get(name) || [];
-  chunk[(seq - 1) % CHUNK] = text;
-  kept(chunks, name, MOST_CHUNKS, chunk);
-}
-
-/** One request at a time for a pane; what is wanted no more is given up. */
-export function fetcher(load) {
-  let stop = null;
-  let running = "";
-  return async function want(name) {
-    if (running === name) return;
-    if (stop) stop.abort();
-    running = name;
-    if (!name) return;
-    stop = new AbortController();
-    const mine = stop;
-    try {
-      await load(name, mine.signal);
-    } catch (error) {
-      trouble(error);
-    } finally {
-      if (stop === mine) running = "";
-    }
-  };
-}
-
-const lineFetcher = fetcher(async (name, stop) => {
-  const [id, after, until] = name.split(" ");
-  const found = await ask(`/agents/${id}/lines?after=${after}&until=${until}`, { signal: stop });
-  if (id === route.value.agent) for (const [seq, text] of found.lines) keepText(seq, text);
-  texts.value += 1;
-});
-
-/** Asks for the lines of some positions that are on the screen and not here yet. */
-export function wantLines(seqs) {
+/** Returns "agent after until" for the lines of some positions that are not here yet, or "". */
+export function findMissingLines(seqs) {
   const missing = seqs.find((seq) => textAt(seq) === undefined);
-  if (missing === undefined) {
-    lineFetcher("");
-    return;
-  }
+  if (missing === undefined) return "";
   // From where the known texts end; in the middle of nowhere, as much before as behind what is in view.
   const isEdge = missing > 1 && textAt(missing - 1) !== undefined;
   const after = Math.max(0, isEdge ? missing - 1 : (missing - 1 - (CHUNK - seqs.length) / 2) | 0);
   let until = Math.min(after + CHUNK, log.value.head);
   for (let seq = missing + 1; seq < until; seq++) if (textAt(seq) !== undefined) until = seq - 1;
-  lineFetcher(`${route.value.agent} ${after} ${until}`);
+  return `${here()} ${after} ${until}`;
 }
 
-export const eventAt = (seq) => texts.value >= 0 && events.get(`${ownerOf(seq)}:${seq}`);
-
-export async function loadEvents(seqs, stop, full = false) {
-  const missing = seqs.filter((seq) => full || !eventAt(seq)).slice(0, 60);
-  if (!missing.length) return;
-  const id = route.value.agent;
-  const more = full ? "&full=1" : "";
-  const found = await ask(`/agents/${id}/events?seqs=${missing.join(",")}${more}`, {
-    signal: stop,
-  });
-  if (id !== route.value.agent) return;
-  for (const event of found.events)
-    kept(events, `${ownerOf(event.seq)}:${event.seq}`, MOST_EVENTS, event);
+export async function loadLines(name, stop) {
+  const [id, after, until] = name.split(" ");
+  const found = await ask(`/agents/${id}/lines?after=${after}&until=${until}`, { signal: stop });
+  if (id !== here()) return;
+  for (const [seq, text] of found.lines) keep(lines, nameOf(seq), MOST_LINES, text);
   texts.value += 1;
 }
-// Asks for "1,2,3".
-export const eventFetcher = () =>
-  fetcher((name, stop) => loadEvents(name.split(",").map(Number), stop));
+
+export async function loadEvents(seqs, { stop = undefined, full = false } = {}) {
+  const id = here();
+  const path = `/agents/${id}/events?seqs=${seqs.join(",")}${full ? "&full=1" : ""}`;
+  const found = await ask(path, { signal: stop });
+  if (id !== here()) return;
+  for (const event of found.events) keep(events, nameOf(event.seq), MOST_EVENTS, event);
+  texts.value += 1;
+}
 
 // --- loading ---
 
@@ -349,28 +301,25 @@ async function loadBlocks(id, tell) {
   const known = logs.get(id) || emptyLog();
   const frame = await ask(`/agents/${id}/frame?after=${known.head}`);
   let next = frame.head > known.head || !known.pieces.length ? framed(known, frame) : known;
-  for (let until = next.head, most = NEWEST; until > known.head; most = MOST_OUTLINED) {
+  let most = file ? Infinity : NEWEST;
+  for (let until = next.head; until > known.head; most = MOST_OUTLINED) {
     const after = Math.max(known.head, until - most);
     next = filled(next, await ask(`/agents/${id}/outline?after=${after}&until=${until}`));
     until = after;
-    loading.value = until > known.head ? `${number(until)} earlier events` : "";
     if (until > known.head) tell(next);
   }
-  kept(logs, id, 4, next);
+  keep(logs, id, 4, next);
   tell(next);
 }
 
 /** Loads what is new of the open agent: it moves the cursor only while following. */
 export async function catchUp() {
-  const id = route.value.agent;
+  const id = here();
   await loadLog(id, (next) => {
-    if (id !== route.value.agent || shown.value !== id) return;
-    const more = next.head - log.value.head;
+    if (id !== here() || shown.value !== id) return;
     batch(() => {
       log.value = next;
-      if (!more) return;
       if (following.value) cursor.value = next.head;
-      else unseen.value += more;
     });
   });
 }
