@@ -7,10 +7,9 @@ import pytest
 import backstory
 from backstory.errors import Invalid
 from backstory.web import Proxy
-from backstory.web.access import AccessCodes
 from backstory.web.app import app
 from backstory.web.document import compute_version
-from backstory.web.guard import MOST_BODY, MOST_REQUESTS, AccessRules, Refused
+from backstory.web.guard import MOST_BODY, MOST_REQUESTS, AccessCodes, AccessRules, Refused
 from tests.web.asgi import HOST, KEY, Client
 
 STATIC = f"/static/{compute_version()}/"

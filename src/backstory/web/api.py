@@ -184,10 +184,11 @@ def sum_usage(events: Iterable[Event]) -> list[dict[str, Any]]:
     totals: dict[str | None, AnswerUsage] = {}
     for event in events:
         usage = read_usage(event.data) if event.kind in ANSWERS else None
-        if usage is not None:
-            total = totals.get(usage.model)
-            totals[usage.model] = usage if total is None else total + usage
-    return [usage.build_json() for usage in totals.values()]
+        if usage is None:
+            continue
+        total = totals.get(usage.model)
+        totals[usage.model] = total + usage if total else usage
+    return [total.build_json() for total in totals.values()]
 
 
 def diff(query: Query) -> Any:
@@ -229,13 +230,8 @@ def resolve(query: Query) -> Any:
     if len(text) > LONGEST_TEXT:
         raise NotFound("that is not a reference")
     agent, at, _ = query.store.resolve(text)
-    return {
-        "session": agent.session,
-        "agent": agent.id,
-        "at": at,
-        "head": agent.head,
-        "name": agent.name,
-    }
+    found = {"session": agent.session, "agent": agent.id, "at": at}
+    return {**found, "head": agent.head, "name": agent.name}
 
 
 def read_image(query: Query) -> Image:

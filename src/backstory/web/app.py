@@ -24,10 +24,9 @@ from backstory.errors import Busy, Conflict, Error, Invalid, NameTaken, NotFound
 from backstory.log.events import to_json
 from backstory.present.text import in_commands
 from backstory.store import Store
-from backstory.web.access import AccessCodes
 from backstory.web.api import READS
 from backstory.web.document import build_document, compute_version, load_files
-from backstory.web.guard import AccessRules, Guard, Proxy, Refused
+from backstory.web.guard import AccessCodes, AccessRules, Guard, Proxy, Refused
 from backstory.web.live import LiveFeed
 from backstory.web.moves import WRITES
 from backstory.web.query import ClientGone, Query
@@ -149,10 +148,7 @@ class StoreRoutes:
     async def exchange_code(self, request: Request) -> Response:
         """Answer with the key, if the code in the body is one that was not used before."""
         body = await read_body(request) or {}
-        code = body.get("code")
-        key = None
-        if self._codes is not None and isinstance(code, str):
-            key = self._codes.redeem(code)
+        key = self._codes.redeem(str(body.get("code"))) if self._codes else None
         if key is None:
             message = "this address was already used: open the newest one in the terminal"
             return describe_problem(401, message)

@@ -99,9 +99,11 @@ def build_document(root: str) -> PageDocument:
     base = f"{root}/static/{compute_version()}/"
     names = {name: base + path for name, path in LIBRARIES.items()}
     imports = to_json({"imports": {**names, "page/": base}}).replace("<", "\\u003c")
-    styles = [f'<link rel="stylesheet" href="{escape(base)}{path}">' for path in find_styles()]
-    modules = [f'<link rel="modulepreload" href="{escape(base)}{path}">' for path in find_modules()]
-    html = TEMPLATE.format(base=escape(base), imports=imports, links="\n".join([*styles, *modules]))
+    href = escape(base)
+    styles = [f'<link rel="stylesheet" href="{href}{path}">' for path in find_styles()]
+    modules = [f'<link rel="modulepreload" href="{href}{path}">' for path in find_modules()]
+    links = "\n".join([*styles, *modules])
+    html = TEMPLATE.format(base=href, imports=imports, links=links)
     source = f"script-src 'self' {compute_digest(imports)}"
     return PageDocument(root, html, PAGE_POLICY.replace("script-src 'self'", source))
 

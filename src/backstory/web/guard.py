@@ -2,9 +2,15 @@
 
 It compares whole values and never patterns. Host comes first: without it, a check of Origin proves
 nothing, because someone else's name may lead to this machine.
+
+An address ends up in the browser's history and in lists of processes, so it contains a code that
+works once, and not the key of the run. The browser keeps the key in its storage for this origin.
 """
 
 import hmac
+import math
+import secrets
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
@@ -23,6 +29,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ONLY_READS = "this page only reads; start it with --write to allow moves"
 ONLY_SOME_WRITE = "you may only read; --writers names the people who may write"
+CODE_BYTES = 24
 MOST_BODY = 64 * 1024
 MOST_REQUESTS = 32
 MOST_STREAMS = 64
@@ -73,8 +80,9 @@ class AccessRules(NamedTuple):
 
     def list_origins(self, port: int | None) -> set[bytes]:
         """Return all that the header Origin may be."""
-        scheme = "http" if self.public_url is None else urlsplit(self.public_url).scheme
-        return {f"{scheme}://".encode() + host for host in self.list_hosts(port)}
+        scheme = urlsplit(self.public_url or "http:").scheme
+        start = f"{scheme}://".encode()
+        return {start + host for host in self.list_hosts(port)}
 
     def check(self) -> None:
         """Raise Invalid if the rules make no sense."""
@@ -100,6 +108,31 @@ def check_public_url(url: str) -> None:
     if not is_address or has_more or parts.path not in ("", "/"):
         remedy = "use https://name and nothing else, without a path"
         raise Invalid(f"{url!r:.80} is not a public address", remedy=remedy)
+
+
+class AccessCodes:
+    """Codes that a browser exchanges for the key. Each works once."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._ends: dict[str, float] = {}
+        # Called after a code without a time limit was used: the person needs another address.
+        self.on_redeem: Callable[[], None] | None = None
+
+    def issue(self, seconds: float = math.inf) -> str:
+        """Return a new code. It works for `seconds`, or until it is used."""
+        code = secrets.token_urlsafe(CODE_BYTES)
+        self._ends[code] = time.monotonic() + seconds
+        return code
+
+    def redeem(self, code: str) -> str | None:
+        """Return the key, or None if the code is unknown, used or too old."""
+        end = self._ends.pop(code, 0.0)
+        if time.monotonic() > end:
+            return None
+        if end == math.inf and self.on_redeem is not None:
+            self.on_redeem()
+        return self._key
 
 
 class Refused(Exception):

@@ -5,8 +5,9 @@ draws without running anything comes out of here.
 """
 
 import base64
-import binascii
+import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 MOST = 32  # of one event
@@ -17,6 +18,8 @@ TYPES = {
     "R0lGOD": "image/gif",
     "UklGR": "image/webp",
 }
+STARTS = "|".join(TYPES)
+IMAGE = re.compile(rf"(?:data:image/[^,]*;base64,)?(?P<data>(?P<start>{STARTS}).{{28,}})", re.S)
 
 
 class Image(NamedTuple):
@@ -28,34 +31,29 @@ class Image(NamedTuple):
 
 def find_images(data: Any) -> list[Image]:
     """Return the images anywhere in an event's data, in order."""
-    found: list[Image] = []
-    for text in _find_texts(data):
-        image = _decode_image(text)
-        if image and len(found) < MOST:
-            found.append(image)
-    return found
+    images = map(_decode_image, _find_texts(data))
+    return list(islice(filter(None, images), MOST))
 
 
 def _find_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for inner in value.values():
-            yield from _find_texts(inner)
+        yield from _find_texts(list(value.values()))
     elif isinstance(value, list):
         for inner in value:
             yield from _find_texts(inner)
 
 
 def _decode_image(text: str) -> Image | None:
-    head, _, rest = text.partition(";base64,") if text.startswith("data:") else ("", "", text)
-    type_ = next((type_ for start, type_ in TYPES.items() if rest.startswith(start)), None)
-    if type_ is None or len(rest) < 32 or (head and not head.startswith("data:image/")):
+    match = IMAGE.fullmatch(text)
+    if match is None:
         return None
     try:
-        content = base64.b64decode(rest, validate=True)
-    except (binascii.Error, ValueError):
+        content = base64.b64decode(match["data"], validate=True)
+    except ValueError:
         return None
+    type_ = TYPES[match["start"]]
     if type_ == "image/webp" and content[8:12] != b"WEBP":
         return None
     return Image(type_, content)

@@ -48,11 +48,13 @@ class NewestRequest:
         self._end = 0.0
         self._request: PagedRequest | None = None
 
-    def build(self, query: Query, at: int, format: FormatName) -> PagedRequest:
-        """Return the request at a position."""
+    def build(self, query: Query) -> PagedRequest:
+        """Return the request that a query asks for."""
         agent = query.find_agent()
-        removals = len(query.store.removals())
+        at = query.read_int("at", agent.head)
+        format = query.read_choice("format", FORMATS, FORMATS[0])
         model = query.arguments.get("model") or None
+        removals = len(query.store.removals())
         name = (query.store.url, agent.id, at, format, model, removals)
         with self._lock:
             now = time.monotonic()
@@ -68,11 +70,8 @@ NEWEST = NewestRequest()
 
 def read_request(query: Query) -> Any:
     """Return the request's body at a position, a page of its messages at a time."""
-    format = query.read_choice("format", FORMATS, FORMATS[0])
-    at = query.read_position("at")
-    request = NEWEST.build(query, query.find_agent().head if at is None else at, format)
     limit = min(query.read_int("limit", PAGE), MOST_MESSAGES)
-    return request.build_page(query.read_int("after"), limit)
+    return NEWEST.build(query).build_page(query.read_int("after"), limit)
 
 
 def read_request_bytes(query: Query) -> tuple[str, bytes]:

@@ -50,7 +50,8 @@ def group_hits(store: Store, hits: Sequence[Hit]) -> list[dict[str, Any]]:
     everyone = store.agents() if hits else []
     groups: dict[str, list[dict[str, Any]]] = {}
     for hit in hits:
-        shown = hit_json(hit, f"{short_ref(hit.agent, everyone)}@{hit.event.seq}")
+        ref = short_ref(hit.agent, everyone)
+        shown = hit_json(hit, f"{ref}@{hit.event.seq}")
         shown |= {"name": hit.agent.name, "content": None, "data": None}
         groups.setdefault(hit.agent.session, []).append(shown)
     rows = {row["id"]: row for row in build_rows_of(store, list(groups))}
@@ -59,4 +60,7 @@ def group_hits(store: Store, hits: Sequence[Hit]) -> list[dict[str, Any]]:
 
 def count_events(store: Store) -> int:
     """Return how many events an index of the whole store has."""
-    return sum(agent.listed_head - agent.fork_seq for agent in store.agents())
+    total = 0
+    for agent in store.agents():
+        total += agent.listed_head - agent.fork_seq
+    return total

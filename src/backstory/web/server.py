@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import math
 import secrets
 import socket
 import threading
@@ -15,9 +16,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from backstory.errors import CannotOpen
 from backstory.present.usage import preload
 from backstory.store import Store
-from backstory.web.access import AccessCodes
 from backstory.web.app import app
-from backstory.web.guard import Proxy
+from backstory.web.guard import AccessCodes, Proxy
 
 PORT = 7357
 LAST_PORT = 65_535
@@ -106,7 +106,7 @@ class Site:
             codes=self.codes,
         )
 
-    def build_address(self, *, seconds: float | None = None) -> str:
+    def build_address(self, *, seconds: float = math.inf) -> str:
         """Return the address for a person or, with `seconds`, for the browser that we start. It
         contains a code that works once."""
         code = "" if self.codes is None else f"#code={self.codes.issue(seconds)}"
@@ -162,11 +162,4 @@ def bind_sockets(port: int, host: str | None = None) -> list[socket.socket]:
 def bind_socket(address: str, port: int) -> socket.socket:
     """Return a socket on an address and a port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, port))
-    except OSError:
-        made.close()
-        raise
-    return made
+    return socket.create_server((address, port), family=family)

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
 from backstory.listings import Session
-from backstory.present.agent_lists import first_prompt
+from backstory.present.agent_lists import first_prompt, title_of
 from backstory.present.shapes import session_json
 from backstory.present.text import one_line
 from backstory.present.usage import find_model
@@ -17,7 +18,7 @@ from backstory.web.query import LONGEST_TEXT, Query
 
 PAGE = 50  # sessions
 MOST_IDS = 100
-LONGEST_LINE = 240
+LONGEST_PROMPT = 240
 FAR_AWAY = 1 << 40  # seconds since 1970
 LOOKED_BACK = 40  # messages in which the last model is looked for
 
@@ -25,13 +26,15 @@ LOOKED_BACK = 40  # messages in which the last model is looked for
 class SessionLine(NamedTuple):
     """What the filter compares of a session, in lower case, as it was at a moment."""
 
-    updated_at: Any
+    updated_at: datetime
     text: str
     tool: str
 
     def matches(self, words: Sequence[str], tool: str) -> bool:
         """Return True if the line contains all words and comes from the tool, if one is given."""
-        return tool in ("", self.tool) and all(word in self.text for word in words)
+        if tool and tool != self.tool:
+            return False
+        return all(word in self.text for word in words)
 
 
 class SessionFilter:
@@ -45,46 +48,57 @@ class SessionFilter:
         self._lines: dict[str, SessionLine] = {}
 
     def choose(self, query: Query) -> dict[str, Any]:
-        """Return a page of the sessions that match, the latest first, and how many there are. A
-        line is only read if there are words or a tool to compare."""
+        """Return a page of the sessions that match, the latest first, and how many there are."""
         sessions = query.store.sessions(order="updated")
-        words = query.arguments.get("q", "")[:LONGEST_TEXT].lower().split()
-        tool = query.arguments.get("tool", "")
-        since = query.read_int("since")  # seconds since 1970
-        until = query.read_int("until", FAR_AWAY)
-        found = [one for one in sessions if since <= one.updated_at.timestamp() <= until]
-        if words or tool:
-            lines = {one.id: self._read_line(one, query) for one in found}
-            found = [one for one in found if lines[one.id].matches(words, tool)]
+        found = [session for session in sessions if self._fits(session, query)]
         after = query.read_int("after")
+        page = found[after : after + PAGE]
         return {
-            "sessions": build_rows(query.store, found[after : after + PAGE]),
+            "sessions": build_rows(query.store, page),
             "matching": len(found),
             "total": len(sessions),
         }
 
+    def _fits(self, session: Session, query: Query) -> bool:
+        """Return True if a session is of the time that is asked for, and its line matches. The line
+        is only read if there are words or a tool to compare."""
+        since = query.read_int("since")  # seconds since 1970
+        until = query.read_int("until", FAR_AWAY)
+        if not since <= session.updated_at.timestamp() <= until:
+            return False
+        words = query.arguments.get("q", "")[:LONGEST_TEXT].lower().split()
+        tool = query.arguments.get("tool", "")
+        if not words and not tool:
+            return True
+        return self._read_line(session, query).matches(words, tool)
+
     def count_tools(self, query: Query) -> dict[str, int]:
         """Return how many sessions come from each tool, the most frequent first."""
-        lines = [self._read_line(one, query) for one in query.store.sessions(order="updated")]
-        return dict(Counter(line.tool for line in lines if line.tool).most_common())
+        counts: Counter[str] = Counter()
+        for session in query.store.sessions():
+            line = self._read_line(session, query)
+            if line.tool:
+                counts[line.tool] += 1
+        return dict(counts.most_common())
 
     def _read_line(self, session: Session, query: Query) -> SessionLine:
         line = self._lines.get(session.id)
         if line is None or line.updated_at != session.updated_at:
             query.check_still_wanted()
-            line = self._build_line(query.store, session)
+            line = build_line(query.store, session)
             self._lines[session.id] = line
         return line
 
-    def _build_line(self, store: Store, session: Session) -> SessionLine:
-        try:
-            row = build_row(store, session)
-        except AgentNotFound:  # it was deleted in between
-            return SessionLine(session.updated_at, "", "")
-        words = [row["title"], row["prompt"], session.name, *session.tags, *row["about"].values()]
-        return SessionLine(
-            session.updated_at, " ".join(words).lower(), row["about"].get("tool", "")
-        )
+
+def build_line(store: Store, session: Session) -> SessionLine:
+    """Return what the filter compares of a session."""
+    try:
+        row = build_row(store, session)
+    except AgentNotFound:  # it was deleted in between
+        return SessionLine(session.updated_at, "", "")
+    about = row["about"]
+    words = [row["title"], row["prompt"], session.name, *session.tags, *about.values()]
+    return SessionLine(session.updated_at, " ".join(words).lower(), about.get("tool", ""))
 
 
 def build_rows(store: Store, sessions: Sequence[Session]) -> list[dict[str, Any]]:
@@ -99,14 +113,14 @@ def build_rows(store: Store, sessions: Sequence[Session]) -> list[dict[str, Any]
 def build_rows_of(store: Store, ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return what the page shows of the sessions with these ids."""
     wanted = set(ids)
-    return build_rows(store, [one for one in store.sessions() if one.id in wanted])
+    return build_rows(store, [session for session in store.sessions() if session.id in wanted])
 
 
 def build_row(store: Store, session: Session) -> dict[str, Any]:
     """Return what the page shows of a session."""
     agents = list_agents(store, session.id)
     agent = find_speaker(agents)
-    prompt = one_line(first_prompt(agent))[:LONGEST_LINE]
+    prompt = one_line(first_prompt(agent))[:LONGEST_PROMPT]
     latest = max(agents, key=lambda agent: (agent.updated_at, agent.id))
     fallback = prompt if is_given_name(session.name, agents[0]) else ""
     return {
@@ -121,10 +135,7 @@ def build_row(store: Store, session: Session) -> dict[str, Any]:
 def find_title(store: Store, session: str) -> str:
     """Return the title of a session where its agents are shown: its own, or its first prompt."""
     agents = list_agents(store, session)
-    title = agents[0].about.get("title")
-    if isinstance(title, str):
-        return title
-    return one_line(first_prompt(find_speaker(agents)))[:LONGEST_LINE]
+    return title_of(agents[0]) or title_of(find_speaker(agents))
 
 
 def list_agents(store: Store, session: str) -> list[Agent]:
@@ -142,20 +153,25 @@ def find_speaker(agents: Sequence[Agent]) -> Agent:
 
 def is_given_name(name: str, root: Agent) -> bool:
     """Return True if nobody chose the name: an import names agents after their tool."""
-    source = root.about.get("source")
-    tool = source.get("tool") if isinstance(source, dict) else None
-    return name in ("main", tool, root.session) or not root.listed_head
+    given = ("main", find_tool(root), root.session)
+    return name in given or not root.listed_head
+
+
+def find_tool(agent: Agent) -> str | None:
+    """Return the name of the tool that an agent was imported from."""
+    source = agent.about.get("source")
+    if isinstance(source, dict):
+        source = source.get("tool")
+    return source if isinstance(source, str) else None
 
 
 def describe_source(agent: Agent) -> dict[str, str]:
     """Return the tool, folder and model of a session, as far as they are known."""
     about = agent.about
-    source = about.get("source")
-    tool = source.get("tool") if isinstance(source, dict) else source
     model = about.get("model")
     if not isinstance(model, str):
         model = find_last_model(agent)
-    facts = {"tool": tool, "cwd": about.get("cwd"), "model": model}
+    facts = {"tool": find_tool(agent), "cwd": about.get("cwd"), "model": model}
     return {name: value for name, value in facts.items() if isinstance(value, str)}
 
 

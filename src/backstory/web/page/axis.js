@@ -1,7 +1,6 @@
 /** Where things stand from left to right, for the lanes and the scrubber: by position, or by time with pauses folded.
  *  No elements here. */
 import { computed, signal } from "@preact/signals";
-import * as state from "page/state.js";
 import { agents, route, log, domain } from "page/state.js";
 import { before } from "page/lineage.js";
 

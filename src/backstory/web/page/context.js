@@ -9,9 +9,7 @@ import { copy, html, Kind, Place, useEvents } from "page/parts.js";
 const STEP = 15; // messages that come at an end of the list
 const MOST = 45;
 const NEAR = 300; // pixels from an end at which more come
-const FRAME = "What every request has: the description of the tools, and its frame.";
-const OUTSIDE =
-  "The provider counted these tokens, but the log does not contain them: the system prompt and tools of another program, for example.";
+const FRAME = "The tools, and the frame of every request";
 
 const isSpoken = (seq) => SPOKEN.includes(state.letterAt(seq));
 
@@ -48,7 +46,7 @@ function Sizes() {
   const { size, outside: others } = log.value;
   const outside = others[cursor.value] || 0;
   if (size[0]) sizes.unshift(["request", size[0], FRAME]);
-  if (outside) sizes.push(["outside", outside, OUTSIDE, "not in the log"]);
+  if (outside) sizes.push(["outside", outside, state.OUTSIDE, "not in the log"]);
   const look = (kind, tokens) => ({ flexGrow: tokens, background: `var(--${kind})` });
   return html`<div class="sizes">
     <div class="bar" aria-hidden="true">
@@ -190,7 +188,7 @@ export function Context() {
   const isNew = (seq) => pinned !== null && within(pinned.came, seq);
   const nothing = since
     ? "Nothing came in since the pinned position."
-    : "The context is empty here.";
+    : "The context is empty here: step to another event.";
   return html`<div class="sticky">
       <${Sizes} />
       <div class="facts">

@@ -47,7 +47,7 @@ export default function Detail() {
       <button onClick=${() => copy(state.link(seq), "Link")} title="Y">Copy link</button>
     </p>
     ${error && html`<${Waiting} error=${error} />`}
-    ${reason && html`<p class="card reason">At the head, ${reason.reason}.${reason.by && html` <${Place} seq=${reason.by}>Go to ${reason.by}<//>`}</p>`}
+    ${reason && html`<p class="card reason">At the head, ${reason.reason}.${reason.by && html` <${Place} seq=${reason.by}>Go to ${state.number(reason.by)}<//>`}</p>`}
     <${Message} seq=${seq} open=${true} key=${`m${seq}`} />
     ${
       partner > 0 &&

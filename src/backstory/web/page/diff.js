@@ -105,33 +105,27 @@ function Choice({ to }) {
 }
 
 function Changes({ page, after, turn }) {
-  const isOlder = isLeftOlder(page);
   const { parted, total, common } = page;
+  const isOlder = isLeftOlder(page);
+  const showSide = (one, side, sign, isOlder) =>
+    html`<${Side}
+      event=${one[side]}
+      words=${one.words}
+      sign=${sign}
+      isOlder=${isOlder}
+      id=${page[side].agent}
+      same=${isCopy(one)}
+    />`;
+  const showPair = (one, index) =>
+    html`<div class="pair" key=${index}>
+      ${showSide(one, "left", "-", isOlder)} ${showSide(one, "right", "+", !isOlder)}
+    </div>`;
   return html`<p>
       ${parted ? html`The histories part after <b>${number(parted)}</b>.` : "The histories have nothing in common."}
       ${" "}${total ? `Different: ${messages(total)}.` : "The model sees no difference."}
     </p>
     ${common > 0 && html`<div class="card common">${messages(common)} in common</div>`}
-    ${paired(page.changes).map(
-      (one, index) =>
-        html`<div class="pair" key=${index}>
-          <${Side}
-            event=${one.left}
-            words=${one.words}
-            sign="-"
-            isOlder=${isOlder}
-            id=${page.left.agent}
-            same=${isCopy(one)}
-          /><${Side}
-            event=${one.right}
-            words=${one.words}
-            sign="+"
-            isOlder=${!isOlder}
-            id=${page.right.agent}
-            same=${isCopy(one)}
-          />
-        </div>`,
-    )}
+    ${paired(page.changes).map(showPair)}
     <${Pager} name="changes" first=${after} most=${PAGE} total=${total} turn=${turn} />`;
 }
 

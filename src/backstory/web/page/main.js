@@ -78,7 +78,8 @@ function openAt(to, next) {
     if (agents.value.has(id)) state.other.value = { agent: id, at: Number(at) || 0 };
     if (to.q) state.find.value = { q: to.q, positions: [], next: 0 };
   });
-  if (to.at > next.head) failure.value = `Position ${to.at} is after the head, ${next.head}.`;
+  const [asked, head] = [to.at || 0, next.head].map(state.number);
+  if (to.at > next.head) failure.value = `Position ${asked} is after the head, ${head}.`;
 }
 
 effect(() => {

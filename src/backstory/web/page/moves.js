@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import * as state from "page/state.js";
 import { log, number } from "page/state.js";
-import { ranges, shows, within } from "page/lineage.js";
+import { ranges, within } from "page/lineage.js";
 import { close, copy, html, Kind, Overlay, Waiting } from "page/parts.js";
 
 /** Each move, the word on its button, and what a person types. */
@@ -51,15 +51,12 @@ async function after(move, made) {
   if (move === "mark") return;
   const undoes = move === "undo" ? "redo" : "undo";
   const run = () => state.show("move", { move: undoes, at: 0 });
-  const text = `Written at ${made.seq}. Nothing was deleted.`;
+  const text = `Written at ${number(made.seq)}. Nothing was deleted.`;
   state.toast.value = { text, action: MOVES[undoes][1], run };
 }
 
-/** As everywhere on the page: the size of each event that a model is given. */
-function sumTokens(positions) {
-  const shown = positions.filter((seq) => shows(log.value, seq));
-  return shown.reduce((sum, seq) => sum + log.value.tokens[seq - 1], 0);
-}
+/** As everywhere on the page; what no model is given has no tokens. */
+const sumTokens = (positions) => positions.reduce((sum, seq) => sum + log.value.tokens[seq - 1], 0);
 
 const Lines = ({ title, summary, lines }) =>
   summary.events > 0 &&
@@ -116,7 +113,7 @@ export default function Move({ over }) {
   };
   const lookAgain = async (head) => {
     setProblem(
-      `Someone wrote to it in the meantime: nothing was written. This is what the move would do now, at ${head}.`,
+      `Someone wrote to it in the meantime: nothing was written. This is what the move would do now, at ${number(head)}.`,
     );
     await state.catchUp();
     if (field) setPreview({ head });

@@ -52,7 +52,7 @@ function describeProgress() {
   const { behind, total, groups } = answered();
   const share = Math.floor((100 * (total - behind)) / total);
   if (behind) return `Searching … ${share} % of the events so far`;
-  return groups.length ? "" : "No event matches.";
+  return groups.length ? "" : "No event matches. Try fewer words, or begin* for a prefix.";
 }
 
 /** Marks of the open lineage, agents of its session, a position, commands. */

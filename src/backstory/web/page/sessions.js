@@ -1,8 +1,8 @@
 /** The sessions, the latest written first. The server filters: over all of them, not only those that are here. */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { signal } from "@preact/signals";
 import * as state from "page/state.js";
-import { ageOf, clockOf, dayOf, momentOf, number, visible } from "page/format.js";
+import { ageOf, dayOf, momentOf, number, visible } from "page/format.js";
 import { emptyLog } from "page/lineage.js";
 import { Chip, html, Page, useLater } from "page/parts.js";
 

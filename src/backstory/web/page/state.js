@@ -71,6 +71,8 @@ export const KINDS = {
   j: "jump",
   "?": "unknown",
 };
+export const OUTSIDE =
+  "The provider counted these, but the log does not contain them: another program's prompt and tools";
 export const WORDS = { tool_call: "call", tool_result: "result" };
 /** The variable of the style sheet that has the colour of a kind. */
 export const hue = (kind) => (/clear|rewind|jump/.test(kind) ? "move" : kind);

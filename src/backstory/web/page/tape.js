@@ -83,7 +83,7 @@ export const page = () => Math.max(1, Math.floor(height.value / ROW) - 1);
 function whyNot(seq) {
   if (seq > cursor.value) return "after the cursor";
   const left = state.leftAt(seq);
-  if (left) return `left behind by the ${state.moveAt(left)} at ${left}`;
+  if (left) return `left behind by the ${state.moveAt(left)} at ${state.number(left)}`;
   return state.letterAt(seq) === "x" || shows(log.value, seq) ? "" : "has no effect";
 }
 
@@ -103,7 +103,7 @@ function Row({ seq, index, total }) {
   const why = whyNot(seq);
   const { compactions, partner, errors } = log.value;
   const summary = compactions.get(seq);
-  const replaced = `what came before is replaced by the summary at ${summary}`;
+  const replaced = `what came before is replaced by the summary at ${state.number(summary || 0)}`;
   const name = summary ? "compact" : state.letterAt(seq) === "i" && "input";
   const wasRead = seq === state.readTo.value && !following.value && state.unseen.value;
   const looks = {
@@ -304,6 +304,7 @@ export function Tape() {
   const top = first * ROW - scrolled.value + scrolled.value / factor;
   return html`<section class="tape" aria-label="Events">
     <${Filters} />
+    ${!total && listed.value && html`<p class="hint strip">No event is of this kind: choose another one.</p>`}
     ${find.value && html`<${Find} />`}
     <div
       class="rows"

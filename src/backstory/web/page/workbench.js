@@ -27,7 +27,7 @@ function Size({ at }) {
   const { count, size, outside, missing } = log.value;
   if (missing) return html`<span>loading ${number(missing)} earlier events</span>`;
   return html`<span>${number(count[at])} live · ≈ ${number(size[at])} tokens</span>
-    ${outside[at] > 0 && html`<span title="The provider counted these, but the log does not contain them">+ ${number(outside[at])} not in the log</span>`}`;
+    ${outside[at] > 0 && html`<span title=${state.OUTSIDE}>+ ${number(outside[at])} not in the log</span>`}`;
 }
 
 function Position() {
