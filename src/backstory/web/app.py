@@ -224,10 +224,11 @@ async def answer_defect(_request: Request, _error: Exception) -> Response:
 
 def describe_error(error: Error) -> Response:
     """Return the response for an error of the library."""
-    numbers = (number for kind, number in STATUSES.items() if isinstance(error, kind))
-    status = next(numbers, 500)
     more = {"head": error.head} if isinstance(error, Conflict) else {}
-    return describe_problem(status, in_commands(error), **more)
+    for kind, status in STATUSES.items():
+        if isinstance(error, kind):
+            return describe_problem(status, in_commands(error), **more)
+    return describe_problem(500, in_commands(error), **more)
 
 
 def describe_problem(status: int, message: str, **more: Any) -> Response:

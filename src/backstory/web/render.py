@@ -186,18 +186,19 @@ def _open_element(token: Token) -> Tree:
 
 
 def _open_link(href: str) -> Tree:
-    scheme = urlsplit(href).scheme.lower() if _is_address(href) else ""
-    if scheme in SCHEMES:
+    if _find_scheme(href) in SCHEMES:
         return ["a", {"href": href, "title": href}]
     return ["span", {"title": href}]
 
 
-def _is_address(href: str) -> bool:
+def _find_scheme(href: str) -> str:
+    """Return the scheme of an address; "" if it has none, or is no address."""
+    if any(ord(letter) < 0x21 for letter in href):
+        return ""
     try:
-        urlsplit(href)
+        return urlsplit(href).scheme
     except ValueError:
-        return False
-    return not any(ord(letter) < 0x21 for letter in href)
+        return ""
 
 
 def _build_leaf(token: Token) -> Iterator[Any]:
