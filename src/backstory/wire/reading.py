@@ -269,7 +269,7 @@ def read_data(position: int | None, kind: str, raw: Any, report: Report) -> dict
             data = orjson.loads(raw)
         except ValueError:  # NaN, half of a surrogate pair: the standard library reads them
             data = None
-        if type(data) is dict and is_exact(data):
+        if type(data) is dict and is_exact(find_sent_data(kind, data)):
             return data
     if isinstance(raw, dict):
         return repair_data(position, kind, raw, report)
@@ -281,6 +281,15 @@ def read_data(position: int | None, kind: str, raw: Any, report: Report) -> dict
         why = "its data cannot be read: the native content in it is left out"
         report("data", position, why)
     return repair_data(position, kind, data, report)
+
+
+def find_sent_data(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of an event's data that a request may contain: of a text, its native
+    content."""
+    if kind not in TEXT_KINDS:
+        return data
+    native = data.get("native")
+    return native if isinstance(native, dict) else NO_DATA
 
 
 def repair_data(position: int | None, kind: str, data: Any, report: Report) -> dict[str, Any]:
