@@ -83,7 +83,7 @@ class RequestContext:
     def continues(self, after: Mapping[str, Any]) -> bool:
         """Return True if the service's store has what a loaded request continues. A request with
         `store: false` says so itself."""
-        if self.format.name != "openai-responses":
+        if not self.format.stores_conversations:
             return False
         return self.stored or after.get("store") is False
 

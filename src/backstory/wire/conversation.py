@@ -84,7 +84,7 @@ class Conversation(Sequence[Message]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Conversation):
             return NotImplemented
-        return len(self) == len(other) and all(map(Message.__eq__, self, other))
+        return list(self) == list(other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))

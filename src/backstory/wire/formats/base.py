@@ -139,6 +139,8 @@ class Format:
     media_after_results: ClassVar[bool] = False
     # The kinds of calls for which `write_result` can write an output.
     call_kinds: ClassVar[frozenset[str]] = frozenset({""})
+    # A request can continue a conversation in the service's store.
+    stores_conversations: ClassVar[bool] = False
     # The key of the model's name in a request.
     model_key: ClassVar[str] = "model"
     # The token rules of the provider's own models: the first whose pattern is found in a model's

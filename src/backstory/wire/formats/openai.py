@@ -106,6 +106,13 @@ CUT_REASONS = (None, "length")
 FILLED = "arguments that are null or blank become {}"
 
 
+def count_squares(width: float, height: float, side: int) -> int:
+    """Return the number of squares that cover an image."""
+    columns = math.ceil(width / side)
+    rows = math.ceil(height / side)
+    return columns * rows
+
+
 def price_tiles(base: int, tile: int) -> ImagePrice:
     """Return the price of images in tiles of 512 by 512: within 2048 by 2048, the shorter side 768
     at most."""
@@ -114,7 +121,7 @@ def price_tiles(base: int, tile: int) -> ImagePrice:
         if detail == "low":
             return base
         shrink = min(1, 2048 / max(size), 768 / min(size))
-        return base + tile * math.prod(math.ceil(side * shrink / 512) for side in size)
+        return base + tile * count_squares(size.width * shrink, size.height * shrink, 512)
 
     return price
 
@@ -124,7 +131,7 @@ def price_patches(factor: float) -> ImagePrice:
     most."""
 
     def price(size: Size, _detail: str) -> float:
-        return factor * min(1536, math.prod(math.ceil(side / 32) for side in size))
+        return factor * min(1536, count_squares(size.width, size.height, 32))
 
     return price
 

@@ -128,6 +128,7 @@ class ResponsesFormat(Format):
     system_in_place = True
     has_error_flag = False
     has_detail = True
+    stores_conversations = True
     parameters = MappingProxyType(
         {
             "max_tokens": "max_output_tokens",
