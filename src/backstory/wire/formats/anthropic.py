@@ -424,9 +424,9 @@ class AnthropicFormat(BlockFormat):
         """Set a breakpoint on the last tool that can have one: "Tools with defer_loading cannot use
         prompt caching"."""
         for index in reversed(range(len(tools))):
-            match tools[index]:
-                case {**tool} if not tool.get("defer_loading"):
-                    return [*tools[:index], tool | write_mark(), *tools[index + 1 :]]
+            tool = tools[index]
+            if isinstance(tool, dict) and not tool.get("defer_loading"):
+                return put_mark(tools, index)
         return tools
 
     def mark_last(self, blocks: list[Block]) -> list[Block]:
@@ -434,7 +434,7 @@ class AnthropicFormat(BlockFormat):
         for index in reversed(range(len(blocks))):
             block = blocks[index]
             if block.get("type") in MARKABLE and block.get("text") != "":
-                return [*blocks[:index], block | write_mark(), *blocks[index + 1 :]]
+                return put_mark(blocks, index)
         return blocks
 
 
@@ -623,9 +623,11 @@ def ends_with_service_result(turn: AnswerTurn) -> bool:
 # --- breakpoints of the prompt cache ---
 
 
-def write_mark() -> Block:
-    """Write the field that makes a block or a tool a breakpoint."""
-    return {"cache_control": {"type": "ephemeral"}}
+def put_mark(blocks: list[Block], index: int) -> list[Block]:
+    """Return blocks or tools, of which one is a breakpoint."""
+    marked = [*blocks]
+    marked[index] = blocks[index] | {"cache_control": {"type": "ephemeral"}}
+    return marked
 
 
 # --- streams ---
