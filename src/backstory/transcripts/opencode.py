@@ -158,13 +158,19 @@ class OpencodeExport:
 
     def read_messages(self, session: str, report: ImportReport) -> list[OpencodeMessage]:
         """Return the messages of a session in their order."""
-        found: list[OpencodeMessage] = []
+        found = [build_message(*one) for one in self._list_messages(session, report)]
+        # The ids of an imported session need not ascend.
+        return sorted(found, key=lambda message: (message.time or 0, message.id))
+
+    def _list_messages(
+        self, session: str, report: ImportReport
+    ) -> Iterator[tuple[str, Data, Sequence[Any]]]:
+        """Yield the id, the `info` and the parts of each message."""
         document = as_object(self.source.read_document(ImportReport()))
         for message in list_objects(document.get("messages")):
             info = as_object(message.get("info"))
             if info:
-                found.append(build_message(to_text(info.get("id")), info, message.get("parts")))
-        return sort_messages(found)
+                yield to_text(info.get("id")), info, list_objects(message.get("parts"))
 
 
 class OpencodeFolder(OpencodeExport):
@@ -175,15 +181,14 @@ class OpencodeFolder(OpencodeExport):
         for folder in ("session", "info"):  # before 0.4, sessions were in `info`
             yield from self._read_objects(folder, self.report)
 
-    def read_messages(self, session: str, report: ImportReport) -> list[OpencodeMessage]:
-        """Return the messages of a session in their order."""
-        found: list[OpencodeMessage] = []
+    def _list_messages(
+        self, session: str, report: ImportReport
+    ) -> Iterator[tuple[str, Data, Sequence[Any]]]:
         for id, info in self._read_objects(f"message/{session}", report):
             parts: list[Any] = []
             for folder in (f"part/{id}", f"part/{session}/{id}"):
                 parts.extend(part for _, part in self.source.read_files(folder, report))
-            found.append(build_message(id, info, parts))
-        return sort_messages(found)
+            yield id, info, parts
 
     def _read_objects(self, folder: str, report: ImportReport) -> Iterator[tuple[str, Data]]:
         """Yield id and value of each object below a folder."""
@@ -206,19 +211,22 @@ class OpencodeDatabase(OpencodeExport):
             yield to_text(info["id"]), info
 
     def read_messages(self, session: str, report: ImportReport) -> list[OpencodeMessage]:
-        """Return the messages of a session in their order."""
+        """Return the messages of both servers in their order."""
+        found = super().read_messages(session, report)
+        return found + self._read_new_messages(session, found, report)
+
+    def _list_messages(
+        self, session: str, report: ImportReport
+    ) -> Iterator[tuple[str, Data, Sequence[Any]]]:
         where = "where session_id = ?"
         parts: dict[str, list[Data]] = {}
         for row in read_table(self.source, "part", ("id", "message_id", "data"), where, session):
             part = {**self._decode(row["data"], report), "id": row["id"]}
             parts.setdefault(row["message_id"], []).append(part)
-        found: list[OpencodeMessage] = []
         for row in read_table(self.source, "message", ("id", "data"), where, session):
             info = self._decode(row["data"], report)
             if info:
-                found.append(build_message(row["id"], info, parts.get(row["id"])))
-        found = sort_messages(found)
-        return found + self._read_new_messages(session, found, report)
+                yield row["id"], info, parts.get(row["id"], ())
 
     def _read_new_messages(
         self, session: str, older: list[OpencodeMessage], report: ImportReport
@@ -256,16 +264,11 @@ def open_store(source: TranscriptSource, report: ImportReport) -> OpencodeExport
     return OpencodeExport(source, report)
 
 
-def build_message(id: str, info: Data, parts: Any) -> OpencodeMessage:
+def build_message(id: str, info: Data, parts: Sequence[Any]) -> OpencodeMessage:
     """Return a message; each of its parts has an id."""
-    found = sorted(list_objects(parts), key=lambda part: to_text(part.get("id")))
+    found = sorted(list_objects(list(parts)), key=lambda part: to_text(part.get("id")))
     named = [{**part, "id": part.get("id") or f"{id}:{n}"} for n, part in enumerate(found)]
     return OpencodeMessage(id, info, named)
-
-
-def sort_messages(messages: list[OpencodeMessage]) -> list[OpencodeMessage]:
-    """Return messages in their order. The ids of an imported session need not ascend."""
-    return sorted(messages, key=lambda message: (message.time or 0, message.id))
 
 
 def find_spawn_calls(parent: str, stores: Sequence[OpencodeExport]) -> dict[str, str]:

@@ -16,7 +16,13 @@ from backstory.transcripts.codex.rollouts import (
     is_bare_header,
     name_entry,
 )
-from backstory.transcripts.content import as_object, join_text, parse_time, pick_texts
+from backstory.transcripts.content import (
+    as_object,
+    join_text,
+    list_objects,
+    parse_time,
+    pick_texts,
+)
 from backstory.transcripts.format import (
     ExportedFile,
     ExportedHistory,
@@ -50,23 +56,18 @@ class RolloutFile:
     """One rollout, and what its first records say about its thread."""
 
     def __init__(self, source: TranscriptSource) -> None:
-        head = [record for record in source.peek() if isinstance(record, dict)]
-        metas = [
-            as_object(record.get("payload"))
-            for record in head
-            if record.get("type") == "session_meta"
-        ]
-        if metas:
-            meta = metas[0]
-        else:
-            meta = head[0] if head and is_bare_header(head[0]) else {}
+        head = list_objects(list(source.peek()))
+        headers = [record for record in head if record.get("type") == "session_meta"]
+        metas = [as_object(record.get("payload")) for record in headers]
+        if not metas:
+            metas = list(filter(is_bare_header, head[:1])) or [{}]
+        meta = metas[0]
         self.source = source
         self.thread = get_text(meta, "id") or source.stem
         self.id = find_own_id(source.stem, self.thread)
         self.meta = meta
-        self.base = as_object(
-            meta.get("history_base")
-        )  # the position that a paginated fork continues
+        # The position that a paginated fork continues.
+        self.base = as_object(meta.get("history_base"))
         self.spawner = find_spawner(meta)
         self.parent = self._find_parent(metas)
         self.pages: list[tuple[RolloutFile, int | None]] = [(self, None)]

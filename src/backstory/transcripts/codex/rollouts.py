@@ -53,8 +53,7 @@ class HistoryItem(NamedTuple):
     likeness: bytes
     is_prompt: bool = False
     is_notice: bool = False
-    role: str | None = None
-    text: str | None = None  # of messages that are no answers: an old compaction keeps them
+    message: Item | None = None  # the text of one that is no answer: an old compaction keeps it
 
 
 class RolloutReader:
@@ -204,17 +203,16 @@ class RolloutReader:
         """
         self._count += 1
         unit = Unit(str(self._count), self._get_last_unit(), (entry,))
-        text = None
+        message = None
         if entry.kind in ("user", "system"):
-            text = join_text(item.get("content"))
+            message = build_message(item.get("role"), join_text(item.get("content")))
         known = HistoryItem(
             unit=unit.id,
             entry=original or entry.id,
             likeness=compute_likeness(item),
             is_prompt=is_prompt(item),
             is_notice=is_notice(item),
-            role=item.get("role"),
-            text=text,
+            message=message,
         )
         self._history.append(known)
         return unit
@@ -318,17 +316,17 @@ def list_replacements(payload: Data, old: list[HistoryItem]) -> list[Item]:
         return [item for item in given if isinstance(item, dict)]
     # Early releases wrote only the summary. What was before the first prompt stays, and the newest
     # prompts.
-    prompts = [item for item in old if item.is_prompt]
+    prompts = [item for item in old if item.is_prompt and item.message is not None]
     first = old.index(prompts[0]) if prompts else len(old)
-    opening = [build_message(item.role, item.text) for item in old[:first] if item.text is not None]
+    opening = [item.message for item in old[:first] if item.message is not None]
     room = KEPT_BYTES
     kept: list[Item] = []
     for prompt in reversed(prompts):
-        text = prompt.text or ""
-        room -= len(text.encode("utf-8", "replace"))
+        message = prompt.message or {}
+        room -= len(join_text(message.get("content")).encode("utf-8", "replace"))
         if room < 0:
             break
-        kept.insert(0, build_message(prompt.role, text))
+        kept.insert(0, message)
     return [*opening, *kept, build_message("user", join_text(payload.get("message")))]
 
 

@@ -32,7 +32,6 @@ from backstory.transcripts.model import (
     SourceMove,
     SourceSession,
     Step,
-    Thread,
     Unit,
 )
 
@@ -68,11 +67,11 @@ class GeminiCliFormat(TranscriptFormat):
         for chat in chats:
             if not chat.source.is_changed:
                 continue
-            thread = Thread(chat.id, None, chat.read_steps, about=chat.about)
+            origin = None
             if chat.is_subagent:
                 call = find_spawn_call(chat, chats)
-                thread.origin = Origin(chat.parent, call=call, is_spawned=True)
-            yield SourceSession(NAME, chat.id, [thread], chat.source.path, ImportReport())
+                origin = Origin(chat.parent, call=call, is_spawned=True)
+            yield self.build_session(chat.source, chat.id, chat.read_steps, chat.about, origin)
 
 
 class GeminiChat:
