@@ -79,10 +79,6 @@ class RecordIndex:
         self._leads: dict[str, int] = {}  # the row or root that a key stands for
         self._contracted: dict[str, tuple[str, int]] = {}  # parent, and the next row
         self._begun: dict[int, int] = {}  # the contracted root before a row
-        self._logical: dict[str, str] = {}  # the logical parents of boundaries
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._leads or key in self._contracted
 
     @property
     def is_tail(self) -> bool:
@@ -107,7 +103,7 @@ class RecordIndex:
     def contract(self, record: Data, line: int) -> None:
         """Add a record that is not part of the conversation: it stands for its parent."""
         key, parent = find_keys(record, line)
-        if key in self:
+        if key in self._leads or key in self._contracted:
             return
         if parent is None:
             self._leads[key] = self._begun[len(self.rows)] = self._add_root(key)
@@ -133,9 +129,7 @@ class RecordIndex:
         return -len(self.roots)
 
     def _add_boundary(self, row: Row, record: Data) -> None:
-        logical = get_text(record, "logicalParentUuid")
-        if logical is not None:
-            self._logical[row.key] = logical
+        row.parent = get_text(record, "logicalParentUuid")
         metadata = as_object(record.get("compactMetadata"))
         kept = as_object(metadata.get("preservedMessages"))
         if not isinstance(kept.get("uuids"), list):
@@ -181,17 +175,11 @@ class RecordIndex:
             if is_new and (row.above < 0 or unit is None):
                 raise ReadWhole  # it refers to something before the tail
             row.unit = unit or row.unit
-        self._drop_links()
-
-    def _drop_links(self) -> None:
-        """Forget the parents and calls by which rows were linked: a large file has many."""
+            row.parent, row.results = None, ()  # a large file has many
         self.calls.clear()
-        for row in self.rows:
-            row.parent = None
-            row.results = ()
 
     def _find_above_boundary(self, number: int, row: Row) -> int:
-        logical = self.find_row(self._logical.get(row.key))
+        logical = self.find_row(row.parent)
         # Some logical parents are after the boundary and continue it: that would be a circle.
         if logical is not None and 0 <= logical < number:
             return logical
@@ -560,7 +548,7 @@ class LineUnits:
     a line that is not part of the conversation belongs to the unit that it continues."""
 
     def __init__(self) -> None:
-        self._units: dict[str, str] = {}
+        self._units: dict[str | None, str] = {}
         self._calls: dict[str, str] = {}  # the unit of a call, by its id
 
     def get(self, uuid: Any) -> str | None:
@@ -570,9 +558,10 @@ class LineUnits:
     def add(self, line: Data) -> None:
         """Add a line after the others."""
         uuid = get_text(line, "uuid")
-        unit = None if uuid is None else self._find_unit(line, uuid)
-        if uuid is not None and unit is not None:
-            self._units[uuid] = unit
+        if uuid is not None:
+            unit = self._find_unit(line, uuid)
+            if unit is not None:
+                self._units[uuid] = unit
 
     def _find_unit(self, line: Data, uuid: str) -> str | None:
         kind = find_kind(line)
