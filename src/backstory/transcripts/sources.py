@@ -314,7 +314,7 @@ def seek_window(file: IO[bytes], end: ReadEnd) -> int:
         file.seek(start)
         text = file.read(end.offset - start)
         skipped = text.index(b"\n") + 1 if start else 0
-        if skipped < len(text):
+        if start == 0 or skipped < len(text):
             file.seek(start + skipped)
             return end.lines - text.count(b"\n", skipped)
         size *= 2  # the last line is longer
