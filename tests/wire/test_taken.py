@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backstory.errors import Invalid
-from backstory.transcripts.exporting import write_turns
+from backstory.transcripts.exporting import write_messages
 from backstory.wire import FORMATS, dump, load, load_answer
 from tests.wire.maker import PDF, PIXEL, WAV
 from tests.wire.rules import violations
@@ -480,4 +480,4 @@ def test_a_request_that_continues_a_stored_one_without_being_stored_does_so_agai
 def test_a_model_that_is_not_a_name_refuses_it_too(format):
     events, _ = thought(format, 5)
     assert "Hm." not in str(dump(events, format, model=5).body)
-    assert "Hm." not in str([*write_turns(events, format)])
+    assert "Hm." not in str([*write_messages(events, format)])

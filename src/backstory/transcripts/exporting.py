@@ -7,8 +7,7 @@ file = export_transcript(store, store.resolve("main"), "claude-code")
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from uuid import UUID, uuid5
 
 from backstory.agent import Agent
@@ -24,11 +23,12 @@ from backstory.transcripts.format import (
     list_outside_formats,
     load_format,
 )
+from backstory.transcripts.matching import get_call_id
 from backstory.transcripts.model import Data, ExportedPositions
 from backstory.wire.context import RequestContext
 from backstory.wire.formats import get_format
 from backstory.wire.request import read_repaired_turns
-from backstory.wire.turns import AnswerTurn, Call, Form
+from backstory.wire.turns import AnswerTurn
 
 OUR_SESSIONS = UUID("3f0e5a52-1f0b-5b7e-8f0a-6b61636b7374")  # the namespace of ids created here
 BRANCHES = 500  # at most this many abandoned branches: the newest
@@ -42,15 +42,6 @@ ROLES = {
     "tool_call": "model",
     "tool_result": "result",
 }
-
-
-class WrittenTurn(NamedTuple):
-    """One turn, or one result of a turn, in a format's own form."""
-
-    role: str  # system, user, model, result
-    position: int | None  # of its first event; None: a repair put it there
-    form: Form
-    calls: list[Call]  # of an answer; of a result, the call that it belongs to
 
 
 class SessionAgents(Protocol):
@@ -100,12 +91,12 @@ class AgentHistory:
 
     def list_context(self, wire_format: str) -> Sequence[ExportedMessage]:
         """Return the messages of the exported context, each after the one before."""
-        return finish_messages(build_messages(self._context, wire_format))
+        return separate_times(build_messages(self._context, wire_format))
 
     def list_branches(self, wire_format: str) -> Sequence[ExportedMessage]:
         """Return the messages of all branches without system messages; the context comes last."""
         tree = BranchTree(self._agent, self._at, wire_format)
-        return finish_messages(tree.list_messages(self._context))
+        return separate_times(tree.list_messages(self._context))
 
     def get_id(self, message: ExportedMessage, *more: object) -> str:
         """Return a UUID for a message: its own, or one that is the same in every export."""
@@ -134,104 +125,100 @@ def is_uuid(text: str) -> bool:
         return False
 
 
-def write_turns(events: Sequence[Event], format: str) -> Iterator[WrittenTurn]:
-    """Yield each turn of a repaired history in a format's own form, for files in which every
-    message is separate."""
-    request = RequestContext(get_format(format), pause=True, any_model=True)
+def write_messages(
+    events: Sequence[Event], wire_format: str
+) -> Iterator[tuple[int | None, ExportedMessage]]:
+    """Yield the messages of a repaired history, each with the position of its first event.
+
+    The position is None for a message that a repair added. Every result is a message of its own.
+    """
+    request = RequestContext(get_format(wire_format), pause=True, any_model=True)
     for turn in read_repaired_turns(events, request):
         _, form, _ = next(request.format.write_forms([turn]))
         if not isinstance(turn, AnswerTurn):
-            yield WrittenTurn(turn.role, turn.position, form, [])
+            yield turn.position, ExportedMessage(turn.role, form, [])
             continue
-        yield WrittenTurn("model", turn.position, form, turn.calls)
+        yield turn.position, ExportedMessage("model", form, turn.calls)
         for call, result in zip(turn.calls, turn.results, strict=True):
             alone = turn.replace(calls=[call], results=[result], arrivals=[])
             blocks: list[Any] = []
             for _, form, _ in request.format.write_results(alone):
                 blocks += form if isinstance(form, list) else [form]
-            position = result.position if result else None
-            yield WrittenTurn("result", position, blocks, [call])
+            yield result.position if result else None, ExportedMessage("result", blocks, [call])
 
 
 def build_messages(events: Sequence[Event], wire_format: str) -> list[ExportedMessage]:
     """Return events as messages of a wire format, repaired, each after the one before."""
-    turns = list(write_turns(events, wire_format))
-    owned = assign_events(events, turns)
+    written = list(write_messages(events, wire_format))
+    owned = assign_events(events, written)
     found: list[ExportedMessage] = []
-    for turn, own in zip(turns, owned, strict=True):
-        is_repair = turn.role == "result" and bool(found)
-        if own or is_repair:
-            number = len(found)
-            found.append(build_message(turn, own, number - 1 if found else None, number))
+    for (_, message), own in zip(written, owned, strict=True):
+        if own:
+            add_events(message, own)
+        elif message.role != "result" or not found:
+            continue
+        message.number = len(found)
+        message.parent = message.number - 1 if found else None
+        found.append(message)
     return found
 
 
-def assign_events(events: Sequence[Event], turns: Sequence[WrittenTurn]) -> list[list[Event]]:
-    """Return the events that each turn was made from; none for one that a repair added.
+def assign_events(
+    events: Sequence[Event], written: Sequence[tuple[int | None, ExportedMessage]]
+) -> list[list[Event]]:
+    """Return the events that each message was made from; none for one that a repair added.
 
-    Results can be between the events of an answer, so the newest turn of the event's role counts.
+    Results can be between the events of an answer, so the newest message of the event's role
+    counts.
     """
-    owned: list[list[Event]] = [[] for _ in turns]
-    starts = {(turn.role, turn.position): number for number, turn in enumerate(turns)}
-    newest: dict[str, int] = {}  # the newest turn of each role
-    of_call: dict[str, int] = {}  # the turn of each call
+    owned: list[list[Event]] = [[] for _ in written]
+    starts: dict[tuple[str, int | None], int] = {}
+    for number, (position, message) in enumerate(written):
+        starts[message.role, position] = number
+    newest: dict[str, int] = {}  # the newest message of each role
+    of_call: dict[str, int] = {}  # the message of each call
     for event in events:
         role = ROLES[event.kind]
-        number = starts.get((role, event.seq), newest.get(role))
+        number = starts.get((role, event.seq), newest.get(role, -1))
         if event.kind == "tool_call":
-            number = of_call.get(str((event.data or {}).get("id")), number)
-        if number is None:
+            number = of_call.get(str(get_call_id(event.data)), number)
+        if number < 0:
             continue
         newest[role] = number
         owned[number].append(event)
-        for call in turns[number].calls if role == "model" else ():
-            of_call[str(call.id)] = number
+        if role == "model":
+            _, message = written[number]
+            of_call.update((str(call.id), number) for call in message.calls)
     return owned
 
 
-def build_message(
-    turn: WrittenTurn, events: Sequence[Event], parent: int | None, number: int
-) -> ExportedMessage:
-    """Return one message. One that a repair added has no events, and gets its time later."""
-    speaking = list_speaking(events)
-    calls = [event for event in events if event.kind == "tool_call"]
-    message = ExportedMessage(
-        number=number,
-        parent=parent,
-        role=turn.role,
-        form=turn.form,
-        content="\n\n".join(filter(None, (event.content for event in speaking))),
-        positions=[event.seq for event in speaking or events],
-        calls=turn.calls,
-        call_positions={str((event.data or {}).get("id")): event.seq for event in calls},
-    )
-    if not events:
-        return message
+def add_events(message: ExportedMessage, events: Sequence[Event]) -> None:
+    """Add what the events say that a message was made from. A blank text is no block of it."""
     first = events[0]
-    return replace(message, data=first.data or {}, time=first.created_us, key=first.key)
+    message.data = first.data or {}
+    message.time = first.created_us
+    message.key = first.key
+    speaking = [event for event in events if event.content or event.kind != "assistant"]
+    message.positions = [event.seq for event in speaking or events]
+    message.content = "\n\n".join(event.content for event in speaking if event.content)
+    for event in events:
+        if event.kind == "tool_call":
+            message.call_positions[str(get_call_id(event.data))] = event.seq
 
 
-def list_speaking(events: Sequence[Event]) -> list[Event]:
-    """Return the events that are blocks of a message: a blank text is none."""
-    return [event for event in events if event.content or event.kind != "assistant"]
-
-
-def finish_messages(messages: Sequence[ExportedMessage]) -> list[ExportedMessage]:
-    """Return messages with times of their own: some tools know equal messages by them."""
+def separate_times(messages: Sequence[ExportedMessage]) -> Sequence[ExportedMessage]:
+    """Give each message a time of its own: some tools know equal messages by them."""
     times: set[int] = set()
     last = 0
-    found = []
     for message in messages:
-        time = message.time or last
-        while time in times:
-            time += 1
-        times.add(time)
-        last = time
-        found.append(replace(message, time=time))
-    return found
+        message.time = message.time or last
+        while message.time in times:
+            message.time += 1
+        times.add(message.time)
+        last = message.time
+    return messages
 
 
-@dataclass
 class BranchTree:
     """The messages of all branches of an agent.
 
@@ -239,33 +226,39 @@ class BranchTree:
     abandoned after the last message of the context is not in the tree.
     """
 
-    agent: Agent
-    at: int
-    wire_format: str
-    messages: list[ExportedMessage] = field(default_factory=list)
+    def __init__(self, agent: Agent, at: int, wire_format: str) -> None:
+        self._agent = agent
+        self._at = at
+        self._wire_format = wire_format
+        self._messages: list[ExportedMessage] = []
+        self._rows = {row.seq: row for row in agent.outline(until=at)}
+        self._owners: dict[int, int] = {}  # the message that contains a position
+        self._claims: set[str] = set()  # the ids of answers and calls
 
     def list_messages(self, context: Sequence[Event]) -> list[ExportedMessage]:
         """Return the messages in the order of the file."""
-        self._rows = {row.seq: row for row in self.agent.outline(until=self.at)}
-        self._owners: dict[int, int] = {}  # the message that contains a position
-        self._claims: dict[str, int] = {}  # the message that has an answer's or a call's id
         live = self._add(context, None)
-        speaking = [number for number in live if self.messages[number].role != "result"]
+        speaking = [number for number in live if self._messages[number].role != "result"]
         if not speaking:
             return []  # a tool would resume at the end of a branch
-        leaf = speaking[-1]
         order: dict[int, None] = {}
         for tip in self._list_abandoned():
             branch = self._add_branch(tip)
-            if leaf not in branch:
+            if speaking[-1] not in branch:
                 order.update(dict.fromkeys(branch))
         order.update(dict.fromkeys(live))
-        return renumber([self.messages[number] for number in order])
+        messages = [self._messages[number] for number in order]
+        numbers = {message.number: number for number, message in enumerate(messages)}
+        for number, message in enumerate(messages):
+            message.number = number
+            if message.parent is not None:
+                message.parent = numbers[message.parent]
+        return messages
 
     def _list_abandoned(self) -> list[int]:
         """Return the positions that the next event did not continue, the newest ones."""
         moves = [row.seq for row in self._rows.values() if row.kind in MOVE_KINDS and row.seq > 1]
-        return [seq - 1 for seq in moves if seq - 1 != self.at][-BRANCHES:]
+        return [seq - 1 for seq in moves if seq - 1 != self._at][-BRANCHES:]
 
     def _add_branch(self, tip: int) -> list[int]:
         """Add the messages of a branch. Return the numbers of the messages from the beginning."""
@@ -282,41 +275,42 @@ class BranchTree:
         if shared is not None:
             # Results need the answer with their calls, and an answer all of its events.
             while self._needs_more(shared, at):
-                own = [one for one in self.messages[shared].positions if one <= at]
+                own = [one for one in self._messages[shared].positions if one <= at]
                 new += reversed(own)
-                parent = self.messages[shared].parent
+                parent = self._messages[shared].parent
                 if parent is None:
                     shared = None
                     break
                 shared = parent
-                at = max(self.messages[shared].positions, default=at)
+                at = max(self._messages[shared].positions, default=at)
         path = [] if shared is None else self._list_path(shared)
-        return path + self._add(self.agent.events(sorted(new)), shared)
+        return path + self._add(self._agent.events(sorted(new)), shared)
 
     def _needs_more(self, shared: int, at: int) -> bool:
         """Return True if the events after a message cannot be converted without it."""
-        message = self.messages[shared]
+        message = self._messages[shared]
         is_cut = bool(message.positions) and message.positions[-1] > at
         return is_cut or not message.positions or message.role == "result" or bool(message.calls)
 
     def _list_path(self, number: int) -> list[int]:
         path = [number]
-        while (parent := self.messages[path[-1]].parent) is not None:
+        while (parent := self._messages[path[-1]].parent) is not None:
             path.append(parent)
         return path[::-1]
 
     def _add(self, events: Sequence[Event], parent: int | None) -> list[int]:
         """Add the messages of events, as far as they are new. Return the numbers of all of them."""
         path: list[int] = []
-        for message in build_messages(events, self.wire_format):
+        for message in build_messages(events, self._wire_format):
             if message.role == "system":
                 continue
             known = self._find_equal(message, parent)
             if known is None:
                 if not self._claim(message):
                     break  # a tool would take two answers with one id for the same
-                known = len(self.messages)
-                self.messages.append(replace(message, number=known, parent=parent))
+                known = len(self._messages)
+                message.number, message.parent = known, parent
+                self._messages.append(message)
                 for position in message.positions:
                     self._owners.setdefault(position, known)
             path.append(known)
@@ -327,11 +321,13 @@ class BranchTree:
         """Return the message that has all of the events, or is the same repair."""
         if message.positions:
             number = self._owners.get(message.positions[0])
-            if number is None or not set(message.positions) <= set(self.messages[number].positions):
+            if number is None or not set(message.positions) <= set(
+                self._messages[number].positions
+            ):
                 return None
             return number
         calls = [call.id for call in message.calls]
-        for other in self.messages:
+        for other in self._messages:
             if other.positions or other.parent != parent:
                 continue
             if [call.id for call in other.calls] == calls:
@@ -343,22 +339,12 @@ class BranchTree:
         names = [f"{message.role} {call.id}" for call in message.calls]
         if message.role == "model":
             names.append(f"answer {message.data.get('answer') or message.positions[:1]}")
-        if any(name in self._claims for name in names):
+        if not self._claims.isdisjoint(names):
             return False
-        self._claims.update(dict.fromkeys(names, len(self.messages)))
+        self._claims.update(names)
         return True
 
 
 def find_previous(row: OutlineRow) -> int:
     """Return the position that an event continues."""
     return row.seq - 1 if row.base is None else row.base
-
-
-def renumber(messages: Sequence[ExportedMessage]) -> list[ExportedMessage]:
-    """Return messages with numbers in their order."""
-    numbers = {message.number: number for number, message in enumerate(messages)}
-    found = []
-    for message in messages:
-        parent = None if message.parent is None else numbers[message.parent]
-        found.append(replace(message, number=numbers[message.number], parent=parent))
-    return found

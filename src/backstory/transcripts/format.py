@@ -136,20 +136,20 @@ class KnownPlace(NamedTuple):
     otherwise: str  # the path if the variable is not set, with ~ for the home folder
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExportedMessage:
     """A message, an answer or a result of a history that is exported."""
 
-    number: int  # from 0, in the order of the file
-    parent: int | None  # the number of the message that it continues
     role: str  # "system", "user", "model" or "result"
     form: Any  # its content, in the wire format that the target asked for
-    content: str  # the text of its first event
-    positions: list[int]  # of its events; none if a repair added it
+    calls: list[Any]  # of an answer, or of a result the call that it belongs to: `id` and `name`
+    number: int = 0  # from 0, in the order of the file
+    parent: int | None = None  # the number of the message that it continues
+    content: str = ""  # its text in the log
+    positions: list[int] = field(default_factory=list)  # of its events; none if a repair added it
     data: Data = field(default_factory=dict)  # of its first event
     time: int = 0  # microseconds since 1970; no two messages of an exported file have the same
     key: str | None = None  # the key of its first event
-    calls: list[Any] = field(default_factory=list)  # with `id` and `name`
     call_positions: dict[str, int] = field(default_factory=dict)  # of its calls, by their ids
 
 
