@@ -434,20 +434,16 @@ class AnswerBuilder:
         return whole
 
     def _build_native(self, blocks: Sequence[AnswerBlock]) -> Data:
-        if not blocks or self._wire_format is None or self._wire_format not in _WRITERS:
+        if not blocks or self._wire_format not in _WRITERS:
             return {}
-        try:
-            form = flatten_deep(_WRITERS[self._wire_format](blocks))
-            loaded = load_native(form, self._wire_format, self._model)
-        except (Invalid, TypeError, ValueError):
-            return {}
-        for _, _, data in loaded:
-            if data is not None and "native" in data:
-                return {"native": data["native"]}
-        # The wire keeps no form that it can write again, but here its place among others counts.
-        native = {"provider": self._wire_format, "wire": form}
+        native: Data = {"provider": self._wire_format}
         if self._model:
             native["model"] = self._model
+        try:
+            native["wire"] = flatten_deep(_WRITERS[self._wire_format](blocks))
+            load_native(native["wire"], self._wire_format, self._model)
+        except (Invalid, TypeError, ValueError):
+            return {}  # no provider would take it
         return {"native": native}
 
 
