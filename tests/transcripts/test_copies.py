@@ -110,6 +110,15 @@ def test_the_whole_file_adds_the_line_that_a_copy_lacked(store, tmp_path, lost):
     assert added(store, touched(damaged), touched(whole)) == 0
 
 
+def test_what_is_written_again_as_a_copy_is_reported(store, tmp_path):
+    path = tmp_path / NAME
+    store.import_transcripts(write_lines(path, [TALK[0], *TALK[2:4]]), settle=0)
+    outcome = store.import_transcripts(write_lines(path, TALK[:4]), settle=0)
+    assert said(main(store)) == WORDS[:4]
+    [note] = outcome.merge_reports().notes
+    assert note.what.startswith("2 entries are there again as copies")
+
+
 def write_pi_file(path, texts):
     """A session of pi's first version, which has no ids."""
     header = {"type": "session", "id": "s1", "timestamp": "2025-11-20T00:00:00Z", "cwd": "/w"}

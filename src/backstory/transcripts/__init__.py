@@ -35,7 +35,7 @@ from backstory.transcripts.format import (
     read_provenance,
     write_time,
 )
-from backstory.transcripts.importing import FileFinder, FileGroup, describe_error, group_files
+from backstory.transcripts.importing import FileFinder, FileGroup, group_files
 from backstory.transcripts.model import (
     Entry,
     ExportedPositions,
@@ -52,8 +52,8 @@ from backstory.transcripts.model import (
     Step,
     Thread,
     Unit,
+    Unreadable,
 )
-from backstory.transcripts.sources import Unreadable
 
 __all__ = [
     "AnswerBlock",
@@ -114,4 +114,4 @@ def read_group(group: FileGroup, report: ImportReport) -> Iterator[SourceSession
     try:
         yield from group.format.read(group.open_sources(report), report)
     except (OSError, Unreadable) as error:
-        report.unread.append(Fault(group.files[0].shown, None, describe_error(error)))
+        report.add_unread(group.files[0].shown, error)

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from backstory.transcripts.format import SourceHead
-from backstory.transcripts.model import Fault, ImportReport
+from backstory.transcripts.model import ImportReport, Unreadable
 from backstory.transcripts.sources import (
     CHECKED_FROM,
     HEAD,
     MOST_UNPACKED,
     FileSource,
-    Unreadable,
     read_array,
 )
 
@@ -117,7 +116,7 @@ class FolderSource(FileSource):
                 try:
                     yield shown, FileSource(path, f"{self.path}/{shown}").read_document(report)
                 except (OSError, Unreadable) as error:
-                    report.unread.append(Fault(f"{self.path}/{shown}", None, str(error)))
+                    report.add_unread(f"{self.path}/{shown}", error)
 
 
 class DatabaseSource(FileSource):

@@ -30,10 +30,11 @@ from backstory.transcripts.model import (
     SourceSession,
     Step,
     Thread,
+    Unreadable,
 )
 from backstory.transcripts.openai_chat import describe_lookalike
 from backstory.transcripts.raw import keep_records
-from backstory.transcripts.sources import FileSource, Unreadable, read_safely
+from backstory.transcripts.sources import FileSource, read_safely
 from backstory.transcripts.writing import SessionStore, SessionWriter
 
 SETTLE = 30.0  # seconds without a change after which a source counts as complete
@@ -85,13 +86,10 @@ class FoundFile:
         return self.source
 
     def start_tail(self) -> None:
-        """Let only the tail be read, if the file has grown since the same reader read it."""
-        end = self.cursor.get("end")
-        source = self.open()
-        if not end or not self.is_changed or self.cursor.get("version") != VERSION:
-            return
-        if self.format is not None and self.format.reads_tails:
-            source.continue_at(end, self.cursor["state"])
+        """Let only the tail be read, if the same reader read what is before it."""
+        reads_tails = self.format is not None and self.format.reads_tails
+        if reads_tails and "end" in self.cursor and self.cursor.get("version") == VERSION:
+            self.open().continue_at(self.cursor)
 
 
 @dataclass
@@ -123,7 +121,7 @@ class FileGroup:
             try:
                 sources.append(file.open())
             except OSError as error:
-                report.unread.append(Fault(file.shown, None, describe_error(error)))
+                report.add_unread(file.shown, error)
         return sources
 
 
@@ -232,7 +230,7 @@ class Importer:
         self._remember_files(group.files_to_read)
         for file in group.files_to_read:
             if file.cursor and not group.format.has_ids:
-                self.outcome.report.notes.append(Fault(file.shown, None, CHANGED))
+                self.outcome.report.add_note(file.shown, CHANGED)
             self._done += file.size
             file.source = None  # it may have much in memory
         if progress is not None:
@@ -242,11 +240,10 @@ class Importer:
         if progress is None:
             return
         for file in group.files_to_read:
-            done = self._done
-            size = file.size
-            file.open().report_progress = lambda read, done=done, size=size: progress(
-                done + min(read, size), self.total
-            )
+            file.open().report_progress = partial(self._report_progress, progress, file.size)
+
+    def _report_progress(self, progress: ImportProgress, size: int, read: int) -> None:
+        progress(self._done + min(read, size), self.total)
 
     def _read_group(
         self, group: FileGroup, done: set[tuple[str, str]]
@@ -300,25 +297,23 @@ class Importer:
 
     def _note_end(self, group: FileGroup, thread: Thread) -> None:
         """Note where reading of a thread's file can continue."""
+        if not group.format.reads_tails:
+            return
         for file in group.files_to_read:
             if file.shown == thread.source and file.source is not None:
-                end = file.source.describe_end()
-                if end is not None and group.format.reads_tails:
-                    file.state = {**file.state, "end": end, "state": thread.state}
+                file.state |= {**file.source.describe_end(), "state": thread.state}
 
     def _report_unread(self, path: str, error: Exception) -> None:
-        unread = self.outcome.report.unread
-        if all(fault.source != path for fault in unread):
-            unread.append(Fault(path, None, describe_error(error)))
+        report = self.outcome.report
+        if all(fault.source != path for fault in report.unread):
+            report.add_unread(path, error)
         self._unfinished.add(path)
 
     def _is_wanted(self, session: SourceSession) -> bool:
         """Return True if a session is in the folder and the time that the user asks for."""
         if self._project is not None and not self._is_in_project(session):
             return False
-        if self._since is None:
-            return True
-        return any(time >= self._since * 1e6 for time in list_times(session))
+        return self._since is None or has_entry_since(session, self._since)
 
     def _is_in_project(self, session: SourceSession) -> bool:
         for thread in session.threads:
@@ -357,7 +352,7 @@ class Importer:
             )
             if not is_kept:
                 why = "--raw keeps the records of files with one session, as JSON or JSON lines"
-                self.outcome.report.notes.append(Fault(file.shown, None, why))
+                self.outcome.report.add_note(file.shown, why)
 
 
 def import_transcripts(
@@ -400,13 +395,14 @@ def check_understood(session: SourceSession) -> None:
         report.doubtful.append(Fault(session.source, None, why))
 
 
-def list_times(session: SourceSession) -> Iterator[int]:
-    """Yield the times of the entries of a session."""
+def has_entry_since(session: SourceSession, time: float) -> bool:
+    """Return True if a session has an entry of this time, in seconds, or a later one."""
     for thread in session.threads:
         for unit in thread.read_units():
-            for entry in unit.entries:
-                if entry.time is not None:
-                    yield entry.time
+            times = [entry.time or 0 for entry in unit.entries]
+            if max(times, default=0) >= time * 1e6:
+                return True
+    return False
 
 
 def sort_key(group: FileGroup) -> tuple[str, int]:
@@ -451,39 +447,30 @@ class FileFinder:
         for given in paths:
             root = Path(given).expanduser()
             if not root.exists():
-                self._report.unread.append(Fault(root.as_posix(), None, "it does not exist"))
+                self._report.add_unread(root.as_posix(), Unreadable("it does not exist"))
                 continue
             for path, shown in list_files(root, self._report):
-                state = self._read_state(path)
-                if state is None or (since is not None and state["time"] / 1e9 < since):
-                    continue
-                file = FoundFile(path, shown, state, self._read_cursor(os.path.abspath(path)))
-                file.is_quiet = self._now - state["time"] / 1e9 >= self._settle
-                self._recognize(file, is_named=path == root)
-                found.setdefault(file.key, file)
+                file = self._examine(path, shown, since, is_named=path == root)
+                if file is not None:
+                    found.setdefault(file.key, file)
         return list(found.values())
 
-    def _read_state(self, path: Path) -> Data | None:
-        """Return size and time of a path: of a folder, those of everything in it, and of a database
-        those of its log, too."""
+    def _examine(
+        self, path: Path, shown: str, since: float | None, *, is_named: bool
+    ) -> FoundFile | None:
+        """Return a file with its format. None if it is older, or cannot be read at all."""
         try:
-            if path.is_dir():
-                stats = [
-                    os.stat(os.path.join(place, name))
-                    for place, _, names in os.walk(path)
-                    for name in names
-                ]
-            else:
-                stats = [path.stat()]
-                log = Path(f"{path}-wal")
-                if log.exists():
-                    stats.append(log.stat())
+            state = read_state(path)
         except OSError as error:
-            self._report.unread.append(Fault(path.as_posix(), None, describe_error(error)))
+            self._report.add_unread(shown, error)
             return None
-        size = sum(one.st_size for one in stats)
-        newest = max((one.st_mtime_ns for one in stats), default=0)
-        return {"size": size, "time": newest, "parts": len(stats), "version": VERSION}
+        seconds = state["time"] / 1e9
+        if since is not None and seconds < since:
+            return None
+        file = FoundFile(path, shown, state, self._read_cursor(os.path.abspath(path)))
+        file.is_quiet = self._now - seconds >= self._settle
+        self._recognize(file, is_named=is_named)
+        return file
 
     def _recognize(self, file: FoundFile, *, is_named: bool) -> None:
         """Find the format of a file. One that did not change is not opened."""
@@ -499,13 +486,13 @@ class FileFinder:
             if file.format is None:
                 self._note_unknown(file, describe_lookalike(head) or UNKNOWN_FILE)
         except Exception as error:  # a file may contain anything, and a format may come from others
-            self._report.unread.append(Fault(file.shown, None, describe_error(error)))
+            self._report.add_unread(file.shown, error)
             file.is_changed = False
 
     def _note_unknown(self, file: FoundFile, what: str) -> None:
         file.source = None
         if file.size and not file.shown.endswith(self._companions):
-            self._report.notes.append(Fault(file.shown, None, what))
+            self._report.add_note(file.shown, what)
 
     def _is_unchanged(self, file: FoundFile) -> bool:
         cursor = file.cursor
@@ -525,6 +512,18 @@ class FileFinder:
         return self._format if is_file_named and has_records else None
 
 
+def read_state(path: Path) -> Data:
+    """Return size and time of a path: of a folder, those of everything in it, and of a database
+    those of its log, too."""
+    paths = [path, Path(f"{path}-wal")]
+    if path.is_dir():
+        paths = [Path(place, name) for place, _, names in os.walk(path) for name in names]
+    stats = [one.stat() for one in paths if one == path or one.exists()]
+    size = sum(one.st_size for one in stats)
+    newest = max((one.st_mtime_ns for one in stats), default=0)
+    return {"size": size, "time": newest, "parts": len(stats), "version": VERSION}
+
+
 def read_steps_safely(
     read_steps: Callable[[ImportReport], Iterator[Step]], report: ImportReport
 ) -> Iterator[Step]:
@@ -541,7 +540,7 @@ def list_files(root: Path, report: ImportReport) -> Iterator[tuple[Path, str]]:
     inside = root.resolve()
 
     def note_error(error: OSError) -> None:
-        report.unread.append(Fault(str(error.filename), None, describe_error(error)))
+        report.add_unread(str(error.filename), error)
 
     for place, folders, names in os.walk(root, onerror=note_error):
         if any(storage <= set(folders) for storage in STORAGE_FOLDERS):
@@ -567,7 +566,7 @@ def is_link(path: Path, inside: Path, report: ImportReport) -> bool:
         is_outside = True
     if is_outside:
         why = "a link out of the folder: not followed"
-        report.notes.append(Fault(path.as_posix(), None, why))
+        report.add_note(path.as_posix(), why)
     return True
 
 
@@ -576,17 +575,8 @@ def is_regular(path: Path, report: ImportReport) -> bool:
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
-        report.unread.append(Fault(path.as_posix(), None, describe_error(error)))
+        report.add_unread(path.as_posix(), error)
         return False
-
-
-def describe_error(error: Exception) -> str:
-    """Return why something cannot be read."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    if isinstance(error, Unreadable):
-        return str(error)
-    return f"its content is not as expected: {error!r:.200}"
 
 
 def list_known_places(

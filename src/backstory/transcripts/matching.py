@@ -144,6 +144,7 @@ class Matcher:
         self.newest = 0
         self.records = 0  # of the source; set it before the last step, or entries are counted
         self.unfinished = 0  # incomplete units that were left out
+        self.copied = 0  # entries that the log has on another line
         # The message that the tool is at, if the source is newer than all before.
         self.tool_message: int | None = None
         self.has_new_branch = False  # the head stays with a person, and the tool continued
@@ -267,39 +268,31 @@ class Matcher:
     def _find_on_line(self, id: str, base: int, unit: str) -> int | None:
         """Return the position of an entry that is on one line with `base`.
 
-        Of several, one on the line of the head counts, else the nearest.
+        Of several after it, one on the line of the head counts, else the first.
         """
         if id in self._log.certain:
             return self._log.certain[id]
-        nearest = None
-        fewest = None
-        positions = self.find(id)
-        for position in reversed(positions):
+        found = None
+        for position in reversed(self.find(id)):
             if position <= base:
                 if self._tree.is_on_line(position, base):
                     return position  # records that changed places in a copy
-                continue
-            gap = self._measure_gap(base, position, unit)
-            if gap is None:
-                continue
-            if len(positions) > 1 and self._tree.is_on_line(position, self._log.home_message):
-                return position
-            if fewest is None or gap < fewest:
-                nearest, fewest = position, gap
-        return nearest
+            elif self._is_gap(base, position, unit):
+                found = position
+                if self._tree.is_on_line(position, self._log.home_message):
+                    break
+        return found
 
-    def _measure_gap(self, base: int, position: int, unit: str) -> int | None:
-        """Return how many positions are between two on one line. None if they are not, or one of
-        those between belongs to another unit of the source."""
+    def _is_gap(self, base: int, position: int, unit: str) -> bool:
+        """Return True if a position continues `base`, and none between them belongs to another unit
+        of the source."""
         if not self._tree.is_on_line(base, position):
-            return None
-        count = 0
+            return False
         # A copy can lose records. But if the source has one of them elsewhere, its tree changed.
         for between in self._tree.list_between(base, position):
             if self._units.get(between, unit) != unit:
-                return None
-            count += 1
-        return count
+                return False
+        return True
 
     def _match_label(self, label: Label) -> Iterator[NewEvent]:
         """Yield a note that names an earlier position."""
@@ -348,13 +341,14 @@ class Matcher:
         yield from self._go(after, entry.time)
         earlier = self.find(entry.id)
         id = entry.id
-        original = None
-        if entry.copy_of is not None:
-            copied = self.find(entry.copy_of)
-            original = copied[0] if copied else None
+        originals: Sequence[int] = ()
         if earlier:
-            id = name_copy(entry.id, len(earlier) + 1)
-            original = original or earlier[0]
+            self.copied += 1
+            id = name_copy(id, len(earlier) + 1)
+            originals = earlier
+        if entry.copy_of is not None:
+            originals = self.find(entry.copy_of) or originals
+        original = originals[0] if originals else None
         data = entry.data
         if original is not None:
             data = {**(data or {}), COPY: original}

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from backstory.errors import Error
+
 Data = dict[str, Any]
 
 OUTSIDE = "(before the tail)"  # `Unit.after` of a unit that continues something before the tail
@@ -16,6 +18,10 @@ OUTSIDE = "(before the tail)"  # `Unit.after` of a unit that continues something
 
 class ReadWhole(Exception):
     """Raised if the tail of a file is not enough: the file is then read from its beginning."""
+
+
+class Unreadable(Error):
+    """A source that cannot be read at all, and why."""
 
 
 class Entry(NamedTuple):
@@ -207,6 +213,20 @@ class ImportReport:
         self.doubtful: list[Fault] = []  # sources of which too much was not understood
         self.notes: list[Fault] = []  # facts that a person should know
         self.records = 0  # records that were read, to judge how many were not understood
+
+    def add_note(self, source: str, what: str) -> None:
+        """Add a fact that a person should know."""
+        self.notes.append(Fault(source, None, what))
+
+    def add_unread(self, source: str, error: Exception) -> None:
+        """Add a source that cannot be read."""
+        if isinstance(error, OSError) and error.strerror:
+            why = error.strerror
+        elif isinstance(error, Unreadable):
+            why = str(error)
+        else:
+            why = f"its content is not as expected: {error!r:.200}"
+        self.unread.append(Fault(source, None, why))
 
     def add(self, other: "ImportReport") -> None:
         """Add what another report says."""

@@ -12,7 +12,6 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 import orjson
 
-from backstory.errors import Error
 from backstory.transcripts.decoding import (
     DECODER,
     ESCAPED,
@@ -21,7 +20,7 @@ from backstory.transcripts.decoding import (
     escape_value,
 )
 from backstory.transcripts.format import SourceHead, SourceLine
-from backstory.transcripts.model import Data, Fault, ImportReport, ReadWhole, SourceTail
+from backstory.transcripts.model import Data, Fault, ImportReport, ReadWhole, SourceTail, Unreadable
 
 T = TypeVar("T")
 
@@ -37,10 +36,6 @@ ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how output redirected by PowerShell 5 begins
 MOST_UNPACKED = 200  # times its compressed size: no transcript grows more
 CHECKED_FROM = 256 * 1024 * 1024  # bytes of an unpacked file from which on that is checked
-
-
-class Unreadable(Error):
-    """A source that cannot be read at all, and why."""
 
 
 def read_safely(values: Iterator[T]) -> Iterator[T]:
@@ -218,20 +213,19 @@ class FileSource:
 
     # --- tails ---
 
-    def describe_end(self) -> Data | None:
-        """Return where the next import can continue. None if it has to read the whole file."""
+    def describe_end(self) -> Data:
+        """Return where the next import can continue. {} if it has to read the whole file."""
         end = self._end
         if self._plain is not None or end.offset <= WINDOW:
-            return None
-        digest = self._compute_digest(end.offset)
-        return None if digest is None else {"end": list(end), "digest": digest}
+            return {}
+        return {"end": list(end), "digest": self._compute_digest(end.offset)}
 
-    def continue_at(self, known: Data, state: Data) -> None:
+    def continue_at(self, known: Data) -> None:
         """Let `lines` read the tail, unless the file is not the one that was read before."""
         end = ReadEnd(*known["end"])
         if self._compute_digest(end.offset) == known["digest"]:
             self._start = end
-            self.tail = SourceTail(end.lines, end.records, state)
+            self.tail = SourceTail(end.lines, end.records, known["state"])
 
     def read_whole(self) -> None:
         """Let `lines` read the whole file again."""
@@ -283,7 +277,7 @@ class FileSource:
         try:
             return sibling.read_document(report)
         except (OSError, Unreadable) as error:
-            report.unread.append(Fault(sibling.path, None, str(error)))
+            report.add_unread(sibling.path, error)
             return None
 
     def read_files(self, under: str, report: ImportReport) -> Iterator[tuple[str, Any]]:

@@ -31,6 +31,7 @@ from backstory.transcripts.matching import (
     Matcher,
     NewEvent,
     find_shared,
+    get_call_id,
     name_copy,
     name_label,
 )
@@ -48,6 +49,7 @@ from backstory.transcripts.model import (
     Step,
     Thread,
     Unit,
+    order_nodes,
 )
 
 LOOK_UP = 500  # steps whose entries are looked up at once
@@ -68,6 +70,7 @@ EARLIER = (
     "it was imported by an earlier version and is left alone: delete the session in the store,"
     " and import it again"
 )
+COPIED = "{} entries are there again as copies: something before them came late or changed"
 BRANCHED = "the session was continued here, too: what the tool added is a branch"
 
 
@@ -168,22 +171,21 @@ class SessionWriter:
 
     def _write_thread(self, job: ThreadImport, is_busy: bool, modified: int) -> None:
         if not self._find_thread(job):
-            job.done.report.notes.append(Fault(job.session.source, None, EARLIER))
+            job.done.report.add_note(job.session.source, EARLIER)
             return
         report = ImportReport()
         steps = mend_steps(job.thread.read_steps(report), report)
         if job.agent is None:
-            first = read_beginning(steps, is_busy)
-            began = find_first_time(first) or modified
-            origin = job.thread.origin
-            is_spawned = origin is not None and origin.is_spawned
             if job.thread.tail is not None:
                 raise ReadWhole
-            if not is_spawned and not has_message(first[-1:], is_busy):
+            first = read_beginning(steps, is_busy)
+            origin = job.thread.origin
+            is_spawned = origin is not None and origin.is_spawned
+            if not is_spawned and not (first and is_message(first[-1], is_busy)):
                 job.done.unfinished += count_incomplete(first)
                 job.done.report.add(report)
                 return  # nothing was said yet
-            self._create_agent(job, began)
+            self._create_agent(job, find_first_time(first) or modified)
             steps = chain(first, steps)
         writer = ThreadWriter(job, self._changes, is_busy)
         writer.write(steps)
@@ -336,8 +338,10 @@ class SessionWriter:
             self._rename(job, agent, cursor)
         done.open_calls += writer.count_open_calls()
         done.unfinished += writer.matcher.unfinished
+        if writer.matcher.copied:
+            done.report.add_note(job.session.source, COPIED.format(writer.matcher.copied))
         if writer.matcher.has_new_branch:
-            done.report.notes.append(Fault(job.session.source, None, BRANCHED))
+            done.report.add_note(job.session.source, BRANCHED)
         self._count_agent(job, agent)
 
     def _count_agent(self, job: ThreadImport, agent: Agent) -> None:
@@ -423,8 +427,7 @@ class ThreadWriter:
         self._changes = changes
         self._shared = self._find_shared_positions()
         self._exported = job.thread.exported if job.is_export else None
-        self._calls: set[str] = set()
-        self._results: set[str] = set()
+        self._calls: dict[str, set[str]] = {"tool_call": set(), "tool_result": set()}  # their ids
         self._batch: list[Draft] = []
         self._size = 0  # of the batch
         self._repeated: set[int] = set()  # positions whose text the batch contains again
@@ -435,7 +438,7 @@ class ThreadWriter:
 
     def count_open_calls(self) -> int:
         """Return the number of calls without a result."""
-        return len(self._calls - self._results)
+        return len(self._calls["tool_call"] - self._calls["tool_result"])
 
     def write(self, steps: Iterator[Step]) -> None:
         """Write what is new. The last batch waits for `commit`."""
@@ -554,8 +557,7 @@ class ThreadWriter:
     def _note_calls(self, unit: Unit) -> None:
         for entry in unit.entries:
             if entry.kind in TOOL_KINDS and entry.copy_of is None:
-                ids = self._calls if entry.kind == "tool_call" else self._results
-                ids.add(str((entry.data or {}).get("id")))
+                self._calls[entry.kind].add(str(get_call_id(entry.data)))
 
     # --- events ---
 
@@ -671,19 +673,16 @@ def read_beginning(steps: Iterator[Step], is_busy: bool) -> list[Step]:
     first: list[Step] = []
     for step in steps:
         first.append(step)
-        if has_message([step], is_busy):
+        if is_message(step, is_busy):
             break
     return first
 
 
-def has_message(steps: Iterable[Step], is_busy: bool) -> bool:
-    """Return True if the steps contain a message that can be written now."""
-    for step in steps:
-        if not isinstance(step, Unit) or (is_busy and not step.is_complete):
-            continue
-        if any(entry.kind in SPEAKING_KINDS for entry in step.entries):
-            return True
-    return False
+def is_message(step: Step, is_busy: bool) -> bool:
+    """Return True if a step contains a message that can be written now."""
+    if not isinstance(step, Unit) or (is_busy and not step.is_complete):
+        return False
+    return any(entry.kind in SPEAKING_KINDS for entry in step.entries)
 
 
 def count_incomplete(steps: Iterable[Step]) -> int:
@@ -743,22 +742,13 @@ def mend_entry(entry: Entry, ids: set[str], report: ImportReport) -> Entry:
 
 def sort_threads(threads: Sequence[Thread]) -> list[Thread]:
     """Return threads so that each comes after the thread of its session that it begins in."""
-    waiting = list(threads)
-    found: list[Thread] = []
-    while waiting:
-        ids = {thread.id for thread in waiting}
-        ready = [thread for thread in waiting if not waits_for(thread, ids)] or waiting[:1]
-        found += ready
-        waiting = [thread for thread in waiting if thread not in ready]
-    return found
-
-
-def waits_for(thread: Thread, ids: set[str | None]) -> bool:
-    """Return True if a thread begins in another one of its session with one of these ids."""
-    origin = thread.origin
-    if origin is None or origin.session != thread.session or origin.thread == thread.id:
-        return False
-    return origin.thread in ids
+    parents: dict[str, str | None] = {}
+    for thread in threads:
+        origin = thread.origin
+        parent = None if origin is None else name_thread(origin.session, origin.thread)
+        parents[name_thread(thread.session, thread.id)] = parent
+    ranks = {name: rank for rank, name in enumerate(order_nodes(parents))}
+    return sorted(threads, key=lambda thread: ranks[name_thread(thread.session, thread.id)])
 
 
 # --- names ---
