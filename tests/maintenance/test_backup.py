@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 import backstory
+from backstory.maintenance import backup as backup_module
 from backstory.storage.sqlite import replacement
 from backstory.storage.work_folder import make_work_folder
 from tests.storage.test_stamp import crash
@@ -123,6 +124,17 @@ def test_a_full_disk_is_reported_in_our_words(crashed, tmp_path, monkeypatch):
         with pytest.raises(backstory.StorageError, match="disk is full"):
             store.backup(tmp_path / "copy.db")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db", "crashed"]
+
+
+def test_a_full_disk_is_reported_while_a_store_in_memory_is_copied(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(backup_module, "export_sessions", fail)
+    with backstory.open(":memory:") as store:
+        with pytest.raises(backstory.StorageError, match="No space left"):
+            store.backup(tmp_path / "copy.db")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("call", ["mkdir", "fsync"])

@@ -1,5 +1,6 @@
 """Export and import: without loss between any two stores, in batches, and nothing twice."""
 
+import errno
 import io
 import itertools
 import json
@@ -424,6 +425,25 @@ def test_an_import_that_is_killed_is_continued_by_the_next(url, monkeypatch):
         assert sizes[0] < sizes[1] < sizes[2]
         assert other.import_from(lines(text)) == (0, 0, 0)
         assert exported(other) == text
+
+
+def test_lines_that_are_no_text_are_refused(store):
+    for lines_ in ([5], [None, 5]):
+        with pytest.raises(backstory.Invalid, match="not an export"):
+            store.import_from(lines_)
+
+
+def test_a_full_disk_is_reported_and_nothing_is_imported(store, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with backstory.open(":memory:") as one:
+        fill(one)
+        text = exported(one)
+    monkeypatch.setattr(importer.pickle, "dump", fail)
+    with pytest.raises(backstory.StorageError, match="No space left"):
+        store.import_from(lines(text))
+    assert store.agents() == []
 
 
 def test_others_write_between_two_batches_of_an_import(url, monkeypatch):

@@ -106,6 +106,15 @@ def test_the_missing_driver_explains_itself(monkeypatch):
 # --- SQLite ---
 
 
+def test_a_file_that_cannot_be_opened_twice_is_reported_in_our_words(tmp_path, monkeypatch):
+    def fail(*_):
+        raise apsw.CantOpenError("unable to open database file")  # too many open files
+
+    monkeypatch.setattr(sqlite_backend, "StampWriter", fail)
+    with pytest.raises(backstory.CannotOpen, match="unable to open"):
+        backstory.open(tmp_path / "history.db")
+
+
 def test_a_directory_is_no_store(tmp_path):
     with pytest.raises(backstory.CannotOpen, match="is a directory: give the path of a file in it"):
         backstory.open(tmp_path)

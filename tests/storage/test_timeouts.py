@@ -88,7 +88,9 @@ def test_an_append_to_a_silent_server_may_have_been_written(empty_database):
 
 
 def test_a_follower_of_a_silent_server_ends_with_its_time(empty_database):
-    with SilentProxy(empty_database()) as proxy:
+    url = empty_database()
+    backstory.open(url).close()  # creating the tables may take longer
+    with SilentProxy(url) as proxy:
         with backstory.open(proxy.url, timeout=SHORT) as store:
             agent = store.start("main")
             with agent.follow(timeout=SHORT) as follower:

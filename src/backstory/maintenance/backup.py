@@ -13,7 +13,7 @@ from backstory.storage import check_timeout, connect
 from backstory.storage.address import Database, parse_address
 from backstory.storage.locks import DEFAULT_TIMEOUT
 from backstory.storage.protocol import Backend
-from backstory.storage.work_folder import make_work_folder, move_file, sync_folder
+from backstory.storage.work_folder import make_work_folder, move_file, report_errors, sync_folder
 
 EXPORT_ATTEMPTS = 10  # while others delete
 PRIVATE_COPY = "copy.db"  # in a work folder, until it is complete
@@ -32,7 +32,8 @@ def write_backup(backend: Backend, path: str) -> None:
     with make_work_folder(folder) as work_folder:
         copy = os.path.join(work_folder, PRIVATE_COPY)
         if not backend.copy_to(copy):
-            _copy_by_export(backend, copy)
+            with report_errors(folder):
+                _copy_by_export(backend, copy)
         try:
             move_file(copy, path)
         except FileExistsError as error:

@@ -96,7 +96,7 @@ def check_header(line: str | bytes) -> int:
     try:
         header = json.loads(line)
         is_export = header.get("format") == FORMAT
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         is_export = False
     if not is_export:
         raise Invalid("this is not an export of backstory: its first line does not name the format")

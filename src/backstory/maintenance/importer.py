@@ -36,6 +36,7 @@ from backstory.storage.protocol import (
     SourceRecord,
     Transaction,
 )
+from backstory.storage.work_folder import report_errors
 
 FIRST_WITH_SALTS = 3  # version of the format
 IMPORT_BATCH = 1_000  # agents, events and sources that are written in one transaction
@@ -99,7 +100,8 @@ class BatchFile:
             self._end_batch()
 
     def _end_batch(self) -> None:
-        pickle.dump(self._batch, self._file)
+        with report_errors(tempfile.gettempdir()):
+            pickle.dump(self._batch, self._file)
         self._batch = []
 
     def read(self) -> Iterator[list[Item]]:

@@ -94,12 +94,11 @@ class SqliteBackend(SqliteReader):
         self._timeout = timeout
         self._mode = OpenMode(self.url, apsw.SQLITE_OPEN_READWRITE)
         self._translator = make_translator(self.url, timeout)
-        with opening_gate:
+        with opening_gate, self._translator:
             self._open()
 
     def _open(self) -> None:
-        with self._translator:
-            first = self._open_first()
+        first = self._open_first()
         self._file = StoreFile(self.url)
         self._pool = ConnectionPool(
             self._connect,
