@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+from functools import partial
 
 import pytest
 import trio
@@ -248,6 +249,15 @@ def test_what_was_opened_just_before_the_cancellation_is_closed():
 
     asyncio.run(main())
     assert closed.wait(10)
+
+
+@pytest.mark.parametrize("run", [in_thread, run_abandonable])
+def test_a_call_that_raises_stop_iteration_ends(run):
+    async def main():
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(run(partial(next, iter(()))), 10)
+
+    asyncio.run(main())
 
 
 def test_a_call_that_must_be_finished_is_finished_before_the_cancellation_arrives():

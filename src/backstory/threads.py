@@ -74,7 +74,16 @@ def _find_loop() -> asyncio.AbstractEventLoop | None:
 def _submit(call: Callable[[], R], loop: asyncio.AbstractEventLoop) -> asyncio.Future[R]:
     """Run a call in a thread of the pool, in the context of the caller."""
     context = contextvars.copy_context()
-    return loop.run_in_executor(_get_pool(), context.run, call)
+    return loop.run_in_executor(_get_pool(), context.run, _make_call, call)
+
+
+def _make_call(call: Callable[[], R]) -> R:
+    """Return or raise what a call returns or raises. A future cannot raise StopIteration: whoever
+    waits for it would wait for ever."""
+    try:
+        return call()
+    except StopIteration as error:
+        raise RuntimeError("a call in a thread raised StopIteration") from error
 
 
 def _fulfill(future: Future[R], call: Callable[[], R]) -> None:
@@ -82,7 +91,7 @@ def _fulfill(future: Future[R], call: Callable[[], R]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        future.set_result(call())
+        future.set_result(_make_call(call))
     except BaseException as error:
         future.set_exception(error)
 
