@@ -91,6 +91,14 @@ def test_openai_keeps_user_messages_as_copies():
     assert body["input"] == [*user, {key: ITEM[key] for key in ("type", "encrypted_content")}]
 
 
+def test_a_message_that_the_log_lacks_is_written_with_the_compaction():
+    agent = start()
+    events = agent.record(compacted("Said elsewhere.", "What did I say?"), model="gpt-5")
+    users = [event for event in events if event.kind == "user"]
+    assert [event.content for event in users] == ["Said elsewhere.", "What did I say?"]
+    assert [event.data.get("copy_of") for event in users] == [None, 5]
+
+
 def test_an_item_of_openai_replaces_what_came_before():
     agent = start()
     message = {
