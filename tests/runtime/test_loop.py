@@ -5,10 +5,11 @@ import threading
 import pytest
 
 import backstory
-from backstory.runtime.loop import EventWritten, Loop, Stopped, shorten_result
+from backstory.runtime.loop import EventWritten, Loop, OutputDelta, Stopped, shorten_result
 from backstory.runtime.models import Response, TextDelta, ToolCall
 from backstory.runtime.permission import Permission, Refusal
-from backstory.runtime.tools import Tool, ToolError
+from backstory.runtime.tools import Action, Tool, ToolError
+from backstory.runtime.workers import MAX_UNREAD
 from tests.processes import PATIENCE
 from tests.runtime.acting import Actor, speaks
 from tests.wire.rules import violations
@@ -189,6 +190,72 @@ def test_a_tool_that_hangs_is_given_up_and_cancelled(agent):
     list(Loop(agent, Actor(speaks("", ToolCall("c", "hang", {})), speaks("Oh")), [tool]).ask("Hi"))
     assert ("tool_result", "hang did not finish within 0.1 seconds") in said(agent)
     assert released.is_set()
+
+
+def emitting(name, run, **options):
+    """A tool without arguments whose function `run` gets `emit`."""
+    schema = {"type": "object", "properties": {}}
+    return Tool(name, name, schema, lambda given: Action(name, "read", name, run), **options)
+
+
+def call_in_turn(*names):
+    """A model that calls tools, one in each answer."""
+    return Actor(*(speaks("", ToolCall(f"c{n}", name, {})) for n, name in enumerate(names)))
+
+
+def test_what_a_call_left_running_may_print_during_the_next_call(agent):
+    left_running = []
+
+    def leave(emit):
+        left_running.append(emit)
+        return "left"
+
+    def print_late(emit):
+        left_running[0]("late")
+        emit("own")
+        return "done"
+
+    tools = [emitting("leave", leave), emitting("print_late", print_late)]
+    updates = list(Loop(agent, call_in_turn("leave", "print_late"), tools).ask("Hi"))
+    assert [update.text for update in updates if isinstance(update, OutputDelta)] == ["own"]
+    assert ("tool_result", "done") in said(agent)
+
+
+def test_a_tool_that_prints_all_the_time_is_given_up(agent):
+    cancelled = threading.Event()
+
+    def print_on(emit):
+        for _ in range(3_000_000):
+            if cancelled.is_set():
+                break
+            emit("x")
+        return "printed"
+
+    tool = emitting("print_on", print_on, seconds=0.1, cancel=cancelled.set)
+    list(Loop(agent, call_in_turn("print_on"), [tool]).ask("Hi"))
+    assert ("tool_result", "print_on did not finish within 0.1 seconds") in said(agent)
+
+
+def test_of_much_output_that_nobody_read_the_end_is_kept(agent):
+    may_go_on, has_printed = threading.Event(), threading.Event()
+
+    def print_much(emit):
+        emit("begin")
+        may_go_on.wait()
+        for _ in range(3):
+            emit("x" * MAX_UNREAD)
+        emit("end")
+        has_printed.set()
+        return "done"
+
+    texts = []
+    model = call_in_turn("print_much")
+    for update in Loop(agent, model, [emitting("print_much", print_much)]).ask("Hi"):
+        if isinstance(update, OutputDelta):
+            texts.append(update.text)
+            may_go_on.set()
+            has_printed.wait()
+    assert texts == ["begin", "x" * (MAX_UNREAD - 3) + "end"]
 
 
 def test_a_long_result_is_short_for_the_model_and_whole_in_the_log(agent):

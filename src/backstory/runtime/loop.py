@@ -450,17 +450,14 @@ class LoopTurn:
         """Append the results of these calls as they come."""
         waiting = set(seqs)
         while waiting:
-            news = self._workers.next(waiting)
+            finished = self._workers.wait(waiting)
             self._check_cancelled()
-            if news is None:
-                continue
-            if isinstance(news, tuple):
-                seq, text = news
+            for seq, text in self._workers.take_output().items():
                 yield OutputDelta(self._open_calls[seq], text)
-                continue
-            waiting.discard(news)
-            output, is_error = self._workers.done[news]
-            yield from self._append_result(self._open_calls[news], output, is_error=is_error)
+            for seq in finished:
+                waiting.discard(seq)
+                output, is_error = self._workers.done[seq]
+                yield from self._append_result(self._open_calls[seq], output, is_error=is_error)
 
     def _append_result(self, call: Event, output: str, *, is_error: bool) -> list[Update]:
         """Append the result of a call, which is not open any more then."""
