@@ -44,6 +44,7 @@ class AnswerPrinter:
         self.answer: Event | None = None
         self._quiet = quiet
         self._in_line = False  # something was printed without a line end
+        self._has_printed_answer = False  # at least its beginning, as it came
         self._is_terminal = sys.stdout.isatty()
 
     def take(self, update: Update) -> None:
@@ -51,9 +52,11 @@ class AnswerPrinter:
         match update:
             case TextDelta(text):
                 self._print(text)
+                self._has_printed_answer = True
             case EventWritten(event):
                 self._take_event(event)
             case Retrying(why, seconds):
+                self._has_printed_answer = False  # it begins again
                 self._note(f"{why}; trying again in {seconds:.1f} s")
             case Forked(fork, before):
                 self._note(
@@ -71,10 +74,12 @@ class AnswerPrinter:
             self._take_prompt(event)
         elif event.kind == "assistant":
             self.answer = event if (event.content or "").strip() else None
-            if not self._in_line:
+            if not self._has_printed_answer:
                 self._print(event.content or "")
             self.end_line()
+            self._has_printed_answer = False
         elif event.kind == "tool_call":
+            self._has_printed_answer = False
             self._note(f"[{(event.data or {}).get('name')}]")
 
     def _take_prompt(self, event: Event) -> None:
