@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from backstory.chat.first_start import find_host, list_offers, remember_choice
-from backstory.runtime.models.choice import ModelSpec
+from backstory.runtime.models.choice import BadConfig, ModelSpec
 from tests.processes import PATIENCE
 from tests.runtime.scripted import Say, scripted
 
@@ -70,6 +70,31 @@ def test_a_choice_is_written_before_the_rest_of_the_file(tmp_path):
     path.write_text("[params]\neffort = 'low'\n")
     remember_choice(path, ModelSpec("a"))
     assert tomllib.loads(path.read_text()) == {"model": "a", "params": {"effort": "low"}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"model = 'gpt-5'\nkey = 'k'\n", b"model = ''\n", b"# \xff\n", b"model = \n"],
+)
+def test_a_choice_is_not_written_into_a_file_that_is_not_used_with_it(tmp_path, content):
+    path = tmp_path / "chat.toml"
+    path.write_bytes(content)
+    with pytest.raises(BadConfig, match="the config file"):
+        remember_choice(path, ModelSpec("a"))
+    assert path.read_bytes() == content
+
+
+def test_a_choice_that_cannot_be_remembered_is_used(start, tmp_path):
+    path = config(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"# \xff\n")
+    with scripted(Say("From here.")) as server:
+        terminal = start_without_model(start, OLLAMA_HOST=server.url.removesuffix("/v1"))
+        terminal.wait("scripted-1: Ollama on this machine")
+        terminal.type("\r")
+        terminal.wait("the choice was not remembered: the config file")
+        terminal.send("Hello")
+        terminal.answered("From here.")
 
 
 def test_enter_takes_the_model_of_the_key_and_the_next_start_remembers_it(start, tmp_path):

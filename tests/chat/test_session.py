@@ -1,9 +1,12 @@
 """A chat without its screen: how it begins, and what it calls its agents."""
 
+import pytest
+
 import backstory
 from backstory.agent import Agent
 from backstory.chat.commands import restore_typed
 from backstory.chat.session import Chat, begin
+from backstory.errors import Invalid
 from tests.runtime.acting import Actor
 
 
@@ -68,6 +71,36 @@ def test_a_prompt_that_looks_like_a_command_is_a_prompt_when_it_is_sent_again():
         main.user(text)
     again = [" /undo is a command", "/usr/bin is a folder"]
     assert [restore_typed(event) for event in chat.prompts()] == again
+
+
+def test_only_a_parameter_of_a_format_has_a_dot_in_its_name():
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor())
+    chat.set_parameter("effort", "low")
+    with pytest.raises(Invalid, match=r"there is no parameter 'effort\.x'"):
+        chat.set_parameter("effort.x", None)
+    chat.set_parameter("openai.seed", 7)
+    assert chat.params() == {"effort": "low", "openai": {"seed": 7}}
+    chat.set_parameter("openai.seed", None)
+    chat.set_parameter("effort", None)
+    assert chat.params() == {}
+
+
+def test_a_list_of_references_reads_the_agents_once(monkeypatch):
+    with backstory.open(":memory:") as store:
+        for _ in range(3):
+            store.start("other")
+        chat = Chat(store, store.start("main"), Actor())
+        listed = []
+        list_agents = type(store).agents
+
+        def count_calls(self, **options):
+            listed.append(options)
+            return list_agents(self, **options)
+
+        monkeypatch.setattr(type(store), "agents", count_calls)
+        assert len(chat.names()) == 4
+        assert len(listed) == 1
 
 
 def test_parameters_survive_a_clear_and_apply_to_a_new_session():

@@ -158,3 +158,13 @@ def test_the_editor_is_open_before_the_sdk_is_imported(start, tmp_path, sdk):
         if sdk == "anthropic":
             terminal.enter()
             terminal.answered("Two of them.")
+
+
+def test_the_tour_is_no_model_of_a_real_session(start, reopened):
+    with scripted() as server:
+        terminal = start(server)
+        for command in ("/model tour", "/retry tour"):
+            terminal.send(command)
+            terminal.wait("the tour has sessions of its own")
+        terminal.ready()
+        assert "no model answers" not in str(contents(reopened()))

@@ -6,6 +6,7 @@ Nothing is used that was not chosen. The choice is remembered in chat.toml.
 
 import json
 import os
+import tomllib
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 
 from backstory.chat.tour import TOUR
 from backstory.present.text import one_line
-from backstory.runtime.models.choice import EMBEDDED, ModelSpec
+from backstory.runtime.models.choice import EMBEDDED, BadConfig, ModelSpec, from_config
 
 SECONDS = 2.0  # for a local server to say which models it has; where none is, nobody waits
 MAX_MODELS = 5  # of one server
@@ -112,10 +113,19 @@ def choose_offer(offers: list[ModelOffer]) -> ModelSpec:
 
 
 def remember_choice(path: Path, spec: ModelSpec) -> None:
-    """Write the model and its address to chat.toml, before what the file contains."""
+    """Write the model and its address to chat.toml, before what the file contains. Raises BadConfig
+    if the file would not be used with them."""
+    before = ""
+    if path.exists():
+        from_config(path)
+        before = path.read_text(encoding="utf-8")
     lines = [f"model = {json.dumps(spec.model, ensure_ascii=False)}\n"]
     if spec.base_url:
         lines.append(f"base_url = {json.dumps(spec.base_url, ensure_ascii=False)}\n")
-    before = path.read_text() if path.exists() else ""
+    text = "".join(lines) + before
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadConfig(f"the config file {path} names a model or an address already") from error
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines) + before)
+    path.write_text(text, encoding="utf-8")

@@ -17,10 +17,11 @@ from backstory.log.events import Event
 from backstory.log.kinds import KINDS
 from backstory.log.messages import ToolCall, read_call
 from backstory.log.settings import SETTINGS
-from backstory.present.agent_lists import find_free_name, short_ref
+from backstory.present.agent_lists import find_free_name, short_ref, short_refs
 from backstory.present.text import count, one_line
 from backstory.runtime.loop import COMPACT_AT, Allow, EventWritten, Loop, Updates
 from backstory.runtime.models import Model
+from backstory.runtime.parameters import check_name
 from backstory.runtime.requests import write_settings
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool
@@ -122,11 +123,14 @@ class Chat:
 
     def set_parameter(self, name: str, value: Any) -> None:
         """Set a parameter from here on; None removes it."""
-        params, (outer, dot, inner) = self.params(), name.partition(".")
+        params = self.params()
+        if name not in params:
+            check_name(name)
+        outer, dot, inner = name.partition(".")
         if dot:  # a parameter of one format
             params[outer] = _without_none({**(params.get(outer) or {}), inner: value}) or None
         else:
-            params[outer] = value
+            params[name] = value
         self._params = {}
         self.agent.settings(params=_without_none(params))
 
@@ -301,7 +305,9 @@ class Chat:
         """References to all agents, this session's first."""
         agents = self.store.agents()
         own = [agent.name for agent in agents if agent.session == self.agent.session]
-        return own + [self.ref(agent) for agent in agents if agent.session != self.agent.session]
+        refs = short_refs(agents)
+        others = [refs[agent.id] for agent in agents if agent.session != self.agent.session]
+        return own + others
 
 
 def list_calls(events: Sequence[Event]) -> Iterator[tuple[ToolCall, dict[str, Any]]]:

@@ -16,7 +16,8 @@ from backstory.chat.answer import AnswerDrawing
 from backstory.chat.commands import ChatCompleter
 from backstory.chat.screen import EXPAND, ChatScreen
 from backstory.chat.session import Chat
-from backstory.errors import Conflict, Error, StorageError
+from backstory.chat.tour import TOUR
+from backstory.errors import Conflict, Error, Invalid, StorageError
 from backstory.log.events import Event
 from backstory.log.kinds import MOVE_KINDS
 from backstory.present.text import count, in_chat, one_line, visible
@@ -296,6 +297,11 @@ class ChatWorker:
 
     def change_model(self, name: str) -> None:
         """Let another model answer from now on."""
+        if name == TOUR:  # no model should continue scripted answers
+            raise Invalid(
+                "the tour has sessions of its own",
+                remedy="leave, and use backstory chat --model tour",
+            )
         before = self.chat.model
         self.chat.use_model(self._choose_model(name))
         self._models = None

@@ -1,7 +1,7 @@
 """Agents in lists: short references, titles, and trees for a terminal."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -42,9 +42,15 @@ def _count_shared(one: str, other: str) -> int:
 
 def short_ref(agent: Agent, agents: Iterable[Agent]) -> str:
     """Return the shortest reference to an agent: its name if it is unique, otherwise its id."""
-    names = {other.id: other.name for other in agents}
+    return short_refs(agents)[agent.id]
+
+
+def short_refs(agents: Iterable[Agent]) -> dict[str, str]:
+    """Return the shortest reference to each agent, by its id."""
+    names = {agent.id: agent.name for agent in agents}
     counts = Counter(names.values())
-    return agent.name if counts[agent.name] == 1 else short_ids(names)[agent.id]
+    ids = short_ids(names)
+    return {id: name if counts[name] == 1 else ids[id] for id, name in names.items()}
 
 
 def find_free_name(name: str, agents: Iterable[Agent]) -> str:
@@ -76,6 +82,17 @@ def first_prompt(root: Agent) -> str:
     return ""
 
 
+def group_by_parent(agents: Sequence[Agent]) -> dict[str | None, list[Agent]]:
+    """Return the agents below each parent. Those without one, or whose parent was deleted, are
+    below None."""
+    children: dict[str | None, list[Agent]] = {}
+    known = {agent.id for agent in agents}
+    for agent in agents:
+        parent = agent.parent if agent.parent in known else None
+        children.setdefault(parent, []).append(agent)
+    return children
+
+
 def trees(agents: list[Agent], ids: dict[str, str], *, width: int) -> "list[Tree]":
     """Return the sessions as trees of this width."""
     return TreeBuilder(agents, ids, width).build()
@@ -88,11 +105,7 @@ class TreeBuilder:
         self._agents = agents
         self._ids = ids
         self._width = width
-        self._children: dict[str | None, list[Agent]] = {}
-        known = {agent.id for agent in agents}
-        for agent in agents:
-            parent = agent.parent if agent.parent in known else None  # it may have been deleted
-            self._children.setdefault(parent, []).append(agent)
+        self._children = group_by_parent(agents)
 
     def build(self) -> "list[Tree]":
         """Return one tree for each root, and one for each agent whose ancestry is a circle."""

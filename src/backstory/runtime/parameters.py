@@ -24,22 +24,26 @@ NAMES = (*NUMBERS, "effort", "stop", "tool_choice")
 
 
 def parameter(name: str, value: Any) -> Any:
-    """A parameter's value, checked; text is converted if a number is needed."""
-    outer, dot, inner = name.partition(".")
-    if dot and outer in FORMATS and inner:
-        return _json(value)
+    """Check the value of a parameter, and return it; text is converted if a number is needed."""
+    check_name(name)
     if name in NUMBERS:
         return _number(name, value)
     if name == "effort":
         if value not in EFFORTS:
             raise Invalid(f"effort is {value!r}", remedy=f"use one of {', '.join(EFFORTS)}")
         return value
-    if name in NAMES:
-        return _json(value)
-    raise Invalid(
-        f"there is no parameter {name!r}",
-        remedy=f"use {', '.join(NAMES)}, or FORMAT.NAME for one that only a format knows",
-    )
+    return _json(value)
+
+
+def check_name(name: str) -> None:
+    """Raise Invalid if there is no parameter with this name."""
+    outer, _, inner = name.partition(".")
+    is_of_format = outer in FORMATS and inner != ""
+    if name not in NAMES and not is_of_format:
+        raise Invalid(
+            f"there is no parameter {name!r}",
+            remedy=f"use {', '.join(NAMES)}, or FORMAT.NAME for one that only a format knows",
+        )
 
 
 def parameters(values: Any) -> dict[str, Any]:
@@ -60,7 +64,7 @@ def _number(name: str, value: Any) -> int | float:
         number: int | float = kind(value)
         if isinstance(value, bool) or number != float(value) or not least <= number <= most:
             raise ValueError
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # int(inf) overflows
         what = "a whole number" if kind is int else "a number"
         raise Invalid(
             f"{name} is {value!r}", remedy=f"use {what} from {least:,} to {most:,}"

@@ -165,7 +165,7 @@ def _choose_offer(url: str | None, wanted: "ModelSpec") -> "ModelSpec":
     from backstory.chat.first_start import choose_offer, list_offers, remember_choice
     from backstory.chat.session import has_begun_tour
     from backstory.chat.tour import TOUR
-    from backstory.runtime.models.choice import config_path
+    from backstory.runtime.models.choice import BadConfig, config_path
 
     with open_store(url, make=True) as store:
         offers = list_offers(has_begun_tour=has_begun_tour(store, Path.cwd()))
@@ -174,7 +174,7 @@ def _choose_offer(url: str | None, wanted: "ModelSpec") -> "ModelSpec":
         return chosen
     try:
         remember_choice(config_path(), chosen)
-    except OSError as error:
+    except (OSError, BadConfig) as error:
         output.report(f"the choice was not remembered: {error}")
     else:
         output.report(f"remembered in {config_path()}; --model NAME names another one")
