@@ -1,6 +1,8 @@
 """Histories that travel: export, import and backup, as processes on SQLite and PostgreSQL."""
 
 import json
+import os
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -104,6 +106,18 @@ def test_export_and_backup_print_the_file_as_json(story, tmp_path):
     assert story("backup", copy, "--json").json == [
         {"path": str(copy), "size": copy.stat().st_size}
     ]
+
+
+def test_an_export_is_imported_from_a_named_pipe(sqlite_shell, tmp_path):
+    sqlite_shell("new", "main", "--system", "Be careful.")
+    text = sqlite_shell("export").out
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(text,), daemon=True)
+    writer.start()
+    other = Shell(str(tmp_path / "other.db"), tmp_path)
+    assert other("import", pipe).err == "imported 1 session, 1 agent, 1 event\n"
+    writer.join()
 
 
 def test_backup(story, tmp_path):

@@ -225,6 +225,7 @@ def test_search_in_one_session(story):
         "main@6",
     }
     assert "no agent " in story("search", "b.py", "--session", "missing", code=1).err
+    assert [row[0] for row in story("search", "b.py", "--session", "@").rows] == ["other@1"]
 
 
 def test_search(story):

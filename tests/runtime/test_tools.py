@@ -96,6 +96,8 @@ def test_grep_names_file_and_line(tools):
     assert tools["grep"].run(pattern=r"x\b") == "src/deep.py:1:x = 1\nsrc/deep.py:2:y = x"
     assert tools["grep"].run(pattern="print", glob="b.*") == "b.py:1:print('b')"
     assert tools["grep"].run(pattern="nowhere at all") == "no match"
+    with pytest.raises(ToolError, match="no such file or directory: gone"):
+        tools["grep"].run(pattern="x", path="gone")
     with pytest.raises(ToolError, match="is not a valid regular expression"):
         tools["grep"].run(pattern="(")
 

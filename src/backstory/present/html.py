@@ -4,7 +4,7 @@ The tree of agents is at the top. Then comes the context of each agent; tool res
 branches are folded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
 
@@ -12,7 +12,7 @@ from backstory.agent import Agent
 from backstory.log.events import Event
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.replay import Explanation
-from backstory.present.agent_lists import title_of
+from backstory.present.agent_lists import group_by_parent, title_of
 from backstory.present.event_text import body
 from backstory.present.text import clock, count, visible
 from backstory.references import Reference
@@ -45,7 +45,7 @@ def build_page(found: Reference, agents: Sequence[Agent]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>",
-        f"<nav>{_build_tree(agents, None)}</nav>",
+        f"<nav>{_build_tree(group_by_parent(agents), None)}</nav>",
         *_build_section(chosen, found.at),
     ]
     for agent in agents:
@@ -54,12 +54,11 @@ def build_page(found: Reference, agents: Sequence[Agent]) -> str:
     return "\n".join([*parts, "</body></html>", ""])
 
 
-def _build_tree(agents: Sequence[Agent], parent: str | None) -> str:
+def _build_tree(children: Mapping[str | None, Sequence[Agent]], parent: str | None) -> str:
     """Return the agents below `parent` as nested lists."""
     items = []
-    for agent in agents:
-        if agent.parent == parent:
-            items.append(f"<li>{_build_link(agent)}{_build_tree(agents, agent.id)}</li>")
+    for agent in children.get(parent, ()):
+        items.append(f"<li>{_build_link(agent)}{_build_tree(children, agent.id)}</li>")
     return f"<ul>{''.join(items)}</ul>" if items else ""
 
 

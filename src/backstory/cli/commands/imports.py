@@ -170,7 +170,10 @@ def _choose_exit_code(outcome: ImportOutcome, *, strict: bool) -> int:
 
 
 def _is_export(path: str) -> bool:
-    if path == "-":
+    """Return True for an export of backstory. Standard input and pipes are taken for one, because
+    they can be read only once."""
+    is_pipe = not os.path.isfile(path) and not os.path.isdir(path)
+    if path == "-" or is_pipe:
         return True
     if os.path.isdir(path):
         return False
@@ -196,16 +199,14 @@ def _import_exports(url: str | None, paths: Sequence[str], exports: list[str]) -
 
 @contextmanager
 def _open_seekable(path: str) -> Iterator[IO[bytes]]:
-    """Open a file or standard input. A pipe is read to its end before the store is locked: a slow
-    one must not keep other writers waiting."""
-    if path != "-":
-        with open(path, "rb") as file:
+    """Open a file, a pipe or standard input. A pipe is read to its end before the store is locked:
+    a slow one must not keep other writers waiting."""
+    with click.open_file(path, "rb") as file:
+        if file.seekable():
             yield file
-    elif sys.stdin.buffer.seekable():
-        yield sys.stdin.buffer
-    else:
+            return
         with tempfile.TemporaryFile() as spool:
-            shutil.copyfileobj(sys.stdin.buffer, spool)
+            shutil.copyfileobj(file, spool)
             spool.seek(0)
             yield spool
 

@@ -101,9 +101,7 @@ def agents_command(store: Store, session: str | None) -> None:
     to, the beginning of its id, and its marks; for the first agent of a session, also the title or
     first prompt. In a pipe, one agent per line: id, session/name, parent, where it was forked or
     spawned, head, last written, marks."""
-    if session is not None:
-        found = find_reference(store, session)
-        session = get_agent(found, "--session takes an agent, not a position").session
+    session = _find_session(store, session)
     everybody = store.agents()
     names = {agent.id: agent.name for agent in everybody}
 
@@ -124,6 +122,14 @@ def agents_command(store: Store, session: str | None) -> None:
         row=build_row,
         draw=lambda agents: _draw_agents(list(agents), short_ids(names)),
     )
+
+
+def _find_session(store: Store, ref: str | None) -> str | None:
+    """Return the session that --session names."""
+    if ref is None or "@" not in ref:
+        return ref  # the store also finds a session whose first agent was deleted
+    found = find_reference(store, ref)
+    return get_agent(found, "--session takes an agent, not a position").session
 
 
 def _draw_agents(agents: list[Agent], ids: dict[str, str]) -> None:
@@ -180,7 +186,7 @@ def search_command(
         hits = store.search(
             query,
             agent=owner,
-            session=session,
+            session=_find_session(store, session),
             kinds=kinds,
             live=live,
             limit=limit * page + 1,

@@ -70,6 +70,8 @@ class Workspace:
         """Search files for a regular expression; path is where, glob is which files. Answers with
         file:line:text."""
         place = self._resolve(path)
+        if not place.exists():
+            raise ToolError(f"no such file or directory: {path}")
         request = {"root": str(self.root), "place": str(place), "pattern": pattern, "glob": glob}
         return Action(
             "grep",
