@@ -5,14 +5,14 @@ from types import SimpleNamespace
 from rich.console import Console
 
 import backstory
-from backstory.present.agent_lists import short_ids, short_ref, trees
+from backstory.present.agent_lists import TreeBuilder, short_ids, short_ref
 
 
-def draw(agents, **options):
+def draw(agents):
     console = Console(width=60)
     ids = {agent.id: agent.id[:8] for agent in agents}
     with console.capture() as captured:
-        for tree in trees(agents, ids, width=60, **options):
+        for tree in TreeBuilder(agents, ids, 60).build():
             console.print(tree)
     return [line.partition("  head")[0] for line in captured.get().splitlines()]
 

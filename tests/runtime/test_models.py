@@ -24,7 +24,7 @@ from backstory.runtime.models.choice import (
     choose,
     find_window,
     from_config,
-    instead,
+    replace_model,
 )
 from backstory.runtime.models.hosted import AnswerReader, StreamCut
 from backstory.runtime.models.openai import OpenAIModel
@@ -381,10 +381,10 @@ def test_which_model_is_meant(spec, provider):
 
 def test_another_model_keeps_the_address_only_of_its_own_provider():
     before = ModelSpec("qwen", "http://here", "secret", 4000)
-    assert instead(before, "mistral") == ModelSpec("mistral", "http://here", "secret", None)
-    assert instead(before, "anthropic:x") == ModelSpec("anthropic:x")
-    assert instead(before, "claude-x") == ModelSpec("claude-x")
-    assert instead(before, "embedded") == ModelSpec("embedded")
+    assert replace_model(before, "mistral") == ModelSpec("mistral", "http://here", "secret", None)
+    assert replace_model(before, "anthropic:x") == ModelSpec("anthropic:x")
+    assert replace_model(before, "claude-x") == ModelSpec("claude-x")
+    assert replace_model(before, "embedded") == ModelSpec("embedded")
 
 
 def test_known_windows():

@@ -65,7 +65,9 @@ class Chat:
         self.loop = Loop(agent, model, tools, allow=allow, compact_at=compact_at)
         self._taken_back: Event | None = None  # the undo of a prompt without an answer
         self.is_new = begin(agent, system, self.instructions)
-        self._params = {**((default_params or {}) if self.is_new else {}), **(params or {})}
+        self._unwritten_params = dict(params or {})
+        if self.is_new:
+            self._unwritten_params = {**(default_params or {}), **self._unwritten_params}
         self.other_folder = ""  # where the session began, if that is not this folder
         if folder is not None:
             began_in = self.root.about.get("cwd", str(folder))
@@ -109,17 +111,16 @@ class Chat:
         lets the model answer. `seen` is the head that the person saw; raises Conflict if there is
         more."""
         prompt = mentions.read(text, self.folder or Path.cwd(), files, typed=typed)
-        note = write_settings(
-            self.agent, self.model, self.loop.tools, params=self._params, expected=seen
-        )
-        self._params = {}
+        params = self._unwritten_params
+        note = write_settings(self.agent, self.model, self.loop.tools, params=params, expected=seen)
+        self._unwritten_params = {}
         if note is not None and seen is not None:
             seen = note.seq
         return mentions.write(self.agent, prompt, expected=seen)
 
     def params(self) -> dict[str, Any]:
         """The parameters that are in force here."""
-        return {**self.agent.conversation().settings.params, **self._params}
+        return {**self.agent.conversation().settings.params, **self._unwritten_params}
 
     def set_parameter(self, name: str, value: Any) -> None:
         """Set a parameter from here on; None removes it."""
@@ -131,7 +132,7 @@ class Chat:
             params[outer] = _without_none({**(params.get(outer) or {}), inner: value}) or None
         else:
             params[name] = value
-        self._params = {}
+        self._unwritten_params = {}
         self.agent.settings(params=_without_none(params))
 
     def models(self) -> list[str]:
@@ -233,7 +234,7 @@ class Chat:
     def clear(self) -> None:
         """Empty the context, except for the system messages, which are written again. The
         parameters stay: they are written with the next prompt."""
-        self._params = self.params()
+        self._unwritten_params = self.params()
         kept = [event for event in self.agent.context().messages if event.kind == "system"]
         self.agent.extend([("clear",), *kept])
 
@@ -271,12 +272,12 @@ class Chat:
     # --- branching ---
 
     def fork(self, name: str | None = None) -> None:
-        """Go on in a fork of the agent."""
+        """Continue in a fork of the agent."""
         self.loop.agent = self.agent.fork(name)
 
     def start_new(self) -> None:
-        """Go on in a new session of this folder."""
-        self._params = self.params()
+        """Continue in a new session of this folder."""
+        self._unwritten_params = self.params()
         agent = self.store.start(find_free_name("main", self.store.agents()))
         begin(agent, self.system, self.instructions)
         if self.folder is not None:
@@ -284,7 +285,7 @@ class Chat:
         self.loop.agent = agent
 
     def switch(self, ref: str) -> None:
-        """Go on in another agent."""
+        """Continue in another agent."""
         agent = self.find(ref)
         begin(agent, self.system, self.instructions)
         self.loop.agent = agent

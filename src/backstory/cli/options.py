@@ -90,6 +90,9 @@ kinds_option = click.option(
 key_option = click.option(
     "--key", metavar="TEXT", help="A key to find it by; no other agent may have it."
 )
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would change, and write nothing."
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 

@@ -93,13 +93,8 @@ def group_by_parent(agents: Sequence[Agent]) -> dict[str | None, list[Agent]]:
     return children
 
 
-def trees(agents: list[Agent], ids: dict[str, str], *, width: int) -> "list[Tree]":
-    """Return the sessions as trees of this width."""
-    return TreeBuilder(agents, ids, width).build()
-
-
 class TreeBuilder:
-    """Builds the trees of all sessions, from their roots to the leaves."""
+    """Builds the trees of all sessions for a terminal, from their roots to the leaves."""
 
     def __init__(self, agents: list[Agent], ids: dict[str, str], width: int) -> None:
         self._agents = agents

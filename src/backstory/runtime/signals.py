@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
-ENDING_NAMES = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+DEFERRED_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+ENDING_NAMES = ("SIGTERM", "SIGHUP")
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def defer_signals() -> Iterator[None]:
 
 def _find_handlers() -> dict[int, Callable[[int, FrameType | None], Any]]:
     """The signals that have a Python handler; others are left alone."""
-    numbers = (getattr(signal, name) for name in NAMES if hasattr(signal, name))
+    numbers = (getattr(signal, name) for name in DEFERRED_NAMES if hasattr(signal, name))
     handlers = {number: signal.getsignal(number) for number in numbers}
     return {number: handler for number, handler in handlers.items() if callable(handler)}
 

@@ -15,7 +15,7 @@ from backstory.cli.times import parse_time
 from backstory.listings import Session
 from backstory.maintenance.search import Hit
 from backstory.maintenance.stats import AgentStats, Stats
-from backstory.present.agent_lists import first_prompt, short_ids, short_ref, trees
+from backstory.present.agent_lists import TreeBuilder, first_prompt, short_ids, short_refs
 from backstory.present.event_text import mark_label
 from backstory.present.shapes import agent_json, hit_json, session_json, stats_json, title_json
 from backstory.present.text import age, count, one_line, size, stamp, visible
@@ -135,7 +135,7 @@ def _find_session(store: Store, ref: str | None) -> str | None:
 def _draw_agents(agents: list[Agent], ids: dict[str, str]) -> None:
     if not agents:
         output.draw("no agents yet; `backstory new` starts one")
-    for tree in trees(agents, ids, width=output.make_console().width):
+    for tree in TreeBuilder(agents, ids, output.make_console().width).build():
         output.draw(tree)
 
 
@@ -192,13 +192,13 @@ def search_command(
             limit=limit * page + 1,
             progress=progress,
         )
-    agents = store.agents()
+    refs = short_refs(store.agents())
     shown = hits[limit * (page - 1) : limit * page]
     titled = hits.titled[:limit] if page == 1 else []
     for one in titled:
-        _print_title(one, short_ref(one, agents))
+        _print_title(one, refs[one.id])
     for hit in shown:
-        _print_hit(hit, f"{short_ref(hit.agent, agents)}@{hit.event.seq}")
+        _print_hit(hit, f"{refs[hit.agent.id]}@{hit.event.seq}")
     if len(hits) > limit * page:
         output.report(f"there are more results: --page {page + 1} shows the next")
     if hits.missing:

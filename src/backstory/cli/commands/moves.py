@@ -7,7 +7,7 @@ import click
 
 from backstory.agent import Agent
 from backstory.cli import output
-from backstory.cli.options import command, get_agent, reference
+from backstory.cli.options import command, dry_run_option, get_agent, reference
 from backstory.cli.stores import find_reference
 from backstory.comparing import MoveCommand, Preview
 from backstory.errors import Invalid
@@ -20,10 +20,6 @@ from backstory.store import Store
 
 MOST_SHOWN = 10  # events that a dry run lists one by one
 LONGEST = 60  # characters of one of them
-
-dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Show what would change, and write nothing."
-)
 
 
 @command("rewind", example='backstory rewind "main@before the cleanup" --dry-run')

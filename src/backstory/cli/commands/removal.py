@@ -8,7 +8,7 @@ import click
 
 from backstory.agent import Agent
 from backstory.cli import output
-from backstory.cli.options import command, get_agent, reference, yes_option
+from backstory.cli.options import command, dry_run_option, get_agent, reference, yes_option
 from backstory.cli.stores import find_reference
 from backstory.cli.times import parse_time
 from backstory.errors import Busy, Invalid, NotFound
@@ -21,10 +21,6 @@ from backstory.store import Store
 
 MOST_SHOWN = 20  # agents that are listed one by one
 LONGEST = 60  # characters of an event that is shown
-
-dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Show what would be removed, and change nothing."
-)
 
 
 def confirm(what: str, remedy: str = "repeat it with --yes, or look with --dry-run first") -> None:

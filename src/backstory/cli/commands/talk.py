@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,21 @@ if TYPE_CHECKING:
     from backstory.runtime.tools import Action
 
 MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True)
+class ChatOptions:
+    """The options that both commands have."""
+
+    model: str | None
+    base_url: str | None
+    window: int | None
+    settings: Sequence[str]  # as NAME=VALUE
+    system: str | None
+    new: bool
+    no_compact: bool
+
+
 OPTIONS = (
     click.option(
         "--model", metavar="NAME", help="gpt-…, claude-…, gemini-…, PROVIDER:NAME, or embedded."
@@ -51,10 +68,16 @@ OPTIONS = (
 
 
 def chat_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that both commands have."""
+    """Add the options that both commands have; the command gets them as `options`."""
+
+    @wraps(function)
+    def run(*args: Any, **given: Any) -> Any:
+        chosen = {field.name: given.pop(field.name) for field in fields(ChatOptions)}
+        return function(*args, options=ChatOptions(**chosen), **given)
+
     for option in reversed(OPTIONS):
-        function = option(function)
-    return function
+        run = option(run)
+    return run
 
 
 @command(
@@ -67,21 +90,21 @@ def chat_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.argument("ref", required=False, metavar="[REF]", shell_complete=complete_reference)
 @chat_options
-def chat_command(url: str | None, ref: str | None, **options: Any) -> int:
+def chat_command(url: str | None, ref: str | None, options: ChatOptions) -> int:
     """Continues the latest session of the current folder, with everything that was said, or starts
     one. REF names another one; @ is the latest session of any folder. The store is created if it
     does not exist. Without a terminal, it reads one question from standard input, prints the
     answer, and exits."""
     _check_platform()
     if sys.stdin.isatty() and sys.stdout.isatty():
-        return _chat_on_terminal(url, ref, **options)
+        return _chat_on_terminal(url, ref, options)
     question = read_input("your question").strip()
     if not question:
         raise Invalid(
             "there is no question on standard input",
             remedy="use echo 'a question' | backstory chat",
         )
-    return _answer_question(url, ref, question, typed="", **options)
+    return _answer_question(url, ref, question, options, typed="")
 
 
 @command(
@@ -104,7 +127,12 @@ def chat_command(url: str | None, ref: str | None, **options: Any) -> int:
     "files, but a command can read and change everything.",
 )
 def ask_command(
-    url: str | None, question: str | None, ref: str | None, files: tuple[str, ...], **options: Any
+    url: str | None,
+    question: str | None,
+    ref: str | None,
+    files: tuple[str, ...],
+    yes: bool,
+    options: ChatOptions,
 ) -> int:
     """Both are added to the log. Text from a pipe or a file on standard input comes first, then an
     empty line, then QUESTION; without QUESTION, that text is the question. The store is created if
@@ -115,7 +143,8 @@ def ask_command(
     if not asked:
         raise Invalid("there is no question", remedy="use backstory ask 'a question'")
     paths = [str(Path(file).absolute()) for file in files]  # the session may have another folder
-    return _answer_question(url, ref, asked, typed=question or "", files=paths, **options)
+    typed = question or ""
+    return _answer_question(url, ref, asked, options, typed=typed, files=paths, yes=yes)
 
 
 def _check_platform() -> None:
@@ -134,20 +163,20 @@ def _check_platform() -> None:
 # --- on a terminal ---
 
 
-def _chat_on_terminal(url: str | None, ref: str | None, **options: Any) -> int:
-    wanted = _resolve_model(**options)
+def _chat_on_terminal(url: str | None, ref: str | None, options: ChatOptions) -> int:
+    wanted = _resolve_model(options)
     if not wanted.model and not wanted.base_url:
         _check_packages("chat")
         wanted = _choose_offer(url, wanted)
     _check_packages("chat", wanted=wanted)
     from backstory.chat.worker import ChatWorker
-    from backstory.runtime.models.choice import instead
+    from backstory.runtime.models.choice import replace_model
     from backstory.runtime.signals import Shutdown
 
-    with Shutdown() as leaving, _open_chat(url, ref, wanted, **options) as chat:
+    with Shutdown() as leaving, _open_chat(url, ref, wanted, options) as chat:
         worker = ChatWorker(
             chat,
-            choose_model=lambda name: _load_model(instead(wanted, name)),
+            choose_model=lambda name: _load_model(replace_model(wanted, name)),
             run_command=run_command,
             shell_commands=sorted(COMMANDS.keys() - SHELL_ONLY),
         )
@@ -169,7 +198,7 @@ def _choose_offer(url: str | None, wanted: "ModelSpec") -> "ModelSpec":
 
     with open_store(url, make=True) as store:
         offers = list_offers(has_begun_tour=has_begun_tour(store, Path.cwd()))
-    chosen = choose_offer(offers).over(wanted)
+    chosen = choose_offer(offers).fill_from(wanted)
     if chosen.model == TOUR:
         return chosen
     try:
@@ -205,20 +234,20 @@ def _answer_question(
     url: str | None,
     ref: str | None,
     question: str,
+    options: ChatOptions,
     *,
     typed: str,
-    yes: bool = False,
     files: Sequence[str] = (),
-    **options: Any,
+    yes: bool = False,
 ) -> int:
     """Ask a question, print the answer, and return the exit code. Piped text names no files."""
-    wanted = _resolve_model(**options)
+    wanted = _resolve_model(options)
     _check_packages(wanted=wanted)
     from backstory.chat import ask
     from backstory.runtime.signals import Shutdown
 
     allow = _build_allow(yes=yes)
-    with Shutdown() as leaving, _open_chat(url, ref, wanted, allow=allow, **options) as chat:
+    with Shutdown() as leaving, _open_chat(url, ref, wanted, options, allow=allow) as chat:
         try:
             found = ask.answer_once(chat, question, files, typed=typed, quiet=output.wants_json())
         except KeyboardInterrupt:
@@ -257,13 +286,11 @@ def _build_json(chat: "Chat", found: "Event | None") -> dict[str, Any]:
 # --- the model and the chat ---
 
 
-def _resolve_model(
-    *, model: str | None = None, base_url: str | None = None, window: int | None = None, **_: Any
-) -> "ModelSpec":
+def _resolve_model(options: ChatOptions) -> "ModelSpec":
     """Return the model that the options, the environment and the config file name."""
     from backstory.runtime.models.choice import BadConfig, ModelSpec, resolve
 
-    given = ModelSpec(model=model, base_url=base_url, window=window)
+    given = ModelSpec(options.model, options.base_url, window=options.window)
     try:
         return resolve(given)
     except BadConfig as error:
@@ -302,13 +329,9 @@ def _open_chat(
     url: str | None,
     ref: str | None,
     wanted: "ModelSpec",
+    options: ChatOptions,
     *,
     allow: "Allow | None" = None,
-    system: str | None = None,
-    new: bool = False,
-    no_compact: bool = False,
-    settings: Sequence[str] = (),
-    **_: Any,
 ) -> Iterator["Chat"]:
     """Set up the chat in the current folder. The model is closed at the end."""
     from backstory.chat.session import SYSTEM, Chat, first_agent, only_agent
@@ -316,8 +339,8 @@ def _open_chat(
     from backstory.runtime.parameters import parameters
     from backstory.runtime.tools import working_tools
 
-    params = parameters(dict(map(_split_setting, settings)))
-    if ref is not None and not new:
+    params = parameters(dict(map(_split_setting, options.settings)))
+    if ref is not None and not options.new:
         with open_store(url) as store:
             only_agent(store, ref)  # before a model is downloaded in vain
     model = _load_model(wanted)
@@ -325,20 +348,20 @@ def _open_chat(
         with open_store(url, make=True) as store:
             folder = Path.cwd()
             is_tour = isinstance(model, TourModel)
-            agent = first_agent(store, ref, folder, new=new, is_tour=is_tour)
+            agent = first_agent(store, ref, folder, new=options.new, is_tour=is_tour)
             chat = Chat(
                 store,
                 agent,
                 model,
                 working_tools(folder),
                 allow=allow,
-                system=system or SYSTEM,
-                auto_compact=not no_compact,
+                system=options.system or SYSTEM,
+                auto_compact=not options.no_compact,
                 folder=folder,
                 params=params,
                 default_params=_read_default_parameters(),
             )
-            _report_surprises(chat, folder, system)
+            _report_surprises(chat, folder, options.system)
             yield chat
     finally:
         close = getattr(model, "close", None)

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 EMBEDDED = "embedded"
 PREFIXES = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
 CLASSES = {"openai": "OpenAIModel", "anthropic": "AnthropicModel", "gemini": "GeminiModel"}
-FAMILIES = {
-    "claude-": "anthropic",
-    "gemini-": "gemini",
-}  # providers by the beginning of a model's name
+# Providers by the beginning of a model's name.
+FAMILIES = {"claude-": "anthropic", "gemini-": "gemini"}
 OTHER_TABLES = ("params",)  # tables of the config file that are not about the model
 CONFIG_FIELDS = ("model", "base_url", "window")  # keys are in the environment only
 VARIABLES = {
@@ -68,33 +66,35 @@ class ModelSpec(NamedTuple):
     key: str | None = None
     window: int | None = None
 
-    def over(self, other: "ModelSpec") -> "ModelSpec":
-        """These fields, with the other's values for those that are None."""
-        return other._replace(
-            **{field: value for field, value in self._asdict().items() if value is not None}
-        )
+    def fill_from(self, other: "ModelSpec") -> "ModelSpec":
+        """Return this, with the values of `other` for the fields that are None."""
+        given = {field: value for field, value in self._asdict().items() if value is not None}
+        return other._replace(**given)
 
 
-def resolve(said: ModelSpec, *, config: bool = True) -> ModelSpec:
-    """What was asked for, completed from the environment, then from the config file if `config` is
-    true."""
-    said_there: dict[str, Any] = {
-        field: os.environ.get(name) or None for field, name in VARIABLES.items()
-    }
-    environment = ModelSpec()._replace(**said_there)
-    wanted = said.over(environment)
+def resolve(given: ModelSpec, *, config: bool = True) -> ModelSpec:
+    """Fill `given` from the environment, then from the config file if `config` is true."""
+    spec = given.fill_from(read_environment())
     configured = from_config(config_path()) if config else ModelSpec()
-    if wanted.model:
-        return wanted.over(instead(configured, wanted.model))
-    return wanted.over(configured)
+    if spec.model:  # the file's address is used only for a model of the same provider
+        configured = replace_model(configured, spec.model)
+    return spec.fill_from(configured)
 
 
-def instead(before: ModelSpec, model: str) -> ModelSpec:
-    """Another model; the address and the key stay if the provider is the same."""
-    asked = ModelSpec(model)
-    if _provider(before)[0] == _provider(asked)[0]:
+def read_environment() -> ModelSpec:
+    """Return what the environment says about the model."""
+    values: dict[str, Any] = {}
+    for field, variable in VARIABLES.items():
+        values[field] = os.environ.get(variable) or None
+    return ModelSpec(**values)
+
+
+def replace_model(before: ModelSpec, model: str) -> ModelSpec:
+    """Return `before` with another model; its address and key stay if the provider is the same."""
+    after = ModelSpec(model)
+    if _provider(before)[0] == _provider(after)[0]:
         return before._replace(model=model, window=None)
-    return asked
+    return after
 
 
 def config_path() -> Path:
