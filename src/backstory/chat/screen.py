@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, create_app_session
@@ -39,7 +38,6 @@ MAX_PASTED = 20  # lines that are shown
 EXPAND = "\x0f"  # what Ctrl-O sends
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
-P = ParamSpec("P")
 T = TypeVar("T")
 Draw = Callable[[], RenderableType]
 
@@ -58,18 +56,6 @@ class Work(Protocol):
 
     def describe_wait(self) -> str:
         """Return what is waited for, or an empty text."""
-
-
-def run_in_loop(
-    method: "Callable[Concatenate[ChatScreen, P], Coroutine[Any, Any, T]]",
-) -> "Callable[Concatenate[ChatScreen, P], T]":
-    """Return a method for the worker that runs in the event loop of the main thread."""
-
-    @wraps(method)
-    def run(screen: "ChatScreen", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return screen.call(method(screen, *args, **kwargs))
-
-    return run
 
 
 class ChatScreen:
@@ -253,6 +239,19 @@ class ChatScreen:
             raise KeyboardInterrupt
         return answer
 
+    def put_draft(self, text: str) -> bool:
+        """Put a text into the editor, unless something was typed there. Return whether it is
+        there."""
+        return self.call(self._put_draft(text))
+
+    def remember(self, prompts: Sequence[str]) -> None:
+        """Let the arrow keys bring back these prompts."""
+        self.call(self._remember(prompts))
+
+    def choose(self, question: str, options: Sequence[str]) -> int | None:
+        """Let the person choose, and return the index; None if the person did not."""
+        return self.call(self._choose(question, options))
+
     def ring(self) -> None:
         """Ring the bell."""
         self._session.app.output.bell()
@@ -282,10 +281,7 @@ class ChatScreen:
             app.renderer.request_absolute_cursor_position()
             app.invalidate()
 
-    @run_in_loop
-    async def put_draft(self, text: str) -> bool:
-        """Put a text into the editor, unless something was typed there. Return whether it is
-        there."""
+    async def _put_draft(self, text: str) -> bool:
         buffer = self._session.default_buffer
         if buffer.text.strip() or self._draft.strip():
             return False
@@ -295,9 +291,7 @@ class ChatScreen:
             self._draft = text
         return True
 
-    @run_in_loop
-    async def remember(self, prompts: Sequence[str]) -> None:
-        """Let the arrow keys bring back these prompts."""
+    async def _remember(self, prompts: Sequence[str]) -> None:
         buffer = self._session.default_buffer
         history = InMemoryHistory(prompts)
         self._session.history = buffer.history = history
@@ -328,9 +322,7 @@ class ChatScreen:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(text)
 
-    @run_in_loop
-    async def choose(self, question: str, options: Sequence[str]) -> int | None:
-        """Let the person choose, and return the index; None if the person did not."""
+    async def _choose(self, question: str, options: Sequence[str]) -> int | None:
         self._choices = (question, options)
         self._choice = asyncio.get_running_loop().create_future()
         self._close_editor()
@@ -349,7 +341,7 @@ class ChatScreen:
         with suppress(KeyboardInterrupt, EOFError):
             chosen = await menu.prompt_async()
         choice.set_result(chosen)
-        await asyncio.sleep(0)  # `choose` returns
+        await asyncio.sleep(0)  # `_choose` returns
 
     # --- drawing ---
 

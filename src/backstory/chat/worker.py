@@ -199,13 +199,23 @@ class ChatWorker:
                 drawing.show(prompt)
             drawing.follow(updates)
             missed = self._draw_missed(drawing)
-        except BaseException as error:
+        except (Error, OSError) as error:
             self._give_back_queue()
-            if isinstance(error, (Error, OSError)):
-                self._give_up(error, prompt, drawing)
-            else:
-                self._draw_missed(drawing)
+            self._draw_unrecorded(error, drawing)
+            self._draw_missed(drawing)
+            is_taken_back = isinstance(error, ModelError) and self._take_back(prompt)
+            if not is_taken_back and self.chat.is_unanswered():
+                self.say(UNANSWERED)
             raise
+        except BaseException:
+            self._give_back_queue()
+            self._draw_missed(drawing)
+            raise
+        self._note_end(drawing, missed)
+        self._take_back(prompt)
+
+    def _note_end(self, drawing: AnswerDrawing, missed: Sequence[Event]) -> None:
+        """Say how a turn ended: it was stopped, or what it took."""
         if drawing.is_stopped:
             is_kept = any(event.kind in ("assistant", "tool_result") for event in missed)
             self.say("stopped; what was said is kept" if is_kept else "stopped; /retry asks again")
@@ -214,7 +224,6 @@ class ChatWorker:
             self.say(drawing.summarize())
         if drawing.seconds > BELL_SECONDS:
             self.screen.ring()
-        self._take_back(prompt)
 
     def _give_back_queue(self) -> None:
         """Put prompts that wait into the editor, because the turn before them did not end well."""
@@ -222,8 +231,8 @@ class ChatWorker:
         if waiting:
             self.screen.put_draft(waiting)
 
-    def _give_up(self, error: Exception, prompt: Event | None, drawing: AnswerDrawing) -> None:
-        """Handle a missing answer: show what was not recorded, and take the prompt back."""
+    def _draw_unrecorded(self, error: Exception, drawing: AnswerDrawing) -> None:
+        """Draw the text that is lost with an error, because it is not in the log."""
         unsaved = error.unsaved if isinstance(error, Error) else ""
         if isinstance(error, StorageError) and drawing.text.strip():
             drawing.print_rest(unsaved or drawing.text)
@@ -231,10 +240,6 @@ class ChatWorker:
         elif unsaved.strip():
             self.say(unsaved if len(unsaved) <= MAX_UNSAVED else f"{unsaved[:MAX_UNSAVED]}…")
             self.warn("this could not be recorded")
-        self._draw_missed(drawing)
-        is_taken_back = isinstance(error, ModelError) and self._take_back(prompt)
-        if not is_taken_back and self.chat.is_unanswered():
-            self.say(UNANSWERED)
 
     def _take_back(self, prompt: Event | None) -> bool:
         """Put a prompt without an answer back into the editor, unless something was typed there."""
