@@ -3,6 +3,7 @@ editor."""
 
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 
 from rich.text import Text
@@ -31,20 +32,27 @@ MAX_OUTPUT = (
 )
 
 
+@dataclass
+class DrawnHistory:
+    """What is on the screen: the history of an agent, up to a position."""
+
+    agent: Agent
+    position: int
+
+
 class AnswerDrawing:
-    """Draws what happens after a position. It knows how far it got, and what others wrote
-    meanwhile."""
+    """Draws what happens after the history that is on the screen, and adds it to that. It knows
+    what others wrote meanwhile."""
 
     def __init__(
-        self, screen: ChatScreen, agent: Agent, *, after: int, is_expanded: bool = False
+        self, screen: ChatScreen, drawn: DrawnHistory, *, is_expanded: bool = False
     ) -> None:
-        self.agent = agent  # whose events are drawn: the loop may continue in a fork
-        self.drawn_to = after  # the newest position that is on the screen
         self.others: list[Event] = []  # what came from someone else
         self.has_answer = False
         self.is_stopped = False  # by the person
         self.usage = AnswerUsage(None, answers=0)
         self._screen = screen
+        self._drawn = drawn
         self._pen = draw.EventPen(is_expanded=is_expanded)
         self._began_at = time.monotonic()
         self._begin_answer()
@@ -83,8 +91,8 @@ class AnswerDrawing:
                 self._begin_answer()
                 self._warn(f"{one_line(why)}; trying again in {seconds:.1f} s{again}")
             case Forked(fork, before):
-                self.agent = fork
-                self.drawn_to = fork.fork_seq
+                self._drawn.agent = fork
+                self._drawn.position = fork.fork_seq
                 self._warn(
                     f"someone else wrote to {before.name!r} meanwhile: this answer is in the fork "
                     f"{fork.name!r}; /switch {before.name} goes back"
@@ -123,7 +131,7 @@ class AnswerDrawing:
     def _note_compaction(self, compaction: Compacted) -> None:
         usage = read_usage(compaction.data)
         self._begin_answer()
-        self.drawn_to = compaction.position
+        self._drawn.position = compaction.position
         sizes = f"from {compaction.before:,} to {compaction.after:,} tokens"
         parts = [f"compacted {sizes}", describe_seconds(compaction.seconds)]
         if usage is not None:
@@ -134,8 +142,9 @@ class AnswerDrawing:
 
     def show(self, event: Event) -> None:
         """Draw an event, after what others wrote before it."""
-        if event.seq > self.drawn_to + 1:
-            between = self.agent.events(after=self.drawn_to, until=event.seq - 1)
+        drawn = self._drawn
+        if event.seq > drawn.position + 1:
+            between = drawn.agent.events(after=drawn.position, until=event.seq - 1)
             self.others += between
             for one in between:
                 self._draw(one)
@@ -143,7 +152,7 @@ class AnswerDrawing:
 
     def show_missed(self) -> list[Event]:
         """Draw events that were written without an update, such as an interrupted answer."""
-        missed = self.agent.events(after=self.drawn_to)
+        missed = self._drawn.agent.events(after=self._drawn.position)
         for event in missed:
             is_own = (event.content or "").strip() == self.text.strip()
             self._draw(event, is_own=is_own)
@@ -163,7 +172,7 @@ class AnswerDrawing:
                 self.usage += usage
         if event.kind in ("assistant", "tool_call", "tool_result"):
             self._begin_answer()
-        self.drawn_to = event.seq
+        self._drawn.position = event.seq
 
     def print_rest(self, recorded: str) -> None:
         """Print the rest of an answer that is complete; all of it, if the log has another text."""

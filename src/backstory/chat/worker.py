@@ -12,7 +12,7 @@ from rich.text import Text
 
 from backstory.agent import Agent
 from backstory.chat import commands, draw
-from backstory.chat.answer import AnswerDrawing
+from backstory.chat.answer import AnswerDrawing, DrawnHistory
 from backstory.chat.commands import ChatCompleter
 from backstory.chat.screen import EXPAND, ChatScreen
 from backstory.chat.session import Chat
@@ -67,8 +67,7 @@ class ChatWorker:
         self._choose_model = choose_model
         self._run_command = run_command
         self._greeting: Sequence[str] = ()
-        self._shown = chat.agent  # whose events are on the screen
-        self._seen = chat.agent.head  # the newest position that is there
+        self._drawn = DrawnHistory(chat.agent, chat.agent.head)
         self._others_wrote = False  # and the screen says so already
         self._followed: Agent | None = None
         self._follower: Follower[Event] | None = None
@@ -173,7 +172,7 @@ class ChatWorker:
         """Write a prompt after what is on the screen."""
         while True:
             try:
-                return self.chat.say(text, seen=self._seen)
+                return self.chat.say(text, seen=self._drawn.position)
             except Conflict:  # someone else was faster
                 self.catch_up()
 
@@ -189,9 +188,7 @@ class ChatWorker:
 
     def answer(self, updates: Updates, prompt: Event | None = None) -> None:
         """Draw the prompt and the answer."""
-        drawing = AnswerDrawing(
-            self.screen, self.chat.agent, after=self._seen, is_expanded=self.is_expanded
-        )
+        drawing = AnswerDrawing(self.screen, self._drawn, is_expanded=self.is_expanded)
         if self.screen.is_leaving:  # before there was something to stop
             raise EOFError
         try:
@@ -257,14 +254,12 @@ class ChatWorker:
 
     def _draw_missed(self, drawing: AnswerDrawing) -> list[Event]:
         """Draw what was recorded after the drawing had stopped."""
-        if drawing.agent != self.chat.agent:  # the fork was not announced
-            self.redraw(
-                f"someone else wrote to {drawing.agent.name!r}: this is the fork "
-                f"{self.chat.agent.name!r}"
-            )
+        before, agent = self._drawn.agent, self.chat.agent
+        if before != agent:  # the fork was not announced
+            self.redraw(f"someone else wrote to {before.name!r}: this is the fork {agent.name!r}")
             return []
         missed = drawing.show_missed()
-        self._mark_drawn(drawing.drawn_to)
+        self._mark_drawn(self._drawn.position)
         if any(event.kind in MOVE_KINDS for event in drawing.others):
             self.redraw(MOVED)
         return missed
@@ -286,7 +281,7 @@ class ChatWorker:
 
     def compact(self, focus: str) -> None:
         """Let the model summarize the conversation, and continue with the summary."""
-        drawing = AnswerDrawing(self.screen, self.chat.agent, after=self._seen)
+        drawing = AnswerDrawing(self.screen, self._drawn)
         drawing.follow(self.chat.loop.compact(focus))
         if drawing.is_stopped:
             self.say("stopped; the context is unchanged")
@@ -325,20 +320,21 @@ class ChatWorker:
 
     def _mark_drawn(self, position: int) -> None:
         """Remember that the current agent is on the screen up to a position."""
-        self._shown = self.chat.agent
-        self._seen = position
+        self._drawn.agent = self.chat.agent
+        self._drawn.position = position
         self._others_wrote = False
-        self._follow(self._shown)
+        self._follow(self.chat.agent)
 
     def catch_up(self) -> None:
         """Draw what someone else wrote to this agent; the model will read it, too."""
-        if self.chat.agent != self._shown:  # the context was not drawn completely
+        if self.chat.agent != self._drawn.agent:  # the context was not drawn completely
             self.redraw(f"in {self.chat.agent.name!r}")
-        elif self.chat.agent.head != self._seen:
+        elif self.chat.agent.head != self._drawn.position:
             self._draw_others()
 
     def _draw_others(self) -> None:
-        if any(event.kind != "note" for event in self.chat.agent.events(after=self._seen)):
+        new = self.chat.agent.events(after=self._drawn.position)
+        if any(event.kind != "note" for event in new):
             if not self._others_wrote:
                 self.say("someone else wrote to this agent:")
             self._others_wrote = True
@@ -347,10 +343,10 @@ class ChatWorker:
 
     def draw_new(self) -> list[Event]:
         """Draw the events that are not on the screen yet."""
-        new = self.chat.agent.events(after=self._seen)
+        new = self.chat.agent.events(after=self._drawn.position)
         pen = draw.EventPen(is_expanded=self.is_expanded)
         self.draw(*(pen.draw(event) for event in new))
-        self._seen += len(new)
+        self._drawn.position += len(new)
         return new
 
     def redraw(self, title: str, hint: str = "", *, asking: bool = False) -> None:
