@@ -196,6 +196,13 @@ def test_a_result_of_another_writer_follows_the_own_call(agent):
     assert read(agent) == [{"call": 1}, ("results", "done")]
 
 
+def test_a_result_of_another_writer_follows_an_own_item_that_ends_with_text(agent):
+    call = ("tool_call", None, {"id": "c1", "name": "f"})
+    agent.extend(build_item("mine", {"answer": 1}, [call, ("assistant", "I look.", None)]))
+    agent.tool_result("c1", "done")
+    assert read(agent) == [{"answer": 1}, ("results", "done")]
+
+
 @given(st.lists(st.sampled_from("uocran"), max_size=12), st.integers(0, 14))
 def test_a_limit_gives_the_end_of_all_items(kinds, limit):
     agent = backstory.open(":memory:").start()

@@ -640,11 +640,23 @@ def _are_parts(adapter: str, events: Sequence[Event], count: int) -> bool:
 
 
 class Placement(NamedTuple):
-    """An item with its place. Results come directly after their answer: they have its position."""
+    """An item with its place. Results have the position at which their answer ends."""
 
     position: int
     is_result: bool
     item: Item
+
+
+# An example. Positions 2 and 3 are one own item: an answer that calls `f` and then says something.
+#
+#     events                      owners    placements
+#     1  user "Look."                       (1, False)  the translated question
+#     2  tool_call "f" (a part)   3
+#     3  assistant "I look."      3         (3, False)  the own item, placed at its end
+#     4  user "Well?"                       (4, False)  the translated question
+#     5  tool_result of "f"                 (3, True)   the translated result, after its answer
+#
+# Sorted, they are the items: question, answer, result, question.
 
 
 class _Translation:
@@ -676,18 +688,21 @@ class _Translation:
         return [placement.item for placement in self._placements]
 
     def _add_answer(self, turn: AnswerTurn) -> None:
+        """Place an answer of others at its first position, and the results that no own item has at
+        `end`: the last position of the answer, or of the own item that it is."""
         position = turn.position or 0
-        last = _find_last([turn, *turn.calls])
+        end = _find_last([turn, *turn.calls])
+        end = self._owners.get(end, end)
         is_own = position in self._owners
         if not is_own and (turn.texts or turn.calls):
             written = self._writer.write_answer(turn, self._events[position])
-            self._place(position, last, written)
+            self._place(position, end, written)
         missing = [each for each in list_answered_calls(turn) if self._is_missing(each, is_own)]
         if missing:
             first = self._events[missing[0].result.position or 0]
-            end = _find_last([each.result for each in missing])
+            last_result = _find_last([each.result for each in missing])
             written = self._writer.write_results(missing, first)
-            self._place(last, max(last, end), written, is_result=True)
+            self._place(end, max(end, last_result), written, is_result=True)
 
     def _is_missing(self, answered: AnsweredCall, is_own: bool) -> bool:
         """Return True if no item of this adapter has the result of a call. An own call stays open
@@ -700,12 +715,15 @@ class _Translation:
     def _place(
         self, position: int, last: int, written: Iterable[TurnItem], *, is_result: bool = False
     ) -> None:
+        """Place items at `position`. `last` is the position of the last event that they come
+        from."""
         for value, first in written:
             item = Item(value, first, max(first, last), is_own=False)
             self._placements.append(Placement(position, is_result, item))
 
 
 def _find_last(parts: Iterable[AnswerTurn | Call | Result]) -> int:
+    """Return the highest position of `parts`."""
     return max(part.position or 0 for part in parts)
 
 
