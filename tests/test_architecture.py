@@ -135,9 +135,9 @@ def test_a_pure_module_imports_only_pure_modules_and_does_no_io(path):
 
 PUBLIC = {"backstory", "backstory.aio", "backstory.wire", "backstory.transcripts"}
 # Modules that adapters use beside that: how items are written and read exactly, in little space.
-ITEM_MODULES = {"backstory.log.items"}
+ITEM_MODULES = {"backstory.log.items", "backstory.log.arguments"}
 # The Claude Agent SDK gives its adapter the lines of Claude Code's files.
-ITEM_MODULES |= {"backstory.transcripts.claude_code"}
+ITEM_MODULES |= {"backstory.transcripts.claude_code", "backstory.log.erasure"}
 SHARED_MODULES = ITEM_MODULES | {"backstory.log.checks", "backstory.storage.targets"}
 
 

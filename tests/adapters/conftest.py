@@ -67,7 +67,9 @@ def pytest_terminal_summary(terminalreporter) -> None:
 def stores_are_closed() -> Iterator[None]:
     """Adapters share open stores by their addresses, and the tests use databases again."""
     yield
-    shared.close_shared_stores()
+    for opened in list(shared._shared_stores.values()):
+        opened.store.close()
+    shared._shared_stores.clear()
 
 
 @pytest.fixture

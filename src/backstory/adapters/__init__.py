@@ -3,5 +3,6 @@
     from backstory.adapters.openai_agents import BackstorySession
 
 Each module needs its framework: `pip install 'backstory[openai_agents]'`.
-They use the public interface, and `wire.turns`, `wire.neutral` and `log.items`.
+They use the public interface, `wire`, `log.items` and `log.arguments`; `claude` also `log.erasure`
+and `transcripts.claude_code`; `shared` also `log.checks` and `storage.targets`.
 """

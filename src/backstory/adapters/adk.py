@@ -169,7 +169,8 @@ class BackstorySessionService(BaseSessionService):
         def read(agent: Agent) -> Session | None:
             return self._read_session(agent, ids, config)
 
-        return await self._store.read_in_thread(self._store.build_key(*ids), read, None)
+        key = self._store.build_key(*ids)
+        return await in_thread(partial(self._store.read, key, read, None))
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
@@ -200,7 +201,8 @@ class BackstorySessionService(BaseSessionService):
         event = self._trim_temp_delta_state(event)
         ids = (session.app_name, session.user_id, session.id)
         write = partial(self._append, session=session, event=event)
-        head = await self._store.read_in_thread(self._store.build_key(*ids), write, None)
+        key = self._store.build_key(*ids)
+        head = await in_thread(partial(self._store.read, key, write, None))
         if head is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
         if head == 0:
@@ -262,8 +264,8 @@ class BackstorySessionService(BaseSessionService):
         return self._store.read(key, lambda agent: self._read_known(agent)[1].current, nothing)
 
     def _read_known(self, agent: Agent, head: int | None = None) -> tuple[int, State]:
-        """Return a head of the agent of a session, an app or a user, and the state there. None: the
-        head is read."""
+        """Return a head of the agent of a session, an app or a user, and the newest state. None:
+        the head is read. After an older head, the state is never written: a write expects it."""
         with self._known.hold(agent) as known:
             if head is None:
                 head = agent.head

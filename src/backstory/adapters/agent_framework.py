@@ -88,7 +88,7 @@ class BackstoryHistory(HistoryProvider):
         """Return the messages in the context of a session."""
         nothing: list[Message] = []
         key = self._build_key(session_id)
-        return await self._store.read_in_thread(key, self._read_messages, nothing)
+        return await in_thread(partial(self._store.read, key, self._read_messages, nothing))
 
     async def save_messages(
         self,

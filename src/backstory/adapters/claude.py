@@ -40,6 +40,7 @@ from backstory.adapters.shared import (
     write_blocks,
 )
 from backstory.aio import in_thread
+from backstory.log.erasure import is_erased
 from backstory.log.items import read_json, write_item
 from backstory.transcripts import Entry
 from backstory.transcripts.claude_code import ClaudeTree, LineUnits, index_lines, read_entries
@@ -139,9 +140,8 @@ class BackstorySessionStore:
     # --- reading ---
 
     async def _read(self, key: "SessionKey", call: Callable[[Agent], T], default: T) -> T:
-        return await self._store.read_in_thread(
-            self._store.build_key(*_list_ids(key)), call, default
-        )
+        agent_key = self._store.build_key(*_list_ids(key))
+        return await in_thread(partial(self._store.read, agent_key, call, default))
 
     def _list_sessions(self, project_key: str) -> "list[SessionStoreListEntry]":
         prefix = build_prefix(ADAPTER, project_key)
@@ -264,13 +264,9 @@ def _open_reader(session_id: str, events: Sequence[Event], repair: bool) -> Item
 
 def _show_erased(event: Event) -> Event:
     """Return a message that says that it was erased: other lines continue it."""
-    if event.kind not in ("user", "assistant") or not _is_erased(event):
+    if event.kind not in ("user", "assistant") or not is_erased(event.data_json):
         return event
     return Event.of(event.seq, event.kind, ERASED_TEXT, None, event.created_at, key=event.key)
-
-
-def _is_erased(event: Event) -> bool:
-    return (event.data_json or "").startswith('{"erased":')
 
 
 def _read_original(line: Line) -> str | None:
@@ -431,11 +427,11 @@ class TranscriptBatch:
         self._built: list[Item] = []  # the lines so far
         # The first lines of a fork by Claude: the context has what they say.
         is_new_fork = 0 < end.head == end.agent.fork_seq
-        self._has_copies = is_new_fork and any(_read_original(new.line) for new in lines)
+        self._has_fork_copies = is_new_fork and any(_read_original(new.line) for new in lines)
 
     def build(self) -> list[DraftTuple]:
         """Build the events of all lines, and the new summary."""
-        if self._has_copies:
+        if self._has_fork_copies:
             self._events.append(build_note(FORKED, None))
             self._end.summary = None
         for new in self._lines:
@@ -447,14 +443,14 @@ class TranscriptBatch:
     def _add(self, new: NewLine) -> None:
         line = new.line
         entries = self._end.read_entries(line)
-        if self._has_copies and _read_original(line) is not None:
+        if self._has_fork_copies and _read_original(line) is not None:
             entries = []
         if entries and entries[0].kind not in ("clear", "tool_result"):
             self._events += self._build_move(line)
-        copies: list[KeylessDraft] = []
+        kept: list[KeylessDraft] = []
         if line.get("isCompactSummary") is True:
-            copies = self._copy_kept(line)
-        self._events += build_drafts(new, entries, copies)
+            kept = self._copy_kept(line)
+        self._events += build_drafts(new, entries, kept)
         position = self._end.head + len(self._events)
         self._built.append(Item(line, position, position))
         self._end.add(line)
@@ -471,12 +467,12 @@ class TranscriptBatch:
         if current in (units.get(line.get("uuid")), units.get(parent)):
             return []
         lines = self._read_lines()
-        keys = self._read_tree(lines, line).list_keys_before()
-        if not keys:
+        uuids = self._read_tree(lines, line).list_keys_before()
+        if not uuids:
             return [build_clear(ADAPTER)]
-        if _find_newest(lines, last) in keys or current in map(units.get, keys):
+        if _find_newest(lines, last) in uuids or current in map(units.get, uuids):
             return []
-        target = _find_end(lines, keys)
+        target = _find_end(lines, uuids)
         return [] if target is None else [build_jump(ADAPTER, target)]
 
     def _read_lines(self) -> list[Item]:
@@ -515,9 +511,9 @@ class TranscriptBatch:
         end = self._end
         lines = [new.line for new in self._lines]
         before = end.summary
-        if (
-            before is None and end.head and not self._has_copies
-        ):  # a fork from before it, or a rewind by a person
+        is_missing = before is None and end.head > 0
+        if is_missing and not self._has_fork_copies:
+            # The session is a fork from before its summary, or a person rewound it.
             lines = [*(_load_lines(self._agent, end.key["session_id"], True) or []), *lines]
         previous: Any = None
         if before is not None:
@@ -539,15 +535,15 @@ def _find_newest(lines: Sequence[Item], last: str) -> str:
     return newest
 
 
-def _find_end(lines: Sequence[Item], keys: Sequence[str]) -> int | None:
+def _find_end(lines: Sequence[Item], uuids: Sequence[str]) -> int | None:
     """Return the newest position of the lines with these uuids."""
     originals = _map_copies([item.value for item in lines])
-    places: dict[str, int] = {}
+    ends: dict[str, int] = {}
     for item in lines:
         uuid = str(item.value.get("uuid"))
         # A line that Claude copied into a fork is where its original is.
-        places[uuid] = places.get(originals.get(uuid, ""), item.last)
-    return max([places[key] for key in keys if key in places], default=None)
+        ends[uuid] = ends.get(originals.get(uuid, ""), item.last)
+    return max([ends[uuid] for uuid in uuids if uuid in ends], default=None)
 
 
 def _identify(kind: str, content: str | None, data: dict[str, Any] | None) -> tuple[Any, ...]:
@@ -559,15 +555,15 @@ def _identify(kind: str, content: str | None, data: dict[str, Any] | None) -> tu
 
 
 def build_drafts(
-    new: NewLine, entries: Sequence[Entry], copies: Sequence[KeylessDraft] = ()
+    new: NewLine, entries: Sequence[Entry], kept: Sequence[KeylessDraft] = ()
 ) -> list[DraftTuple]:
-    """Build the events of a line."""
+    """Build the events of a line. `kept` are copies of what a compaction kept in the context."""
     events: list[KeylessDraft] = [(entry.kind, entry.content, entry.data) for entry in entries]
     moves: list[DraftTuple] = []
     if entries and entries[0].kind == "clear":
         moves = [build_clear(ADAPTER)]
         events = []
-    events += copies
+    events += kept
     if not events:
         events = [("note", NOTE, None)]
     return [*moves, *build_item(ADAPTER, new.line, events, key=new.key, text=new.text)]
@@ -638,7 +634,7 @@ class LineWriter:
         """Return the uuid of a line: that which it had, if it was erased."""
         event = self._events[position]
         uuid = _read_uuid(event.key)
-        if uuid is not None and _is_erased(event):
+        if uuid is not None and is_erased(event.data_json):
             return uuid
         name = f"{self._session_id}/{position}/{event.created_us}{suffix}"
         return str(uuid5(FOREIGN, name))

@@ -88,7 +88,7 @@ BEGUN_ELSEWHERE = "00000000-0000-6000-8000-"
 
 Form = dict[str, Any]
 Write = tuple[str, str, Any]  # task, channel, value
-Places = dict[tuple[str, Any], int]  # by channel and version, the note that has the value
+ValuePositions = dict[tuple[str, Any], int]  # by channel and version, the note that has the value
 Threads = list["GraphThread"]  # in a class with a method `list`
 
 
@@ -297,19 +297,19 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         One statement, if this process wrote the newest checkpoint, and that is the parent."""
         with self._known.hold(thread.agent) as known:
             while True:
-                state, known.value = known.value, None
+                state, known.value = known.value, None  # Forget it until the write succeeds.
                 if state is None or state.newest != draft.parent:
                     state = thread.read_state()
-                base = thread.find_base(state, draft)
-                if base is None:
+                continued = thread.find_continued_state(state, draft)
+                if continued is None:
                     return True
-                channels = draft.list_channels(base.places)
-                batch = draft.build_batch(base, channels)
+                channels = draft.list_channels(continued.positions)
+                batch = draft.build_batch(continued, channels)
                 try:
                     events = thread.agent.extend(batch, expected=state.head)
                 except Conflict:  # somebody else appended: read again
                     continue
-                known.value = draft.build_state(base, channels, events[-1].seq)
+                known.value = draft.build_state(continued, channels, events[-1].seq)
                 return True
 
     def _append_notes(self, thread: "GraphThread", notes: Sequence[DraftTuple]) -> bool:
@@ -379,7 +379,7 @@ class ThreadState(NamedTuple):
     head: int
     newest: str | None  # the id of the newest checkpoint in the context
     messages: list[BaseMessage]
-    places: Places  # of the values of its channels
+    positions: ValuePositions  # of the values of its channels
     moves: tuple[DraftTuple, ...] = ()
 
 
@@ -479,10 +479,15 @@ class GraphThread:
         newest = read_note(note)
         if note is None or newest is None:
             return ThreadState(head, None, messages, {})
-        return ThreadState(head, newest["id"], messages, self._find_places(newest, note.seq))
+        return ThreadState(
+            head, newest["id"], messages, self._find_value_positions(newest, note.seq)
+        )
 
-    def find_base(self, state: ThreadState, draft: "CheckpointDraft") -> ThreadState | None:
-        """Return what a checkpoint continues. None: its parent is gone, or it was put before."""
+    def find_continued_state(
+        self, state: ThreadState, draft: "CheckpointDraft"
+    ) -> ThreadState | None:
+        """Return the state that a checkpoint continues. None: its parent is gone, or the checkpoint
+        was put before."""
         if draft.parent == state.newest:
             if draft.count_common(state.messages) == len(state.messages):
                 return state
@@ -495,13 +500,13 @@ class GraphThread:
         data = read_note(note)
         if note is None or data is None:
             return None
-        state = state._replace(places=self._find_places(data, note.seq))
+        state = state._replace(positions=self._find_value_positions(data, note.seq))
         return self._move_to(note.seq, state, draft)
 
-    def _find_places(self, note: Form, position: int) -> Places:
-        """Return the places of the values in a checkpoint's note."""
+    def _find_value_positions(self, note: Form, position: int) -> ValuePositions:
+        """Return the positions of the values in a checkpoint's note."""
         checkpoint = self._codec.read_value(note["checkpoint"])
-        return _list_places(note["channels"], checkpoint["channel_versions"], position)
+        return _list_value_positions(note["channels"], checkpoint["channel_versions"], position)
 
     def _move_to(self, position: int, state: ThreadState, draft: "CheckpointDraft") -> ThreadState:
         """Return the state after a jump to `position`, or before the first message that the
@@ -612,10 +617,10 @@ class GraphThread:
         return [self._codec.read_message(item.value) for item in self._reader.read_events(events)]
 
 
-def _list_places(
+def _list_value_positions(
     channels: Mapping[str, Form], versions: Mapping[str, Any], position: int
-) -> Places:
-    """Return the places of the values of channels, as the note at a position has them."""
+) -> ValuePositions:
+    """Return the positions of the values of channels, as the note at a position has them."""
     return {
         (channel, versions.get(channel)): form.get("at", position)
         for channel, form in channels.items()
@@ -672,33 +677,33 @@ class CheckpointDraft:
             count += 1
         return count
 
-    def build_batch(self, base: ThreadState, channels: Mapping[str, Form]) -> list[DraftTuple]:
+    def build_batch(self, continued: ThreadState, channels: Mapping[str, Form]) -> list[DraftTuple]:
         """Build the moves, the new messages and the note."""
-        batch = list(base.moves)
-        for message in self.messages[len(base.messages) :]:
+        batch = list(continued.moves)
+        for message in self.messages[len(continued.messages) :]:
             batch += build_drafts(self._codec, message)
         return [*batch, build_note(CHECKPOINT, self._note | {"channels": channels}, self.key)]
 
     def build_state(
-        self, base: ThreadState, channels: Mapping[str, Form], position: int
+        self, continued: ThreadState, channels: Mapping[str, Form], position: int
     ) -> ThreadState:
         """Return the state of the thread after the checkpoint's note was written at `position`."""
         # The graph may change its messages in place.
-        new = deepcopy(self.messages[len(base.messages) :])
-        places = _list_places(channels, self._versions, position)
-        return ThreadState(position, self.id, [*base.messages, *new], places)
+        new = deepcopy(self.messages[len(continued.messages) :])
+        positions = _list_value_positions(channels, self._versions, position)
+        return ThreadState(position, self.id, [*continued.messages, *new], positions)
 
-    def list_channels(self, places: Places) -> dict[str, Form]:
+    def list_channels(self, positions: ValuePositions) -> dict[str, Form]:
         """Return the values of the channels. A long one that the parent has is a reference:
-        `places` are those of the parent's values. Nothing is new in a copy of a checkpoint, but its
-        parent is older than that."""
+        `positions` are those of the parent's values. Nothing is new in a copy of a checkpoint, but
+        its parent is older than that."""
         channels = dict(self._forms)
         for channel, form in self._forms.items():
-            place = places.get((channel, self._versions.get(channel)))
-            if place is None or channel in self._changed:
+            position = positions.get((channel, self._versions.get(channel)))
+            if position is None or channel in self._changed:
                 continue
             if len(write_item(form)) > LONGEST_COPY:
-                channels[channel] = {"at": place}
+                channels[channel] = {"at": position}
         return channels
 
 

@@ -156,7 +156,7 @@ class BackstorySession:
     # --- reading ---
 
     async def _read(self, call: Callable[[Agent], T], default: T) -> T:
-        return await self._store.read_in_thread(self._key, call, default)
+        return await in_thread(partial(self._store.read, self._key, call, default))
 
     def _read_values(self, agent: Agent, limit: int | None) -> list[Any]:
         values = [item.value for item in _read_items(agent, limit)]

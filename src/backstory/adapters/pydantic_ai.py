@@ -24,7 +24,6 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 
 from backstory import Agent, AgentNotFound, Ambiguous, Conflict, Event, KeyTaken, PositionNotFound
 from backstory.adapters.shared import (
-    LONGEST_KEY,
     SLICE,
     AdapterStore,
     DraftTuple,
@@ -48,6 +47,7 @@ from backstory.adapters.shared import (
     write_content,
 )
 from backstory.aio import in_thread
+from backstory.log.arguments import LONGEST_KEY
 from backstory.log.items import write_item
 from backstory.wire.media import media
 from backstory.wire.neutral import AnsweredCall, list_parts
@@ -122,7 +122,7 @@ class BackstoryConversations(ConversationStore):
         """Return the record of a conversation."""
         key = self._store.build_key(conversation_id)
         read = partial(self._load_record, conversation_id)
-        return await self._store.read_in_thread(key, read, None)
+        return await in_thread(partial(self._store.read, key, read, None))
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
@@ -156,7 +156,7 @@ class BackstoryConversations(ConversationStore):
             return True
 
         key = self._store.build_key(conversation_id)
-        if not await self._store.read_in_thread(key, delete, False):
+        if not await in_thread(partial(self._store.read, key, delete, False)):
             raise ConversationConflict(conversation_id)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
@@ -302,7 +302,7 @@ class BackstoryConversations(ConversationStore):
     def _append(self, save: "RecordSave", agent: Agent) -> bool:
         """Append after the end of the conversation. Return True: the agent exists."""
         with self._tails.hold(agent) as known:
-            tail, known.value = known.value, None
+            tail, known.value = known.value, None  # Forget it until the write succeeds.
             while True:
                 if tail is None or not save.continues(tail):
                     head = agent.head
@@ -382,7 +382,7 @@ class MessageHistory:
             return _build_messages(self._reader.read_context(agent, limit))
 
         nothing: list[ModelMessage] = []
-        return await self._store.read_in_thread(self._key, read, nothing)
+        return await in_thread(partial(self._store.read, self._key, read, nothing))
 
     async def save(self, messages: Sequence[ModelMessage]) -> None:
         """Append new messages, such as `result.new_messages()`, all or none."""

@@ -3,11 +3,12 @@
 An *item* is one message of a framework. It becomes one or more ordinary events, and the last of
 them also carries the item's exact JSON (`log.items`). Reading has one rule: an item comes back
 exactly if all its events are live; otherwise its live events are translated, as if somebody else
-had written them.
+had written them. *Others* are the other programs that write to the same agent.
 
 Every adapter has the same parts in the same order: its class with `agent`, `fork` and `close`; the
 framework's interface; reading; writing; and the messages in (`build_drafts`) and out (a
-`MessageWriter`).
+`MessageWriter`). `langgraph` also has threads, between the interface and reading, and the values of
+channels, before the messages.
 
 This file has two halves. Their parts, in reading order:
 
@@ -42,6 +43,7 @@ from backstory import (
     replay,
 )
 from backstory.aio import in_thread
+from backstory.log.arguments import LONGEST_KEY, LONGEST_NAME
 from backstory.log.checks import check_data
 from backstory.log.items import read_item, read_json, shorten_item, write_item
 from backstory.storage.targets import At as At  # for the adapters
@@ -89,13 +91,6 @@ class SharedStore:
 
 _shared_lock = threading.RLock()  # a finalizer may run while this thread has it
 _shared_stores: "weakref.WeakValueDictionary[str, SharedStore]" = weakref.WeakValueDictionary()
-
-
-def close_shared_stores() -> None:
-    """Close all stores that adapters of this process opened."""
-    for shared in list(_shared_stores.values()):
-        shared.store.close()
-    _shared_stores.clear()
 
 
 class AdapterStore:
@@ -231,10 +226,6 @@ class AdapterStore:
             self._agents.pop(key, None)
             return call(self.ensure(key))
 
-    async def read_in_thread(self, key: str, call: Callable[[Agent], T], default: T) -> T:
-        """Call `read` in a thread."""
-        return await in_thread(partial(self.read, key, call, default))
-
     def _remember(self, key: str, agent: Agent) -> Agent:
         if len(self._agents) >= MOST_HANDLES:
             self._agents.clear()
@@ -261,15 +252,9 @@ def _find_shared(where: Where | SharedStore) -> SharedStore:
     return shared
 
 
-def _do_nothing() -> None:
-    """Do nothing, in a thread: meanwhile other tasks get their turn."""
-
-
 # --- keys and names of agents ---
 
-LONGEST_KEY = 1_000  # characters of an agent's key
 LONGEST_PART = 400  # of a part that others follow: two of them and a hash are a key
-LONGEST_NAME = 200
 IDS = "path"  # in an agent's details: its ids, if its key has only hashes of them
 LONGEST_IDS = 60_000
 
@@ -338,6 +323,10 @@ def check_type(value: object, type_: type, what: str) -> None:
 SLICE = 500  # items that are copied before other tasks get their turn
 
 
+def _do_nothing() -> None:
+    """Do nothing, in a thread: meanwhile other tasks get their turn."""
+
+
 async def copy_in_slices(copy: Callable[[T], R], values: Sequence[T]) -> list[R]:
     """Return `copy(value)` for each value. The caller may change its values while they are written,
     so they are copied in the event loop, some at a time."""
@@ -398,8 +387,8 @@ def undo_own_moves(adapter: str, agent: Agent, events: Iterable[Event]) -> list[
     return replay(kept, agent=agent.name).messages
 
 
-class KnownHead(Generic[T]):
-    """A value that this process knows about one agent at its head, with its lock."""
+class LockedValue(Generic[T]):
+    """A value known about one agent, and its lock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -417,15 +406,15 @@ class KnownHeads(Generic[T]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._heads: dict[str, KnownHead[T]] = {}
+        self._heads: dict[str, LockedValue[T]] = {}
 
     @contextmanager
-    def hold(self, agent: Agent) -> Iterator[KnownHead[T]]:
+    def hold(self, agent: Agent) -> Iterator[LockedValue[T]]:
         """Lock what is known about an agent."""
         with self._lock:
             if len(self._heads) >= self.MOST:
                 self._heads.clear()
-            known = self._heads.setdefault(agent.id, KnownHead())
+            known = self._heads.setdefault(agent.id, LockedValue())
         with known.lock:
             yield known
 

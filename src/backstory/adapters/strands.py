@@ -310,7 +310,7 @@ def _build_change(state: State, form: Form) -> DraftTuple | None:
     is_smaller = bool(current.keys() - form.keys())
     if not is_smaller and changes.keys() <= {"updated_at"}:
         return None
-    if is_smaller or not state.position:
+    if is_smaller:
         return STATE.build_complete(form)
     return STATE.build(state, changes)
 
