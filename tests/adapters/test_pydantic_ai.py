@@ -248,7 +248,9 @@ def test_an_unknown_entry_is_a_lookup_error(store, run):
         run(store.branch("nobody", at=1, expected_revision="x"))
 
 
-@pytest.mark.parametrize("id", ["", "\0", "x" * 100_000], ids=["empty", "nul", "long"])
+@pytest.mark.parametrize(
+    "id", ["", "\0", "x" * 100_000, "a (part 2)"], ids=["empty", "nul", "long", "reserved"]
+)
 def test_an_entry_may_have_any_id(store, run, id):
     with pytest.raises(LookupError):
         run(store.read_entry(id))

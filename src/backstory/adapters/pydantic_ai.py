@@ -47,7 +47,7 @@ from backstory.adapters.shared import (
     write_content,
 )
 from backstory.aio import in_thread
-from backstory.log.arguments import LONGEST_KEY
+from backstory.log.arguments import DERIVED_END, LONGEST_KEY
 from backstory.log.items import write_item
 from backstory.wire.media import media
 from backstory.wire.neutral import AnsweredCall, list_parts
@@ -425,7 +425,8 @@ def _build_messages(items: Sequence[Item]) -> list[ModelMessage]:
 
 def build_entry_key(id: str) -> str:
     """Return the key of an entry's last event: its id, or a hash of an id that cannot be a key."""
-    if 0 < len(id) <= LONGEST_KEY and clean_text(id) == id:
+    is_reserved = DERIVED_END.search(id) is not None
+    if 0 < len(id) <= LONGEST_KEY and clean_text(id) == id and not is_reserved:
         return id
     return f"{ADAPTER}:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
 
