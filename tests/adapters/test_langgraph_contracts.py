@@ -129,6 +129,13 @@ def test_all_threads_are_listed_without_a_config(saver):
     assert found == {"a", "b/c", "d"}
 
 
+def test_an_agent_whose_key_has_no_namespace_is_not_a_thread(saver, opened):
+    put(saver, "1", thread="a")
+    opened.ensure("langgraph:x").user("the slash was forgotten")
+    [found] = saver.list(None)
+    assert found.config["configurable"]["thread_id"] == "a"
+
+
 def test_after_a_deletion_nothing_late_brings_a_checkpoint_back(saver):
     put(saver, "1")
     saver.delete_thread("t")

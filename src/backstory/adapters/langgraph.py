@@ -287,7 +287,10 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
             prefix = build_prefix(ADAPTER, str(thread_id))
         threads: Threads = []
         for agent in self._store.store.agents(prefix=prefix):
-            id, its_ns = read_ids(agent)
+            ids = read_ids(agent)
+            if len(ids) != 2:  # another program made this key: it is not one of a thread
+                continue
+            id, its_ns = ids
             if ns in (None, its_ns):
                 threads.append(self._open_thread(agent, id, its_ns))
         return threads
