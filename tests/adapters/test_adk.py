@@ -270,6 +270,31 @@ def test_a_fork_of_nothing_or_onto_another_session_writes_nothing(service, run, 
     assert len(run(service.list_sessions(**IDS)).sessions) == 2
 
 
+def test_a_session_that_another_service_created_again_is_taken(service, durable_url, run):
+    run(service.create_session(**IDS, session_id="s"))
+    with backstory.open(durable_url) as store:
+        other = BackstorySessionService(store)
+        run(other.delete_session(**IDS, session_id="s"))
+        run(other.create_session(**IDS, session_id="s"))
+    with pytest.raises(AlreadyExistsError):
+        run(service.create_session(**IDS, session_id="s"))
+
+
+def test_a_session_that_another_service_deleted_is_not_forked(service, durable_url, run):
+    run(service.create_session(**IDS, session_id="s"))
+    with backstory.open(durable_url) as store:
+        run(BackstorySessionService(store).delete_session(**IDS, session_id="s"))
+    with pytest.raises(SessionNotFoundError):
+        service.fork("app", "me", "s", "t")
+
+
+def test_an_agent_whose_key_has_no_session_is_not_listed(service, opened, run):
+    run(service.create_session(**IDS, session_id="s"))
+    opened.ensure("adk:app/me").user("by another program")
+    [listed] = run(service.list_sessions(app_name="app")).sessions
+    assert listed.id == "s"
+
+
 def test_a_mark_or_a_note_does_not_make_a_session_object_stale(service, run):
     session = run(service.create_session(**IDS, session_id="s"))
     run(service.append_event(session, said("one")))

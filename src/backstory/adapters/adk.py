@@ -105,14 +105,16 @@ class BackstorySessionService(BaseSessionService):
     ) -> Agent:
         """Return the agent of a new session that continues a position of another one: one row,
         nothing is copied."""
-        source = self._store.find(self._store.build_key(app_name, user_id, _trim(session_id)))
-        if source is None:
-            raise SessionNotFoundError(f"Session {session_id} not found.")
+        key = self._store.build_key(app_name, user_id, _trim(session_id))
         ids = (app_name, user_id, _trim(new_session_id))
+        new_key = self._store.build_key(*ids)
         try:
-            return self._store.fork(source, self._store.build_key(*ids), at)
+            fork = self._store.read(key, partial(self._store.fork, key=new_key, at=at), None)
         except KeyTaken:
             raise _build_taken_error(ids) from None
+        if fork is None:
+            raise SessionNotFoundError(f"Session {session_id} not found.")
+        return fork
 
     async def fork_session(
         self,
@@ -292,7 +294,10 @@ class BackstorySessionService(BaseSessionService):
         for agent in self._store.store.agents(prefix=prefix):
             if not agent.listed_head:
                 continue
-            _, its_user, id = read_ids(agent)
+            agent_ids = read_ids(agent)
+            if len(agent_ids) != 3:  # another program made this key: it is not one of a session
+                continue
+            _, its_user, id = agent_ids
             user_state = user_states.get(build_key(USER_STATE, app, its_user), {})
             state = states.get(agent.key, {}) | app_state | _add_prefix("user", user_state)
             time = self._find_time(agent, times.get(agent))
@@ -327,13 +332,24 @@ class BackstorySessionService(BaseSessionService):
         if not changes["app"] and not changes["user"]:
             agent = self._store.start(key, first)
         if agent is None:
-            agent = self._store.write(key, lambda agent: agent)
-            try:
-                self._write(agent, first, 0, ids, changes)
-            except Conflict:  # only the first event of an agent makes it a session
-                raise _build_taken_error(ids) from None
+            begin = partial(self._begin, first=first, ids=ids, changes=changes)
+            agent = self._store.write(key, begin)
         state = changes["session"] | self._read_shared(ids)
         return _build_session(ids, 1, state, agent.created_at.timestamp())
+
+    def _begin(
+        self,
+        agent: Agent,
+        first: list[DraftTuple],
+        ids: Ids,
+        changes: Mapping[str, dict[str, Any]],
+    ) -> Agent:
+        """Write the first event of an agent, which makes it a session, and return the agent."""
+        try:
+            self._write(agent, first, 0, ids, changes)
+        except Conflict:
+            raise _build_taken_error(ids) from None
+        return agent
 
     def _append(self, agent: Agent, session: Session, event: AdkEvent) -> int:
         """Append an event and return the new head; 0 if the event was appended before."""
