@@ -279,6 +279,16 @@ def test_a_fork_of_nothing_writes_nothing(repository, opened):
     assert len(opened.agents()) == before
 
 
+def test_an_agent_that_another_repository_deleted_is_not_forked(repository, durable_url):
+    repository.agent("s", "a")
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+    with backstory.open(durable_url) as store:
+        BackstoryRepository(store).delete_session("s")
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+    with pytest.raises(SessionException, match="Agent a in session s does not exist"):
+        repository.fork("s", "a", "new")
+
+
 def test_a_fork_that_fails_leaves_no_session(repository):
     begun(repository)
     with pytest.raises(backstory.PositionNotFound):

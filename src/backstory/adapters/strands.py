@@ -78,12 +78,10 @@ class BackstoryRepository(SessionRepository):
         """Return the same Strands agent in a new session, which continues a position: one row, and
         that of the session. Raises SessionException if there is no such agent or if the new session
         exists, and KeyTaken."""
-        source = self._store.find(self._store.build_key(session_id, agent_id))
-        if source is None:
-            raise _build_missing_agent_error(session_id, agent_id)
         session = self._check_session(session_id)
         self._check_is_new(new_session_id)
-        fork = self._store.fork(source, self._store.build_key(new_session_id, agent_id), at)
+        new_key = self._store.build_key(new_session_id, agent_id)
+        fork = self._call(session_id, agent_id, partial(self._store.fork, key=new_key, at=at))
         new = Session(session_id=new_session_id, session_type=session.session_type)
         self._write_session(new)
         return fork
@@ -148,8 +146,7 @@ class BackstoryRepository(SessionRepository):
         """Write their state again."""
         _check_multi_agent(multi_agent)
         name = build_key(MULTI_AGENT, multi_agent.id)
-        agent = self._ensure_session(session_id)
-        agent.extend([build_note(name, multi_agent.serialize_state())])
+        self._write_note(session_id, name, multi_agent.serialize_state())
 
     # --- the framework's interface: messages ---
 
@@ -162,7 +159,8 @@ class BackstoryRepository(SessionRepository):
         self._call(session_id, agent_id, lambda agent: agent.extend(drafts))
         title = _find_title(session_message.message_id, drafts)
         if title:
-            self._ensure_session(session_id).describe(title=title)
+            key = self._store.build_key(session_id)
+            self._store.write(key, lambda agent: agent.describe(title=title))
 
     def read_message(
         self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
@@ -196,16 +194,16 @@ class BackstoryRepository(SessionRepository):
 
     # --- reading ---
 
-    def _ensure_session(self, session_id: str) -> Agent:
-        return self._store.ensure(self._store.build_key(session_id))
-
     def _check_is_new(self, session_id: str) -> None:
         if self.read_session(session_id) is not None:
             raise SessionException(f"Session {session_id} already exists")
 
     def _write_session(self, session: Session) -> None:
-        agent = self._ensure_session(session.session_id)
-        agent.extend([build_note(SESSION, session.to_dict())])
+        self._write_note(session.session_id, SESSION, session.to_dict())
+
+    def _write_note(self, session_id: str, name: str, value: Any) -> None:
+        note = build_note(name, value)
+        self._store.write(self._store.build_key(session_id), lambda agent: agent.extend([note]))
 
     def _check_session(self, session_id: str) -> Session:
         session = self.read_session(session_id)
