@@ -12,6 +12,7 @@ from agents.memory import Session
 from agents.memory import session as agents_session
 
 import backstory
+from backstory.adapters import openai_agents
 from backstory.adapters.openai_agents import BackstorySession
 
 MESSAGE = {
@@ -213,6 +214,62 @@ def test_twenty_pops_at_once_give_twenty_items(session, run):
     assert texts(run(session.get_items())) == list("01234")
 
 
+def write_call(agent):
+    agent.tool_call("f", {}, id="c1")
+
+
+def write_result(agent):
+    agent.tool_call("f", {}, id="c1")
+    agent.tool_result("c1", "one")
+
+
+def write_results_in_reverse_order(agent):
+    agent.tool_call("f", {}, id="c1")
+    agent.tool_call("g", {}, id="c2")
+    agent.tool_result("c2", "two")
+    agent.tool_result("c1", "one")
+
+
+def write_late_result(agent):
+    agent.tool_call("f", {}, id="c1")
+    agent.user("Well?")
+    agent.tool_result("c1", "one")
+
+
+def write_two_texts(agent):
+    agent.assistant("One moment.")
+    agent.assistant("Now.")
+
+
+def write_own_message_before_result(agent):
+    agent.tool_call("f", {}, id="c1")
+    agent.extend(openai_agents.build_drafts(json.dumps(users("Well?")[0])))
+    agent.tool_result("c1", "one")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_call,
+        write_result,
+        write_results_in_reverse_order,
+        write_late_result,
+        write_two_texts,
+        write_own_message_before_result,
+    ],
+    ids=lambda write: write.__name__,
+)
+def test_pop_removes_one_item_after_messages_of_others(session, run, write):
+    session.agent.user("Go.")
+    write(session.agent)
+    items = run(session.get_items())
+    while items:
+        assert run(session.pop_item()) == items[-1]
+        assert run(session.get_items()) == items[:-1]
+        items = items[:-1]
+    assert run(session.pop_item()) is None
+
+
 def test_clear_and_pop_are_moves_and_the_log_keeps_everything(session, run):
     run(session.add_items(users("a", "b")))
     run(session.pop_item())
@@ -407,6 +464,16 @@ def test_the_newest_items_are_replaced_in_one_step_unless_someone_wrote(session,
     assert run(snapshot.replace_suffix(1, users("D"))) is False
     assert texts(run(session.get_items())) == ["a", "b", "C"]
     assert run(session._get_compaction_snapshot(9)).complete
+
+
+@compacting_in_one_step
+def test_a_late_result_of_others_stays_if_a_later_item_is_replaced(session, run):
+    session.agent.user("Go.")
+    write_late_result(session.agent)
+    items = run(session.get_items())
+    snapshot = run(session._get_compaction_snapshot(1))
+    assert run(snapshot.replace_suffix(0, users("B"))) is True
+    assert run(session.get_items()) == [*items[:-1], *users("B")]
 
 
 @compacting_in_one_step

@@ -5,7 +5,6 @@ kept with it. Clearing and popping are moves in the log, so nothing is lost.
 """
 
 import json
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
@@ -29,6 +28,7 @@ from backstory.adapters.shared import (
     build_item,
     build_jump,
     copy_in_slices,
+    make_key,
     write_blocks,
 )
 from backstory.aio import in_thread
@@ -52,6 +52,7 @@ OUTPUTS = {
     "apply_patch_call": "apply_patch_call_output",
     "computer_call": "computer_call_output",
 }
+END = 3  # events that show the newest item of this adapter
 T = TypeVar("T")
 
 
@@ -141,7 +142,7 @@ class BackstorySession:
             replace = partial(
                 _replace_items,
                 head=head,
-                first=shown[start].first,
+                count=len(shown) - start,
                 texts=[_dump_item(item) for item in output],
                 prune=prune_prefix,
             )
@@ -166,8 +167,11 @@ class BackstorySession:
 
 
 def _read_items(agent: Agent, limit: int | None = None) -> list[Item]:
-    reader = ItemReader(ADAPTER, [NOTE], OpenaiItemWriter())
-    return reader.read_context(agent, limit)
+    return _open_reader().read_context(agent, limit)
+
+
+def _open_reader() -> ItemReader:
+    return ItemReader(ADAPTER, [NOTE], OpenaiItemWriter())
 
 
 def _read_newest(agent: Agent, limit: int) -> tuple[int, list[Item]]:
@@ -211,16 +215,54 @@ def _build_batch(texts: Sequence[str]) -> list[DraftTuple]:
 
 
 def _pop_item(agent: Agent) -> Any:
-    """Return the newest item after a jump to before it. None: there is none."""
+    """Remove the newest item and return it. None: there is none."""
     while True:
-        head, items = _read_newest(agent, 1)
+        head = agent.head
+        items = _read_end(agent)
         if not items:
             return None
         try:
-            agent.extend([_jump_before(items[0].first)], expected=head)
+            agent.extend(_build_removal(items[:-1], items[-1:]), expected=head)
         except Conflict:
             continue
-        return items[0].value
+        return items[-1].value
+
+
+def _read_end(agent: Agent) -> list[Item]:
+    """Return the newest item if this adapter wrote the newest event; otherwise all items."""
+    events = agent.messages(notes=[NOTE], limit=END)
+    newest = _open_reader().read_events(events)[-1:]
+    if newest and newest[0].is_own and newest[0].last == events[-1].seq:
+        return newest
+    return _read_items(agent)
+
+
+def _build_removal(remaining: Sequence[Item], removed: Sequence[Item]) -> list[DraftTuple]:
+    """Build the jump to before the `removed` items, which are the last ones. Remaining items are
+    written again if their events come after the target: a result of others may be late, and the
+    output of an open call has the position of the call."""
+    if not removed:
+        return []
+    start = min(item.first for item in removed)
+    while True:
+        later = [item for item in remaining if item.first >= start]
+        first_call = _find_first_call(remaining, [*later, *removed])
+        if first_call is None or first_call >= start:
+            break
+        start = first_call
+    return [_jump_before(start), *_build_batch([write_item(item.value) for item in later])]
+
+
+def _find_first_call(items: Sequence[Item], outputs: Sequence[Item]) -> int | None:
+    """Return the first position of the calls of others among `items` that have an output among
+    `outputs`. If only the output were removed, the call would be "interrupted"."""
+    ids = [item.value.get("call_id") for item in outputs if _is_output(item.value)]
+    positions: list[int] = []
+    for item in items:
+        is_call = "call_id" in item.value and not _is_output(item.value)
+        if is_call and not item.is_own and item.value["call_id"] in ids:
+            positions.append(item.first)
+    return min(positions, default=None)
 
 
 def _clear(agent: Agent) -> None:
@@ -230,30 +272,26 @@ def _clear(agent: Agent) -> None:
 def _replace_items(
     agent: Agent,
     head: int,
-    first: int,
+    count: int,
     texts: Sequence[str],
     prune: Callable[[Any], bool] | None,
 ) -> bool:
-    """Replace the items from position `first` on, and leave out the first items that `prune`
-    accepts. Raises Conflict if the head has moved."""
-    batch = [_jump_before(first)]
+    """Replace the last `count` items, and leave out the first items that `prune` accepts. Raises
+    Conflict if the head has moved."""
+    items = _read_items(agent)
+    batch = _build_removal(items[:-count], items[-count:])
     if prune is not None:
-        before = [item.value for item in _read_items(agent) if item.first < first]
+        before = [item.value for item in items[:-count]]
         kept = list(dropwhile(prune, before))
         if len(kept) < len(before):
-            batch = [build_clear(ADAPTER, _make_key())]
+            batch = [build_clear(ADAPTER, make_key(ADAPTER))]
             batch += _build_batch([write_item(item) for item in kept])
     batch += _build_batch(texts)
     return bool(agent.extend(batch, expected=head))
 
 
 def _jump_before(position: int) -> DraftTuple:
-    return build_jump(ADAPTER, position - 1, _make_key())
-
-
-def _make_key() -> str:
-    """Return a key that makes a move one of its own: two pops after one head are not a repeat."""
-    return f"{ADAPTER}:{secrets.token_hex(8)}"
+    return build_jump(ADAPTER, position - 1, make_key(ADAPTER))
 
 
 # --- messages in and out ---

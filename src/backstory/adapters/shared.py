@@ -20,6 +20,7 @@ This file has two halves. Their parts, in reading order:
 
 import logging
 import os
+import secrets
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -363,6 +364,12 @@ def append_to_head(agent: Agent, build: Callable[[], Sequence[DraftTuple]]) -> l
             return agent.extend(batch, expected=head)
         except Conflict:
             continue
+
+
+def make_key(adapter: str) -> str:
+    """Return a new key. Without one, an event is a repeat if another process has written an equal
+    one after the same head."""
+    return f"{adapter}:{secrets.token_hex(8)}"
 
 
 def build_jump(adapter: str, position: int, key: str | None = None) -> DraftTuple:
