@@ -205,6 +205,13 @@ def test_a_transcript_that_someone_else_saves_meanwhile_is_there_once(history, r
     assert texts(run(history.get_messages("s"))) == ["hello", "hi"]
 
 
+def test_a_question_that_someone_else_saves_meanwhile_is_there_twice(history, run, meanwhile):
+    question = [Message("user", ["hi"])]
+    meanwhile(lambda: run(history.save_messages("s", question)))
+    run(history.save_messages("s", question))
+    assert texts(run(history.get_messages("s"))) == ["hi", "hi"]
+
+
 def test_a_cancelled_save_is_seen_through(history, run):
     async def cancelled():
         task = asyncio.ensure_future(history.save_messages("s", [Message("user", ["a"])]))
