@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import backstory
-from backstory.adapters import shared
+from backstory.adapters import stores
 from backstory.storage.sqlite.backend import SqliteBackend
 from backstory.storage.sqlite.transaction import SqliteTransaction
 from tests.processes import PATIENCE
@@ -67,9 +67,9 @@ def pytest_terminal_summary(terminalreporter) -> None:
 def stores_are_closed() -> Iterator[None]:
     """Adapters share open stores by their addresses, and the tests use databases again."""
     yield
-    for opened in list(shared._shared_stores.values()):
+    for opened in list(stores._shared_stores.values()):
         opened.store.close()
-    shared._shared_stores.clear()
+    stores._shared_stores.clear()
 
 
 @pytest.fixture

@@ -4,5 +4,5 @@
 
 Each module needs its framework: `pip install 'backstory[openai_agents]'`.
 They use the public interface, `wire`, `log.items` and `log.arguments`; `claude` also `log.erasure`
-and `transcripts.claude_code`; `shared` also `log.checks` and `storage.targets`.
+and `transcripts.claude_code`; `items` also `log.checks`; `stores` also `storage.targets`.
 """

@@ -24,28 +24,30 @@ from google.adk.sessions.state import State as AdkState
 from pydantic_core import to_jsonable_python
 
 from backstory import Agent, Conflict, Error, Event, KeyTaken, RepeatedEvent, wire
-from backstory.adapters.shared import (
-    AdapterStore,
-    At,
-    DraftTuple,
+from backstory.adapters.items import (
     Item,
     ItemReader,
-    KeylessDraft,
-    KnownHeads,
     State,
     StateNotes,
     TurnItem,
-    Where,
     build_item,
+    build_note,
+    read_note,
+    write_block,
+)
+from backstory.adapters.stores import (
+    AdapterStore,
+    At,
+    DraftTuple,
+    KeylessDraft,
+    KnownHeads,
+    Where,
     build_jump,
     build_key,
-    build_note,
     build_prefix,
     check_type,
     read_ids,
-    read_note,
     undo_own_moves,
-    write_block,
 )
 from backstory.aio import in_thread
 from backstory.wire.neutral import AnsweredCall, list_parts

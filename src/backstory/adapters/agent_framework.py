@@ -11,21 +11,23 @@ from typing import Any
 from agent_framework import HistoryProvider, Message
 
 from backstory import Agent, Event
-from backstory.adapters.shared import (
-    AdapterStore,
-    At,
-    DraftTuple,
+from backstory.adapters.items import (
     ItemReader,
-    KeylessDraft,
     TurnItem,
-    Where,
-    append_to_head,
     build_item,
     build_media,
     build_message,
+    describe_media,
+)
+from backstory.adapters.stores import (
+    AdapterStore,
+    At,
+    DraftTuple,
+    KeylessDraft,
+    Where,
+    append_to_head,
     check_type,
     copy_in_slices,
-    describe_media,
     make_key,
 )
 from backstory.aio import in_thread

@@ -16,28 +16,30 @@ from uuid import UUID, uuid5
 from claude_agent_sdk import fold_session_summary
 
 from backstory import Agent, Conflict, Event, replay
-from backstory.adapters.shared import (
-    AdapterStore,
-    DraftTuple,
+from backstory.adapters.items import (
     Item,
     ItemReader,
-    KeylessDraft,
-    KnownHeads,
     TurnItem,
-    Where,
-    build_clear,
     build_item,
-    build_jump,
     build_note,
-    build_prefix,
-    check_type,
     clean_text,
-    copy_in_slices,
-    read_ids,
     read_note,
     read_own_items,
-    undo_own_moves,
     write_blocks,
+)
+from backstory.adapters.stores import (
+    AdapterStore,
+    DraftTuple,
+    KeylessDraft,
+    KnownHeads,
+    Where,
+    build_clear,
+    build_jump,
+    build_prefix,
+    check_type,
+    copy_in_slices,
+    read_ids,
+    undo_own_moves,
 )
 from backstory.aio import in_thread
 from backstory.log.erasure import is_erased

@@ -46,29 +46,31 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backstory import Agent, Conflict, Error, Event, wire
-from backstory.adapters.shared import (
-    AdapterStore,
-    At,
-    DraftTuple,
+from backstory.adapters.items import (
     ItemReader,
-    KeylessDraft,
-    KnownHeads,
     TurnItem,
-    Where,
     add_usage,
-    build_clear,
     build_item,
-    build_jump,
-    build_key,
     build_media,
     build_message,
     build_note,
-    build_prefix,
-    call_in_thread,
     describe_media,
-    read_ids,
     read_note,
     write_content,
+)
+from backstory.adapters.stores import (
+    AdapterStore,
+    At,
+    DraftTuple,
+    KeylessDraft,
+    KnownHeads,
+    Where,
+    build_clear,
+    build_jump,
+    build_key,
+    build_prefix,
+    call_in_thread,
+    read_ids,
 )
 from backstory.aio import in_thread
 from backstory.log.items import write_item

@@ -15,21 +15,23 @@ from agents.memory import session as memory
 from agents.memory.session_settings import SessionSettings, coerce_session_settings
 
 from backstory import Agent, Conflict, Error, Event, wire
-from backstory.adapters.shared import (
+from backstory.adapters.items import (
+    Item,
+    ItemReader,
+    TurnItem,
+    build_item,
+    write_blocks,
+)
+from backstory.adapters.stores import (
     AdapterStore,
     At,
     DraftTuple,
-    Item,
-    ItemReader,
     KeylessDraft,
-    TurnItem,
     Where,
     build_clear,
-    build_item,
     build_jump,
     copy_in_slices,
     make_key,
-    write_blocks,
 )
 from backstory.aio import in_thread
 from backstory.log.items import NATIVE_IS_ITEM, write_item

@@ -23,28 +23,30 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 
 from backstory import Agent, AgentNotFound, Ambiguous, Conflict, Event, KeyTaken, PositionNotFound
-from backstory.adapters.shared import (
-    SLICE,
-    AdapterStore,
-    DraftTuple,
+from backstory.adapters.items import (
     Item,
     ItemReader,
-    KeylessDraft,
-    KnownHeads,
     TurnItem,
-    Where,
     add_usage,
-    build_clear,
     build_item,
-    build_jump,
-    build_key,
     build_message,
     build_note,
     clean_text,
-    copy_in_slices,
     describe_media,
     read_note,
     write_content,
+)
+from backstory.adapters.stores import (
+    SLICE,
+    AdapterStore,
+    DraftTuple,
+    KeylessDraft,
+    KnownHeads,
+    Where,
+    build_clear,
+    build_jump,
+    build_key,
+    copy_in_slices,
 )
 from backstory.aio import in_thread
 from backstory.log.arguments import DERIVED_END, LONGEST_KEY

@@ -21,26 +21,28 @@ from strands.types.session import (
 )
 
 from backstory import Agent, Error, Event, wire
-from backstory.adapters.shared import (
-    AdapterStore,
-    At,
-    DraftTuple,
+from backstory.adapters.items import (
     Item,
     ItemReader,
-    KeylessDraft,
     State,
     StateNotes,
     TurnItem,
-    Where,
-    append_to_head,
     build_item,
-    build_jump,
-    build_key,
     build_note,
-    build_prefix,
-    check_type,
     read_note,
     write_block,
+)
+from backstory.adapters.stores import (
+    AdapterStore,
+    At,
+    DraftTuple,
+    KeylessDraft,
+    Where,
+    append_to_head,
+    build_jump,
+    build_key,
+    build_prefix,
+    check_type,
 )
 from backstory.log.items import write_item
 from backstory.wire.neutral import AnsweredCall, list_parts
