@@ -97,9 +97,9 @@ class Agent(AgentReader):
         """Write a system message, with `data` if it is given. With `replace`, requests have it in
         the place of all system messages before it; the log keeps those. Blank text is refused.
         `key`, `expected` and `once` work as in `append`."""
+        check_not_blank("system", content, data)
         if replace and isinstance(data, dict | None):
             data = {**(data or {}), REPLACE: True}
-        check_not_blank("system", content, data)
         return self.append("system", content, data, key=key, expected=expected, once=once)
 
     def user(

@@ -1,5 +1,7 @@
 """What every backend promises, through the public face: one suite for all of them."""
 
+from functools import partial
+
 import pytest
 
 import backstory
@@ -241,7 +243,8 @@ def test_generated_names_never_clash(agent, monkeypatch):
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
 def test_a_blank_message_is_refused_by_user_and_system(store, agent, text):
-    for write in (agent.user, agent.system, lambda text: store.start("other", system=text)):
+    replace = partial(agent.system, replace=True)
+    for write in (agent.user, agent.system, replace, lambda text: store.start("x", system=text)):
         with pytest.raises(backstory.InvalidEvent, match="message is empty: nothing was written"):
             write(text)
     assert (agent.head, len(store.agents())) == (0, 1)
