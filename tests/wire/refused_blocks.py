@@ -186,7 +186,12 @@ ANTHROPIC: list[Row] = [
         anthropic(HI, says({**THOUGHT, "signature": ""}), HI),
         "Invalid `signature`",
     ),
-    ("thinking not first", anthropic(HI, says(TEXT, THOUGHT), HI), "Expected `thinking` or"),
+    ("thinking not first", anthropic(HI, says(TEXT, THOUGHT, TEXT), HI), "Expected `thinking` or"),
+    (
+        "thinking last",
+        anthropic(HI, says(THOUGHT), HI),
+        "final block in an assistant message cannot",
+    ),
     ("thinking of the user", anthropic(user(THOUGHT)), "Input tag 'thinking'"),
     (
         "image type",
@@ -261,6 +266,7 @@ def spec(name: Any, schema: Any) -> dict[str, Any]:
 
 
 ASK, SAY = user({"text": "hi"}), says({"text": "hello"})
+SEALED = {"reasoningContent": {"redactedContent": b"x"}}
 EXPECTED = "Expected toolResult blocks at messages.2.content for the following Ids: a"
 EXCEEDS = "exceeds the number of toolUse blocks of previous turn."
 OBJECT = {"json": {"type": "object"}}
@@ -432,7 +438,12 @@ BEDROCK: list[Row] = [
     ),
     (
         "reasoning not first",
-        bedrock(ASK, says({"text": "x"}, {"reasoningContent": {"redactedContent": b"x"}}), ASK),
+        bedrock(ASK, says({"text": "x"}, SEALED, {"text": "x"}), ASK),
         "Expected `thinking` or",
+    ),
+    (
+        "reasoning last",
+        bedrock(ASK, says(SEALED), ASK),
+        "final block in an assistant message cannot",
     ),
 ]

@@ -196,6 +196,8 @@ def _content(content: Any, role: str, path: str, request: Request) -> Iterator[s
         if not request.strict and len(blocks) > 1 and _is_white(block):
             continue  # beside something else the service takes it
         yield from _block(block, role, f"{path}.content.{position}", request)
+    if role == "assistant" and blocks and field(blocks[-1], "type") in THINKING:
+        yield f"{path}: The final block in an assistant message cannot be `thinking`."
     if request.strict:
         yield from _thinking_first(blocks, path)
 

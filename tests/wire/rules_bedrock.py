@@ -129,6 +129,8 @@ def _message(message: Any, index: int, request: Request) -> Iterator[str]:
         if not request.strict and len(blocks) > 1 and _is_white(block):
             continue  # beside something else the service takes it
         yield from _block(block, role, f"{path}.content.{position}", request)
+    if role == "assistant" and blocks and _tag(blocks[-1]) == "reasoningContent":
+        yield f"{path}: The final block in an assistant message cannot be `thinking`."
     if request.strict:
         yield from _reasoning_first(blocks, path)
 

@@ -11,6 +11,15 @@ from tests.wire.rules import violations
 
 THINKING = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
 USE = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
+# Sealed thinking, a text and an empty text.
+SEALED = {
+    "anthropic": (THINKING, {"type": "text", "text": "Hi."}, {"type": "text", "text": ""}),
+    "bedrock": (
+        {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2VhbGVk"}}},
+        {"text": "Hi."},
+        {"text": ""},
+    ),
+}
 ANSWER = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "out"}
 
 
@@ -208,6 +217,41 @@ class TestReasoning:
         body, repairs = dump(events, "gemini")
         assert body["contents"][2]["parts"][0]["functionResponse"]["id"] == "x1"
         assert repairs == []
+
+    @pytest.mark.parametrize("format", ["anthropic", "bedrock"])
+    @pytest.mark.parametrize("ending", [["seal"], ["seal", "empty"], ["seal", "seal"]])
+    def test_at_the_end_of_an_answer_it_is_left_out_and_reported(self, format, ending):
+        seal, words, empty = SEALED[format]
+        blocks = {"seal": seal, "empty": empty}
+        tail = [blocks[name] for name in ending]
+        for kept in ([], [seal, words]):
+            said = "Hi." if kept else ""
+            answer = native("assistant", said, format, [*kept, *tail])
+            body, repairs = dump([("user", "u", None), answer, ("user", "v", None)], format)
+            contents = [m["content"] for m in body["messages"] if m["role"] == "assistant"]
+            assert contents == ([kept] if kept else [])
+            assert "thinking at its end is left out" in str(repairs)
+            assert violations(body, format) == []
+
+    @pytest.mark.parametrize("format", ["anthropic", "bedrock"])
+    def test_blank_text_before_it_does_not_stay_alone(self, format):
+        seal, words, _ = SEALED[format]
+        blank = words | {"text": " "}
+        answer = native("assistant", "", format, [blank, seal])
+        body, repairs = dump([("user", "u", None), answer, ("user", "v", None)], format)
+        assert [message["role"] for message in body["messages"]] == ["user"]
+        assert [repair.rule for repair in repairs] == ["native", "blank"]
+
+    def test_it_is_not_last_where_a_reference_after_it_goes(self):
+        sealed = {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbGVk"}
+        items = [sealed, {"type": "item_reference", "id": "msg_1"}]
+        events = [("user", "u", None), native("assistant", "", "openai-responses", items)]
+        stored = dump([*events, ("user", "v", None)], "openai-responses", stored=True)
+        assert stored.body["input"][1:3] == items
+        body, repairs = dump([*events, ("user", "v", None)], "openai-responses")
+        assert [item["role"] for item in body["input"]] == ["user", "user"]
+        assert [repair.rule for repair in repairs] == ["native", "blank"]
+        assert violations(body, "openai-responses") == []
 
 
 WIRES = {

@@ -133,41 +133,55 @@ def fits_call(call: Call, result: Result, read: Result, format: Format) -> bool:
 # --- answers ---
 
 
-class NativeDecision(NamedTuple):
-    """The form in which an answer goes back to its provider, or the reason why it does not."""
+class AnswerForm(NamedTuple):
+    """The form in which an answer goes back to its provider: repaired, with a report of each
+    change, and the parts that it had before."""
 
-    form: Form | None
-    reason: str
+    form: Form
+    changes: list[str]
     parts: list[Part]
 
 
-def choose_native_form(
+def find_answer_form(
     answer: AnswerTurn, natives: list[Native], taken: set[str], request: RequestContext
-) -> NativeDecision:
-    """Return the first form of `answer` that its provider takes back. `taken` are the ids of
-    earlier calls."""
+) -> AnswerForm | str:
+    """Return the first form of `answer` that its provider takes back, or the reason why it takes
+    none. `taken` are the ids of earlier calls."""
     for native in natives:
         if not request.is_home_of(native):
-            return NativeDecision(None, FROM_ANOTHER, [])
+            return FROM_ANOTHER
     reason = CHANGED
     for form in list_native_forms(answer, natives, request.format):
-        native = natives[0]
-        if form is not native.form:
-            native = native._replace(form=form)
+        native = natives[0]._replace(form=form)
         parts = read_form("answer", native, answer.position, request)
         if parts is None:
-            return NativeDecision(None, UNREADABLE, [])
+            return UNREADABLE
         if not matches_log(answer, parts):
             continue
-        if answer.calls:
-            objection = find_call_objection(answer, parts, taken, request.format)
-            if objection:
-                reason = objection
-                continue
-        if not is_refused("answer", parts, native, request.format):
-            return NativeDecision(form, "", parts)
+        reason = find_call_objection(answer, parts, taken, request.format)
+        if reason:
+            continue
+        repaired = repair_answer_form(native, parts, request)
+        if repaired is not None:
+            return repaired
         reason = REFUSED
-    return NativeDecision(None, reason, [])
+    return reason
+
+
+def repair_answer_form(
+    native: Native, parts: list[Part], request: RequestContext
+) -> AnswerForm | None:
+    """Return the form of an answer without what the service refused in a recording; None if it
+    refuses the form even so, or the rest of it."""
+    format = request.format
+    if is_refused("answer", parts, native, format):
+        return None
+    form, changes = format.repair_form(native.form, parts, request.stored)
+    if changes:
+        rest = format.read_form("answer", form)
+        if format.find_refusal("answer", rest, native.model):
+            return None
+    return AnswerForm(form, changes, parts)
 
 
 def list_native_forms(answer: AnswerTurn, natives: list[Native], format: Format) -> Iterator[Form]:
@@ -276,14 +290,16 @@ def is_answerable(calls: list[Call], answer: AnswerTurn, format: Format) -> bool
     return True
 
 
-def send_back(answer: AnswerTurn, decision: NativeDecision, request: RequestContext) -> AnswerTurn:
+def send_back(answer: AnswerTurn, found: AnswerForm, request: RequestContext) -> AnswerTurn:
     """Return an answer in its provider's own form. Its calls have the ids and kinds of the form, so
     that results fit them."""
-    form = repair_form(decision.form, decision.parts, answer.position, request) or None
+    for why in found.changes:
+        request.report("native", answer.position, why)
+    form = found.form or None
     if not answer.calls:
         return answer.replace(form=form)
     calls: list[Call] = []
-    for read, logged in zip(find_calls(decision.parts), answer.calls, strict=True):
+    for read, logged in zip(find_calls(found.parts), answer.calls, strict=True):
         id = read.id
         if id is None:
             id = logged.id if request.format.call_ids is not None else ""

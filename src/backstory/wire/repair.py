@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backstory.wire.context import RequestContext
-from backstory.wire.native import choose_native_form, choose_result_form, send_back
+from backstory.wire.native import choose_result_form, find_answer_form, send_back
 from backstory.wire.translation import translate_answer
 from backstory.wire.turns import (
     AFTER_ANSWER,
@@ -321,11 +321,11 @@ def choose_answer_form(answer: AnswerTurn, taken: set[str], request: RequestCont
     after, accepted = find_accepted(natives, request)
     if after is not None or accepted:
         answer = answer.replace(after=after, accepted=accepted)
-    decision = choose_native_form(answer, natives, taken, request)
-    if decision.form is not None:
-        answer = send_back(answer, decision, request)
+    found = find_answer_form(answer, natives, taken, request)
+    if isinstance(found, str):
+        answer = translate_answer(answer, found, request)
     else:
-        answer = translate_answer(answer, decision.reason, request)
+        answer = send_back(answer, found, request)
     if answer.form is None:
         texts = [text for text in answer.texts if not is_blank(text)]
         answer = answer.replace(texts=texts)

@@ -41,13 +41,11 @@ from backstory.wire.formats.base import (
 )
 from backstory.wire.formats.blocks import (
     CUT_REASONS,
-    EMPTY,
     BlockFormat,
     has_more_after_call,
     has_unsigned,
     is_without_words,
     join_texts,
-    remove_empty_text,
 )
 from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
@@ -366,10 +364,10 @@ class AnthropicFormat(BlockFormat):
         return ""
 
     def repair_form(self, form: Form, parts: list[Part], stored: bool) -> tuple[Form, list[str]]:
-        """Remove empty text: "text content blocks must be non-empty" (claude-code#59812). Blank
-        text beside something else is taken: [" ", "real"] was accepted (LibreChat agents
-        PR#124)."""
-        return remove_empty_text(form) if EMPTY in parts else (form, [])
+        """Remove thinking at the end, and empty text: "text content blocks must be non-empty"
+        (claude-code#59812). Blank text beside something else is taken: [" ", "real"] was accepted
+        (LibreChat agents PR#124)."""
+        return self.remove_refused_blocks(form, parts)
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call under another id."""

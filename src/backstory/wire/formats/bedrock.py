@@ -43,14 +43,12 @@ from backstory.wire.formats.base import (
 )
 from backstory.wire.formats.blocks import (
     CUT_REASONS,
-    EMPTY,
     BlockFormat,
     has_more_after_call,
     has_text_field,
     has_unsigned,
     is_without_words,
     join_texts,
-    remove_empty_text,
 )
 from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
@@ -333,9 +331,9 @@ class BedrockFormat(BlockFormat):
         return ""
 
     def repair_form(self, form: Form, parts: list[Part], stored: bool) -> tuple[Form, list[str]]:
-        """Remove empty text: "The text field in the ContentBlock object … is blank" (agentcore
-        PR#185). A line break beside a document was accepted."""
-        return remove_empty_text(form) if EMPTY in parts else (form, [])
+        """Remove thinking at the end, and empty text: "The text field in the ContentBlock object …
+        is blank" (agentcore PR#185). A line break beside a document was accepted."""
+        return self.remove_refused_blocks(form, parts)
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call under another id."""

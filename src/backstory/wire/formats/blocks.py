@@ -165,6 +165,23 @@ class BlockFormat(Format):
             return [written, form]
         return [form[:count], written, form[count:]]
 
+    def remove_refused_blocks(self, form: Form, parts: list[Part]) -> tuple[Form, list[str]]:
+        """Remove empty text, and then thinking at the end, where an answer has it that was cut off:
+        "The final block in an assistant message cannot be `thinking`" (forgecode#3071,
+        claude-code#11514)."""
+        changes: list[str] = []
+        if EMPTY in parts:
+            form, changes = remove_empty_text(form)
+        if not isinstance(form, list):
+            return form, changes
+        count = len(form)
+        while count > 0 and self.is_thinking(form[count - 1]):
+            count -= 1
+        if count < len(form):
+            changes.append("thinking at its end is left out: the service would refuse it")
+            form = form[:count]
+        return form, changes
+
     # --- around the messages ---
 
     def drop_thinking(self, fields: Any, messages: list[Body]) -> list[Repair]:
