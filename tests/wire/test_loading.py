@@ -482,3 +482,34 @@ def test_a_later_change_of_an_answer_does_not_reach_the_events():
 def test_bytes_where_json_belongs_are_refused(format, body):
     with pytest.raises(Invalid, match="not JSON"):
         load(body, format)
+
+
+@pytest.mark.parametrize("kind", [["x"], {"a": 1}, 5, None])
+def test_an_item_whose_type_is_no_text_is_refused(kind):
+    item = {"type": kind, "status": "incomplete", "call_id": "a"}
+    with pytest.raises(Invalid, match="response"):
+        load_answer({"output": [item]}, "openai-responses")
+
+
+def test_a_call_without_an_id_gets_one_that_no_other_call_has():
+    def call(id, name):
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+    def result(id, content):
+        return {"role": "tool", "tool_call_id": id, "content": content}
+
+    calls = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call("call_2", "f"), call("", "g")],
+    }
+    asked = {"role": "user", "content": "Look."}
+    messages = [asked, calls, result("", "of g"), result("call_2", "of f")]
+    events = load({"messages": messages}, "openai", model="m")
+    ids = [data["id"] for kind, _, data in events if kind == "tool_call"]
+    assert len(set(ids)) == 2
+    assert dump(events, "openai", model="m").body["messages"] == messages
+    body, _ = dump(events, "anthropic")
+    called = {block["id"]: block["name"] for block in body["messages"][1]["content"]}
+    said = {block["tool_use_id"]: block["content"] for block in body["messages"][2]["content"]}
+    assert {called[id]: text for id, text in said.items()} == {"f": "of f", "g": "of g"}

@@ -4,8 +4,8 @@ A format splits a body into units. Each unit becomes events with the same meanin
 not be written as the same form again, the form is kept with them as native content.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
 from backstory.wire.fields import read_at
@@ -114,17 +114,28 @@ def add_mark(unit: BodyUnit, mark: str) -> BodyUnit:
     return unit._replace(accepted=(*unit.accepted, mark))
 
 
+class OpenCall(NamedTuple):
+    """A call that a result may answer."""
+
+    name: str
+    id: str
+    had_id: bool
+
+
 class CallIds:
-    """Gives ids to calls that have none, and to their results. A result belongs to the oldest open
-    call of that name in its answer."""
+    """Gives ids to calls that have none, and to their results. A result without an id belongs to
+    the oldest open call of its name in its answer, if possible to one that had none."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._open: list[tuple[str, str]] = []  # the names and ids of calls
+        self._given: set[str | None] = set()  # the ids that calls have
+        self._open: list[OpenCall] = []
         self._is_calling = False  # did only the model write since the first of them?
 
-    def add_ids(self, units: Iterable[BodyUnit]) -> list[BodyUnit]:
+    def add_ids(self, units: list[BodyUnit]) -> list[BodyUnit]:
         """Return the units with ids in all their calls and results."""
+        for unit in units:
+            self._given.update([call.id for call in find_calls(unit.parts)])
         found: list[BodyUnit] = []
         for unit in units:
             if unit.role == "answer":
@@ -153,26 +164,33 @@ class CallIds:
             return part
         self._count += 1
         id = part.id or ""
-        if is_blank(id):
-            id = f"call_{self._count}"
-        self._open.append((part.name, id))
+        had_id = not is_blank(id)
+        if not had_id:
+            id = self._make_id()
+        self._open.append(OpenCall(part.name, id, had_id))
         return part._replace(id=id)
+
+    def _make_id(self) -> str:
+        """Return an id that no call has: the number of the call, or one of those after it."""
+        while f"call_{self._count}" in self._given:
+            self._count += 1
+        return f"call_{self._count}"
 
     def _add_result_id(self, part: Part) -> Part:
         """Return a result with the id of its call. A result without a call gets its name as its
         id."""
         assert isinstance(part, Result)
-        has_id = not is_blank(part.id or "")
-        for index, (name, id) in enumerate(self._open):
-            is_answer = part.name is None or part.name == name
-            if has_id:
-                is_answer = part.id == id
-            if is_answer:
-                del self._open[index]
-                return part._replace(id=id)
-        if has_id:
+        if not is_blank(part.id or ""):
+            matches = [call for call in self._open if call.id == part.id]
+            if matches:
+                self._open.remove(matches[0])
             return part
-        return part._replace(id=part.name or "unknown")
+        matches = [call for call in self._open if part.name in (None, call.name)]
+        if not matches:
+            return part._replace(id=part.name or "unknown")
+        matches.sort(key=lambda call: call.had_id)
+        self._open.remove(matches[0])
+        return part._replace(id=matches[0].id)
 
 
 # --- what only this request shows ---

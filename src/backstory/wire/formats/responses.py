@@ -557,7 +557,7 @@ def mark_cut_call(item: Any) -> Any:
     """Return an item that, if it is a call that was cut off, is a function call whose arguments are
     not JSON: no tool runs with them. Any text is an input of a custom tool."""
     match item:
-        case {"type": type_, "status": "incomplete", "call_id": str(id)} if type_ in CALLS:
+        case {"type": str(type_), "status": "incomplete", "call_id": str(id)} if type_ in CALLS:
             if is_run_by_service(item):
                 return item
             return {
