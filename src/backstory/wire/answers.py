@@ -10,7 +10,7 @@ from backstory.log.data_keys import NATIVE, REQUEST, RESPONSE
 from backstory.log.events import to_json
 from backstory.wire.formats import FORMATS_BY_NAME, get_format
 from backstory.wire.formats.base import Format
-from backstory.wire.json_values import as_plain, clean_value
+from backstory.wire.json_values import as_plain
 from backstory.wire.loading import Loaded, load_response
 from backstory.wire.media import encode_base64
 from backstory.wire.turns import AFTER_NOTHING, Accepted
@@ -50,7 +50,7 @@ def build_answer(
         # The answer may name a version of the model that the request names by an alias.
         asked_model = model or request.get(source.model_key)
     data[REQUEST] = asked | _describe_cost(whole, source, asked_model or data.get("model"))
-    facts = read_facts(whole, source)
+    facts = source.read_facts(whole)
     if facts:
         data[RESPONSE] = facts
     if kept is not None:
@@ -103,13 +103,6 @@ def assemble_answer(response: Any, source: Format) -> Mapping[str, Any]:
         found = type(response).__name__
         raise Invalid(f"an answer of the format {source.name} is an object, not {found}")
     return whole
-
-
-def read_facts(response: Mapping[str, Any], source: Format) -> dict[str, Any]:
-    """Return what a log keeps about a response: its id, why it stopped, whether it is stored, its
-    service tier, and the provider's diagnostics. Only what the provider gave."""
-    facts: dict[str, Any] = clean_value(source.read_facts(response))
-    return facts
 
 
 def find_format_name(answer: Any) -> str:

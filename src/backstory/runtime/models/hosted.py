@@ -32,7 +32,7 @@ from backstory.runtime.models.retry import UNREACHABLE, Endpoint, find_kind, ret
 from backstory.runtime.requests import with_settings
 from backstory.runtime.tools import Tool
 from backstory.wire import load_answer
-from backstory.wire.answers import read_facts, request_digest
+from backstory.wire.answers import request_digest
 from backstory.wire.conversation import Conversation
 from backstory.wire.formats import get_format
 from backstory.wire.formats.base import FormatName
@@ -152,7 +152,7 @@ class AnswerReader:
         response = self._assembler.finish()
         if response.get("error"):
             raise StreamFailed(response["error"])
-        facts = read_facts(response, self._format)
+        facts = self._format.read_facts(response)
         stop = facts.get("stop")
         if stop in UNFINISHED:
             raise StreamCut("the stream ended before the answer did")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from backstory.log.settings import Settings
 from backstory.wire.file_sizes import Size
-from backstory.wire.json_values import read_arguments
+from backstory.wire.json_values import clean_value, read_arguments
 from backstory.wire.turns import (
     AnswerTurn,
     BodyUnit,
@@ -294,8 +294,8 @@ class Format:
         return model if isinstance(model, str) else None
 
     def read_facts(self, response: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the id, the stop reason and other facts of a response, as far as the provider gave
-        them."""
+        """Return what a log keeps about a response: its id, why it stopped, whether it is stored,
+        its service tier, and the provider's diagnostics. Only what the provider gave."""
         facts: dict[str, Any] = {}
         for name, paths in self.fact_paths.items():
             for path in paths:
@@ -303,7 +303,8 @@ class Format:
                 is_fact = value not in (None, "", [], {}) and isinstance(value, FACT_TYPES[name])
                 if is_fact and name not in facts:
                     facts[name] = value
-        return facts
+        cleaned: dict[str, Any] = clean_value(facts)
+        return cleaned
 
     def read_usage(self, usage: Any) -> dict[str, int] | None:
         """Return tokens as they are kept: all that were read and written, and of these the ones
