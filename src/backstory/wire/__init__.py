@@ -11,7 +11,7 @@ randomness.
 The way of a request:
 
 - `conversation` has the events of a context,
-- `request` builds the body in a `context` (format, options, repairs so far),
+- `request` builds the body; a `RequestContext` (`context`) carries format, options and repairs,
 - `reading` groups events into `turns`,
 - `repair` has the rules in their order,
 - `native` decides which forms go back to the provider that gave them: for messages it is called in

@@ -366,6 +366,7 @@ class EventWriter:
         return {"native": self._build_native(unit)}
 
     def _build_native(self, unit: BodyUnit) -> dict[str, Any]:
+        """Build `data["native"]`: a form is its `wire`, and what was accepted its `took`."""
         native: dict[str, Any] = {"provider": self.format.name}
         if self.model is not None:
             native["model"] = self.model

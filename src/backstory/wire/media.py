@@ -143,7 +143,7 @@ def from_url(url: str, kind: str, **fields: str | None) -> Media:
 
 def data_url(found: Media) -> str:
     """Return the data of `found` as a data URL."""
-    return f"data:{found.type};base64,{standard(found)}"
+    return f"data:{found.type};base64,{write_standard_base64(found)}"
 
 
 def web_url(found: Media) -> str | None:
@@ -169,7 +169,7 @@ def file_name(found: Media) -> str:
     return found.name or f"{found.kind}.{SUFFIXES.get(found.type or '', 'bin')}"
 
 
-def standard(found: Media) -> str:
+def write_standard_base64(found: Media) -> str:
     """Return the data in the standard alphabet of base64, without line breaks. Google's services
     write and read the URL-safe alphabet too."""
     if found.data is None:

@@ -203,17 +203,17 @@ def list_native_forms(answer: AnswerTurn, natives: list[Native], format: Format)
 def write_missing_forms(answer: AnswerTurn, format: Format) -> list[Form]:
     """Return the forms of an answer's events; those that have none are written."""
     forms: list[Form] = []
-    texts_before = calls_before = 0  # of the answer's texts and calls, those that have a form
+    texts_before = calls_before = 0  # the texts and calls that are already in forms
     for placed in answer.natives:
         form = placed.native.form
-        texts = answer.texts[texts_before : placed.texts]
-        calls = answer.calls[calls_before : placed.calls]
+        texts = answer.texts[texts_before : placed.texts_before]
+        calls = answer.calls[calls_before : placed.calls_before]
         written = write_part(texts, calls, format)
         if written and not forms:
             forms = format.put_before(written[0], form)
         else:
             forms += [*written, form]
-        texts_before, calls_before = placed.texts, placed.calls
+        texts_before, calls_before = placed.texts_before, placed.calls_before
         if placed.is_call:
             calls_before += 1
         else:
@@ -233,7 +233,7 @@ def write_part(texts: list[str], calls: list[Call], format: Format) -> list[Form
 
 def are_legal(answer: AnswerTurn, format: Format) -> bool:
     """Return True if the calls that have no form can be sent as they are in the log."""
-    with_form = {placed.calls for placed in answer.natives if placed.is_call}
+    with_form = {placed.calls_before for placed in answer.natives if placed.is_call}
     for index, call in enumerate(answer.calls):
         if index not in with_form and not format.is_legal_call(call):
             return False

@@ -306,7 +306,8 @@ def repair_data(position: int | None, kind: str, data: Any, report: Report) -> d
 
 
 def read_native(position: int | None, native: Any, request: RequestContext) -> Native | None:
-    """Return the native content in `data["native"]`; None if there is no form (only usage, say)."""
+    """Return the native content in `data["native"]`, whose `wire` is the form, and whose `took` is
+    what was accepted; None if there is no form (only usage, say)."""
     request.has_native = True
     if not isinstance(native, dict):
         return None

@@ -104,7 +104,10 @@ def translate_parts(
             if isinstance(part, Media) and not text_only:
                 lost += name_lost_details(part, request.format)
             continue
-        (lost if is_usable(part) else broken).append(name_part(part))
+        if is_usable(part):
+            lost.append(name_part(part))
+        else:
+            broken.append(name_part(part))
         if request.placeholders:
             kept += make_placeholder(part)
     why = f"left out: {request.format.name} has no such thing here"

@@ -180,14 +180,14 @@ class PlacedNative(NamedTuple):
     """The native content of a text or a call, and its place in the answer."""
 
     native: Native
-    texts: int  # so many texts and calls come before it
-    calls: int
+    texts_before: int  # number of texts before it
+    calls_before: int  # number of calls before it
     is_call: bool
 
 
 # The calls, results and native content of all answers without any. Nobody adds to it: a list of its
 # own for each answer makes a request a tenth slower.
-NONE: list[Any] = []
+EMPTY_LIST: list[Any] = []
 
 
 class AnswerTurn(BaseTurn):
@@ -209,11 +209,11 @@ class AnswerTurn(BaseTurn):
     def __init__(self, position: int | None) -> None:
         self.position = position
         self.texts: list[str] = []
-        self.calls: list[Call] = NONE
-        self.results: list[Result | None] = NONE  # one for each call; None: the call is open
-        self.natives: list[PlacedNative] = NONE  # in the order of the log
+        self.calls: list[Call] = EMPTY_LIST
+        self.results: list[Result | None] = EMPTY_LIST  # one for each call; None: the call is open
+        self.natives: list[PlacedNative] = EMPTY_LIST  # in the order of the log
         # The indexes of the calls in the order in which their results came.
-        self.arrivals: list[int] = NONE
+        self.arrivals: list[int] = EMPTY_LIST
         self.form: Form = None
         self.speaker: str | None = None
         self.after: Any = None  # what came before it when its provider accepted it

@@ -52,11 +52,11 @@ from backstory.wire.media import (
     IMAGES,
     PDF,
     media,
-    standard,
     type_of,
     usual_type,
     web_url,
     words_of,
+    write_standard_base64,
 )
 from backstory.wire.turns import (
     Accepted,
@@ -463,7 +463,7 @@ def write_source(found: Media) -> Block | None:
         return {"type": "url", "url": url}
     if found.data is None or found.type is None:
         return None
-    return {"type": "base64", "media_type": found.type, "data": standard(found)}
+    return {"type": "base64", "media_type": found.type, "data": write_standard_base64(found)}
 
 
 def read_call(block: Block) -> Call:

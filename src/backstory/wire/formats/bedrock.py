@@ -59,9 +59,9 @@ from backstory.wire.media import (
     encode_base64,
     is_base64,
     plain_name,
-    standard,
     type_of_suffix,
     words_of,
+    write_standard_base64,
 )
 from backstory.wire.turns import (
     AnswerTurn,
@@ -185,7 +185,7 @@ class BedrockFormat(BlockFormat):
         format = find_media_format(found)
         if format is None:
             return None
-        block: Block = {"format": format, "source": {"bytes": standard(found)}}
+        block: Block = {"format": format, "source": {"bytes": write_standard_base64(found)}}
         if found.kind == "document":
             block["name"] = plain_name(found.name)
         return {found.kind: block}

@@ -51,9 +51,9 @@ from backstory.wire.media import (
     is_sound,
     is_text_type,
     media,
-    standard,
     type_of,
     web_url,
+    write_standard_base64,
 )
 from backstory.wire.turns import (
     AnswerTurn,
@@ -72,7 +72,7 @@ from backstory.wire.turns import (
 NO_SIGNATURE = "skip_thought_signature_validator"
 # Addresses in Gemini's own file store mean nothing to other services.
 OWN_FILE = re.compile(r"https://generativelanguage\.googleapis\.com/(.*/)?files/|gs://")
-IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
+GEMINI_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
 
 def to_snake_case(name: str) -> str:
@@ -248,7 +248,7 @@ class GeminiFormat(BlockFormat):
         has_data = found.data is not None or found.text is not None
         if not has_data or not takes_type(found):
             return None
-        blob = {"mimeType": found.type, "data": standard(found)}
+        blob = {"mimeType": found.type, "data": write_standard_base64(found)}
         return {"inlineData": blob}
 
     def can_name_file(self, found: Media) -> bool:
@@ -430,7 +430,7 @@ def takes_type(found: Media) -> bool:
         return False
     if found.type == PDF or is_text_type(found.type):
         return True
-    return found.type in IMAGES if found.kind == "image" else found.kind != "document"
+    return found.type in GEMINI_IMAGES if found.kind == "image" else found.kind != "document"
 
 
 def read_candidate(candidate: Any) -> Block:

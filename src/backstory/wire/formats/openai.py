@@ -53,9 +53,9 @@ from backstory.wire.media import (
     file_name,
     from_url,
     is_base64,
-    standard,
     type_of_suffix,
     web_url,
+    write_standard_base64,
 )
 from backstory.wire.turns import (
     BETWEEN,
@@ -269,7 +269,7 @@ class OpenAIFormat(Format):
             file = {"filename": file_name(found), "file_data": data_url(found)}
             return {"type": "file", "file": file}
         if found.kind == "audio" and found.type in SOUNDS:
-            sound = {"data": standard(found), "format": SOUNDS[found.type]}
+            sound = {"data": write_standard_base64(found), "format": SOUNDS[found.type]}
             return {"type": "input_audio", "input_audio": sound}
         return None
 

@@ -103,7 +103,7 @@ COMPACTION = Other(
 # Items that are complete without their ids.
 FREE = frozenset({"message", "reasoning", "compaction", "function_call", CUSTOM, *OUTPUTS})
 # The fields that name what a request continues in the service's store.
-CONTINUED = ("previous_response_id", "conversation")
+STORE_FIELDS = ("previous_response_id", "conversation")
 # Fields of a call that are not arguments of the tool.
 CALL_FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller", "created_by"})
 # Fields that no other format can express: of a tool, of a message, a program that makes a call, and
@@ -275,7 +275,7 @@ class ResponsesFormat(Format):
     def read_body(self, body: Mapping[str, Any]) -> list[BodyUnit]:
         """Return messages, outputs, and the items that the model made in one go."""
         units = mark_referred(read_input(body))
-        continued = {key: body[key] for key in CONTINUED if body.get(key)}
+        continued = {key: body[key] for key in STORE_FIELDS if body.get(key)}
         if continued:
             # A request can continue a stored answer although it is not stored itself.
             if body.get("store") is False:
@@ -462,7 +462,7 @@ def read_role(item: Item) -> str:
             return "user"
         case None if "id" in item:
             return "answer"  # an item_reference, whose type may be left out
-    field(item, "type", str)
+    field(item, "type", str)  # raises WrongField
     return "result" if is_output(item) else "answer"
 
 
@@ -652,9 +652,9 @@ def read_shell(chunks: Any) -> str:
     """Return what a shell printed, in its order."""
     lines: list[Any] = []
     for chunk in chunks if isinstance(chunks, list) else ():
-        match chunk:
-            case {**fields}:
-                lines += [fields.get("stdout"), fields.get("stderr")]
+        if not isinstance(chunk, dict):
+            continue
+        lines += [chunk.get("stdout"), chunk.get("stderr")]
         match chunk:
             case {"outcome": {"exit_code": code}} if code:
                 lines.append(f"(exit code {code})")
@@ -879,9 +879,9 @@ class ResponsesStream(StreamAssembler):
         return [] if what == "arguments" else [(what, delta)]
 
     def finish(self) -> Body:
-        """Return the whole answer. Its items are those that were done. The last event has them once
-        more, with reasoning sealed anew; a recorded request sent back the first. Of an item that
-        was cut off, its text is kept, or the call, which must not run."""
+        """Return the whole answer. Prefer items from `output_item.done`: the last event seals
+        reasoning anew, and a recorded request sent the former. Of an item that was cut off, its
+        text is kept, or the call, which must not run."""
         output = self._response.get("output") or []
         if len(self._done) >= len(output):
             arrived = [*self._done, *self._list_cut_items()]
