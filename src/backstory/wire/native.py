@@ -9,7 +9,7 @@ travels only inside an answer's form.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backstory.wire.context import RequestContext
 from backstory.wire.formats.base import Format
@@ -21,6 +21,7 @@ from backstory.wire.translation import (
     UNREADABLE,
     is_same_text,
     read_form,
+    translate_answer,
     translate_message,
     translate_result,
 )
@@ -52,11 +53,12 @@ CHANGED = "the answer is not as it was"
 # --- messages ---
 
 
-def choose_message_form(
-    message: MessageTurn, native: Native, request: RequestContext
-) -> MessageTurn:
+def choose_message_form(message: MessageTurn, request: RequestContext) -> MessageTurn:
     """Return a message in its provider's own form, or with as much of it as the format can
     carry."""
+    native = message.native
+    if native is None:
+        return message
     parts = read_form(message.role, native, message.position, request)
     if parts is None:
         return message
@@ -74,10 +76,11 @@ def choose_message_form(
 # --- results ---
 
 
-def choose_result_form(
-    call: Call, result: Result, native: Native, request: RequestContext
-) -> Result:
+def choose_result_form(call: Call, result: Result, request: RequestContext) -> Result:
     """Return a result in its provider's own form, or with as much of it as the format can carry."""
+    native = result.native
+    if native is None:
+        return result
     read = read_unchanged_result(result, native, request)
     if read is None:
         return result
@@ -131,6 +134,40 @@ def fits_call(call: Call, result: Result, read: Result, format: Format) -> bool:
 
 
 # --- answers ---
+
+
+def choose_answer_form(answer: AnswerTurn, taken: set[str], request: RequestContext) -> AnswerTurn:
+    """Return an answer in its provider's own form, or with its text and calls only. `taken` are the
+    ids of earlier calls."""
+    natives = answer.list_natives()
+    if not natives:
+        return answer
+    after, accepted = find_accepted(natives, request)
+    if after is not None or accepted:
+        answer = answer.replace(after=after, accepted=accepted)
+    found = find_answer_form(answer, natives, taken, request)
+    if isinstance(found, str):
+        answer = translate_answer(answer, found, request)
+    else:
+        answer = send_back(answer, found, request)
+    if answer.form is None:
+        texts = [text for text in answer.texts if not is_blank(text)]
+        answer = answer.replace(texts=texts)
+    return answer
+
+
+def find_accepted(natives: list[Native], request: RequestContext) -> tuple[Any, tuple[str, ...]]:
+    """Return what came before an answer when the service accepted it, if that counts, and what else
+    the service accepted of it."""
+    after: Any = None
+    accepted: tuple[str, ...] = ()
+    for native in natives:
+        is_special = native.after is not None or native.accepted
+        if is_special and request.is_home_of(native):
+            accepted += native.accepted
+            if after is None:
+                after = native.after
+    return after, accepted
 
 
 class AnswerForm(NamedTuple):

@@ -99,7 +99,7 @@ class TurnReader:
 
     def _add_message(self, message: MessageTurn, data: dict[str, Any]) -> None:
         if message.native is not None:
-            message = choose_message_form(message, message.native, self._request)
+            message = choose_message_form(message, self._request)
             if message.form is None and message.content is None and is_blank(message.text):
                 why = f"blank text of the {message.role}: the services refuse it"
                 self._request.report("blank", message.position, why)

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backstory.wire.context import RequestContext
-from backstory.wire.native import choose_result_form, find_answer_form, send_back
-from backstory.wire.translation import translate_answer
+from backstory.wire.native import choose_answer_form, choose_result_form, find_accepted
 from backstory.wire.turns import (
     AFTER_ANSWER,
     AFTER_MESSAGE,
@@ -22,7 +21,6 @@ from backstory.wire.turns import (
     Call,
     Media,
     MessageTurn,
-    Native,
     Part,
     Result,
     Text,
@@ -242,20 +240,6 @@ def has_references(turns: list[Turn], request: RequestContext) -> bool:
     return False
 
 
-def find_accepted(natives: list[Native], request: RequestContext) -> tuple[Any, tuple[str, ...]]:
-    """Return what came before an answer when the service accepted it, if that counts, and what else
-    the service accepted of it."""
-    after: Any = None
-    accepted: tuple[str, ...] = ()
-    for native in natives:
-        is_special = native.after is not None or native.accepted
-        if is_special and request.is_home_of(native):
-            accepted += native.accepted
-            if after is None:
-                after = native.after
-    return after, accepted
-
-
 # --- close: every call has a result ---
 
 
@@ -289,10 +273,10 @@ def close_calls(answer: AnswerTurn, request: RequestContext) -> AnswerTurn:
     return answer.replace(results=results)
 
 
-# --- native content of answers; id, name, arguments, blank for the answers that we write ---
+# --- native, id, name, arguments, blank: each answer can be sent ---
 
 
-def choose_native_forms(turns: list[Turn], request: RequestContext) -> list[Turn]:
+def complete_answers(turns: list[Turn], request: RequestContext) -> list[Turn]:
     """Send an answer back in its provider's own form, or give its calls ids and names that are
     legal.
 
@@ -300,36 +284,18 @@ def choose_native_forms(turns: list[Turn], request: RequestContext) -> list[Turn
     """
     if not (request.has_native or request.has_tools):
         return turns
-    chosen: list[Turn] = []
+    completed: list[Turn] = []
     names = LegalNames(request)
     for turn in turns:
         if isinstance(turn, AnswerTurn):
-            if turn.natives:
-                turn = choose_answer_form(turn, names.taken, request)
-                if not (turn.form or turn.texts or turn.calls):
-                    request.report("blank", turn.position, "nothing is left of this answer")
-                    continue
+            turn = choose_answer_form(turn, names.taken, request)
+            if not (turn.form or turn.texts or turn.calls):
+                request.report("blank", turn.position, "nothing is left of this answer")
+                continue
             if turn.calls:
                 turn = names.give(turn)
-        chosen.append(turn)
-    return chosen
-
-
-def choose_answer_form(answer: AnswerTurn, taken: set[str], request: RequestContext) -> AnswerTurn:
-    """Return an answer as its provider takes it back, or with its text and calls only."""
-    natives = answer.list_natives()
-    after, accepted = find_accepted(natives, request)
-    if after is not None or accepted:
-        answer = answer.replace(after=after, accepted=accepted)
-    found = find_answer_form(answer, natives, taken, request)
-    if isinstance(found, str):
-        answer = translate_answer(answer, found, request)
-    else:
-        answer = send_back(answer, found, request)
-    if answer.form is None:
-        texts = [text for text in answer.texts if not is_blank(text)]
-        answer = answer.replace(texts=texts)
-    return answer
+        completed.append(turn)
+    return completed
 
 
 class LegalNames:
@@ -397,33 +363,32 @@ def hash_id(id: str | None, ordinal: int) -> str:
     return "call_" + hashlib.sha256(f"{ordinal}:{id or ''}".encode()).hexdigest()[:24]
 
 
-# --- native content of results; group, error and blank for results ---
+# --- native, blank, error, group: each result can be sent ---
 
 
-def choose_result_forms(turns: list[Turn], request: RequestContext) -> list[Turn]:
+def complete_results(turns: list[Turn], request: RequestContext) -> list[Turn]:
     """Send results back in their provider's own form, or as text that is not blank."""
     if not request.has_tools:
         return turns
-    chosen: list[Turn] = []
+    completed: list[Turn] = []
     for turn in turns:
         if isinstance(turn, AnswerTurn) and turn.calls:
             results: list[Result | None] = []
             for call, result in zip(turn.calls, turn.results, strict=True):
-                results.append(choose_result(call, result, request))
+                results.append(complete_result(call, result, request))
             if results != turn.results:
                 turn = turn.replace(results=results)
             turn = order_results(turn, request)
-        chosen.append(turn)
-    return chosen
+        completed.append(turn)
+    return completed
 
 
-def choose_result(call: Call, result: Result | None, request: RequestContext) -> Result | None:
+def complete_result(call: Call, result: Result | None, request: RequestContext) -> Result | None:
     """Return a result that is complete. Some services refuse an empty one, and it leaves the model
     guessing."""
     if result is None:
         return None
-    if result.native is not None:
-        result = choose_result_form(call, result, result.native, request)
+    result = choose_result_form(call, result, request)
     report_result(result, request)
     has_content = result.content is not None and not request.format.media_after_results
     if result.form is None and not has_content and is_blank(result.text):
@@ -617,8 +582,8 @@ Rule = Callable[[list[Any], RequestContext], list[Any]]
 RULES: tuple[Rule, ...] = (
     bind_results,  # bind, drop, group: each result goes to its call, directly after the answer
     close_open_calls,  # close
-    choose_native_forms,  # native, order; id, name, arguments for the calls that we write
-    choose_result_forms,  # native, blank, error, group (the order of results)
+    complete_answers,  # native, order; id, name, arguments for the calls that we write
+    complete_results,  # native, blank, error, group (the order of results)
     place_system_text,  # system
     alternate_roles,  # alternate
 )
