@@ -370,3 +370,18 @@ def test_parts_of_a_response_that_are_not_known_yet_go_back():
 def test_parts_of_a_message_that_are_not_known_yet_go_back():
     body = {"messages": [{"role": "user", "content": [{"type": "smell", "smell": "roses"}]}]}
     assert dump(load(body, "openai"), "openai") == (body, [])
+
+
+def test_a_message_of_which_nothing_is_left_does_not_end_an_answer():
+    approval = [{"type": "mcp_approval_response", "approval_request_id": "m", "approve": True}]
+    events = [
+        ("user", "?", None),
+        ("assistant", "Looking.", None),
+        own("openai-responses", "user", "", approval),
+        ("tool_call", None, {"id": "1", "name": "glob", "arguments": {}}),
+        ("tool_result", "3 files", {"id": "1"}),
+    ]
+    body, repairs = dump(events, "anthropic")
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+    assert [block["type"] for block in body["messages"][1]["content"]] == ["text", "tool_use"]
+    assert [repair.rule for repair in repairs] == ["native", "blank"]

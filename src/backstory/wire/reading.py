@@ -98,12 +98,12 @@ class TurnReader:
         self._answer = self._named = None
 
     def _add_message(self, message: MessageTurn, data: dict[str, Any]) -> None:
-        if message.native is not None:
-            message = choose_message_form(message, self._request)
-            if message.form is None and message.content is None and is_blank(message.text):
-                why = f"blank text of the {message.role}: the services refuse it"
-                self._request.report("blank", message.position, why)
-                return
+        # Not a rule of `repair`: a message of which nothing is left does not end an answer.
+        message = choose_message_form(message, self._request)
+        if message.form is None and message.content is None and is_blank(message.text):
+            why = f"blank text of the {message.role}: the services refuse it"
+            self._request.report("blank", message.position, why)
+            return
         if message.role == "system" and data.get(REPLACE) is True:
             # It takes the place of all system messages before it.
             self.turns = [message, *(turn for turn in self.turns if not is_system(turn))]

@@ -273,12 +273,12 @@ def close_calls(answer: AnswerTurn, request: RequestContext) -> AnswerTurn:
     return answer.replace(results=results)
 
 
-# --- native, id, name, arguments, blank: each answer can be sent ---
+# --- native, id, name, arguments, blank, error, group: each answer can be sent ---
 
 
 def complete_answers(turns: list[Turn], request: RequestContext) -> list[Turn]:
-    """Send an answer back in its provider's own form, or give its calls ids and names that are
-    legal.
+    """Send each answer, with its results, in its provider's own form, or with text, media and calls
+    that the service accepts. An answer of which nothing is left is left out.
 
     Ids are given in the order of the request, because an id must not come twice.
     """
@@ -287,15 +287,32 @@ def complete_answers(turns: list[Turn], request: RequestContext) -> list[Turn]:
     completed: list[Turn] = []
     names = LegalNames(request)
     for turn in turns:
-        if isinstance(turn, AnswerTurn):
-            turn = choose_answer_form(turn, names.taken, request)
-            if not (turn.form or turn.texts or turn.calls):
-                request.report("blank", turn.position, "nothing is left of this answer")
-                continue
-            if turn.calls:
-                turn = names.give(turn)
-        completed.append(turn)
+        if not isinstance(turn, AnswerTurn):
+            completed.append(turn)
+            continue
+        answer = complete_answer(turn, names, request)
+        if answer is not None:
+            completed.append(answer)
     return completed
+
+
+def complete_answer(
+    answer: AnswerTurn, names: "LegalNames", request: RequestContext
+) -> AnswerTurn | None:
+    """Return an answer that can be sent, with its results; None if nothing is left of it."""
+    answer = choose_answer_form(answer, names.taken, request)
+    if not (answer.form or answer.texts or answer.calls):
+        request.report("blank", answer.position, "nothing is left of this answer")
+        return None
+    if not answer.calls:
+        return answer
+    answer = names.give(answer)
+    results: list[Result | None] = []
+    for call, result in zip(answer.calls, answer.results, strict=True):
+        results.append(complete_result(call, result, request))
+    if results != answer.results:
+        answer = answer.replace(results=results)
+    return order_results(answer, request)
 
 
 class LegalNames:
@@ -361,26 +378,6 @@ class LegalNames:
 def hash_id(id: str | None, ordinal: int) -> str:
     """Return an id that every service accepts, made from any other."""
     return "call_" + hashlib.sha256(f"{ordinal}:{id or ''}".encode()).hexdigest()[:24]
-
-
-# --- native, blank, error, group: each result can be sent ---
-
-
-def complete_results(turns: list[Turn], request: RequestContext) -> list[Turn]:
-    """Send results back in their provider's own form, or as text that is not blank."""
-    if not request.has_tools:
-        return turns
-    completed: list[Turn] = []
-    for turn in turns:
-        if isinstance(turn, AnswerTurn) and turn.calls:
-            results: list[Result | None] = []
-            for call, result in zip(turn.calls, turn.results, strict=True):
-                results.append(complete_result(call, result, request))
-            if results != turn.results:
-                turn = turn.replace(results=results)
-            turn = order_results(turn, request)
-        completed.append(turn)
-    return completed
 
 
 def complete_result(call: Call, result: Result | None, request: RequestContext) -> Result | None:
@@ -582,10 +579,9 @@ Rule = Callable[[list[Any], RequestContext], list[Any]]
 RULES: tuple[Rule, ...] = (
     bind_results,  # bind, drop, group: each result goes to its call, directly after the answer
     close_open_calls,  # close
-    complete_answers,  # native, order; id, name, arguments for the calls that we write
-    complete_results,  # native, blank, error, group (the order of results)
+    complete_answers,  # native, order, id, name, arguments, blank, error, group (of results)
     place_system_text,  # system
     alternate_roles,  # alternate
 )
 # Those that bind and complete turns. The others are about the messages of a request.
-TURN_RULES = RULES[:4]
+TURN_RULES = RULES[:3]
