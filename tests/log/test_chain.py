@@ -102,6 +102,61 @@ def test_digest_does_not_cover_the_digests_of_requests():
     assert empty_request_digests(None) is None
 
 
+FILE_DIGEST = "a1" * 32
+OTHER_DIGESTS = [
+    {"id": "c", "name": "chk", "arguments": {"sha256": FILE_DIGEST}},
+    {"sha256": FILE_DIGEST},
+    {"request": {"options": {"sha256": FILE_DIGEST}}},
+    {"request": [{"sha256": FILE_DIGEST}]},
+    {"arguments": {"request": {"sha256": FILE_DIGEST}}},
+]
+
+
+@pytest.mark.parametrize("data", OTHER_DIGESTS, ids=str)
+def test_digest_covers_every_sha256_outside_of_the_request(data):
+    row = ROW._replace(data_json=to_json(data))
+    emptied = row._replace(data_json=row.data_json.replace(FILE_DIGEST, ""))
+    assert empty_request_digests(row.data_json) == row.data_json
+    assert digest_row(START, row, None) != digest_row(START, emptied, None)
+
+
+NAMES = st.sampled_from(["request", "sha256", "a", '"', "\\", "{"])
+VALUES = st.recursive(
+    st.sampled_from([FILE_DIGEST, "", None, 1, 1.5, 10**400, "request", '"sha256":"', "}{"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=4),
+)
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=4), VALUES)
+def test_only_the_digest_of_the_request_is_emptied(data, request):
+    data["request"] = {"a": request, "sha256": FILE_DIGEST, "b": request}
+    data["z"] = request
+    text = to_json(data)
+    data["request"]["sha256"] = ""
+    assert empty_request_digests(text) == to_json(data)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"request":{"sha256":"%s"', '{"a":' * 100_000 + '"sha256":"%s"', ""]
+)
+def test_text_that_is_no_json_is_left_as_it_is(text):
+    text = text.replace("%s", FILE_DIGEST)
+    assert empty_request_digests(text) == text
+
+
+def test_older_events_whose_digest_does_not_cover_a_sha256_stay_valid_and_can_be_erased():
+    """An earlier version emptied every `"sha256"` in the data before it computed a digest."""
+    data = {"arguments": {"sha256": FILE_DIGEST}, "id": "c", "name": "chk"}
+    row = ROW._replace(kind="tool_call", data_json=to_json(data))
+    older = row._replace(data_json=row.data_json.replace(FILE_DIGEST, ""))
+    previous = b"\1" * WIDTH
+    row = row._replace(digest=digest_row(previous, older, None))
+    assert digest_row(previous, row, data) == row.digest
+    content, data_json = erase_row(row, "now", "asked", previous)
+    erased = row._replace(content=content, data_json=data_json, salt=None)
+    assert digest_row(previous, erased, erased.event.data) == row.digest
+
+
 def test_digests_from_before_the_salts_are_replaced_in_erased_events():
     digests = {"content": sha256(b"my pin").hexdigest(), "data": bytes(32).hex()}
     old = to_json({"erased": {"at": "now", "why": "asked", **digests}, "answer": "x"})

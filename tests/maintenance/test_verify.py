@@ -510,6 +510,21 @@ def answered(store):
     return store
 
 
+def test_a_changed_digest_in_the_arguments_of_a_call_is_found(store):
+    agent = store.start("main")
+    call = agent.tool_call("chk", {"sha256": "a1" * 32})
+    changed = call.data_json.replace("a1", "b2")
+    with store._backend.begin(agents=[agent._record]) as transaction:
+        transaction.rewrite_data(agent._record, 1, changed)
+    [finding] = store.verify()
+    assert "does not fit its digest" in finding.problem
+
+
+def test_an_empty_sha256_in_the_arguments_of_a_call_is_not_an_erased_request(store):
+    store.start("main").tool_call("chk", {"sha256": ""})
+    assert store.verify(requests=True) == []
+
+
 @pytest.mark.parametrize("error", [backstory.Busy("x"), backstory.ConnectionLost("x")])
 def test_a_failed_read_of_a_request_is_not_a_finding(answered, monkeypatch, error):
     monkeypatch.setattr(answered._backend, "walk", fail_with(error))

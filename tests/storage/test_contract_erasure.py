@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.log import chain
 from backstory.log.chain import digest_texts
 from tests.storage.test_contract_deletion import raw
 from tests.storage.test_contract_moves import act_while_compacting
@@ -448,6 +449,38 @@ def test_the_digests_of_requests_before_an_erased_event_stay(store, agent):
     agent.erase([3], why="asked")
     assert agent.events([2])[0] == event
     assert store.verify(requests=True) == []
+
+
+FILE_DIGEST = "a1" * 32
+
+
+def test_a_digest_in_the_arguments_of_a_later_call_stays_until_the_call_is_erased(url):
+    with backstory.open(url) as store:
+        agent = store.start("main")
+        agent.user("secret")
+        agent.tool_call("chk", {"sha256": FILE_DIGEST})
+        assert len(store.search(FILE_DIGEST)) == 1
+        agent.erase([1], why="asked")
+        assert agent.events([2])[0].data["arguments"] == {"sha256": FILE_DIGEST}
+        assert len(store.search(FILE_DIGEST)) == 1
+        agent.erase([2], why="asked")
+        assert FILE_DIGEST not in read_everything(url, store)
+        assert store.verify() == []
+
+
+def test_events_with_the_digests_of_an_earlier_version_can_be_erased(store, agent, monkeypatch):
+    """It emptied every `"sha256"` before it computed a digest, not only that of the request."""
+    agent.user("question")
+    with monkeypatch.context() as patch:
+        patch.setattr(chain, "empty_request_digests", chain.empty_all_digests)
+        agent.tool_call("chk", {"sha256": FILE_DIGEST}, id="c1")
+        fork = agent.fork("fork")
+        fork.tool_call("chk", {"sha256": FILE_DIGEST}, id="c2")
+    fork.user("go on")
+    assert store.verify() == []
+    fork.erase([2, 3], why="asked")
+    assert FILE_DIGEST not in str(fork.events())
+    assert store.verify() == []
 
 
 def test_erased_events_have_the_ids_of_their_owners(store, agent):

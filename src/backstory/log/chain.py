@@ -7,15 +7,19 @@ An erased event keeps the digests of its texts, so that the chain stays valid. E
 random salt that goes into them and is erased with the text: without it, nobody can find out by
 trying what the text was. The digest of a request could be used in the same way by someone who has
 the rest of the request, so the chain does not cover it, and an erasure empties it.
+
+That digest is `sha256` in the `request` of an event's data. An earlier version left out every
+`"sha256"` of the data, so an event may have a digest that was computed in that way.
 """
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from struct import Struct
 from typing import Any, NamedTuple
 
-from backstory.log.data_keys import ERASED
+from backstory.log.data_keys import ERASED, REQUEST
 from backstory.log.events import Draft, StoredRow
 from backstory.log.times import next_time
 
@@ -25,8 +29,11 @@ NO_TEXT = bytes(32)  # the digest of a column that is NULL: no text has this SHA
 BASE = Struct(">q")
 POSITION_AND_TIME = Struct(">qq")
 SALT_WIDTH = 8  # bytes
-REQUEST_DIGEST = re.compile('"sha256":"[0-9a-f]{64}"')
-EMPTY_REQUEST_DIGEST = '"sha256":""'
+ANY_DIGEST = re.compile('"sha256":"[0-9a-f]{64}"')
+EMPTY_DIGEST = '"sha256":""'
+# Numbers stay text: Python does not convert those of thousands of digits.
+DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+SPACE = re.compile(r"[ \t\r\n]*")
 
 
 TextDigests = tuple[bytes, bytes]  # the SHA-256 of an event's content and of its data
@@ -40,10 +47,59 @@ def digest_text(text: str | None, salt: bytes | None) -> bytes:
 
 
 def empty_request_digests(data_json: str | None) -> str | None:
-    """Return the data of an event without the digests of requests in it."""
-    if data_json is None or '"sha256"' not in data_json:
+    """Return the data of an event without the digest of its request."""
+    if data_json is None or ANY_DIGEST.search(data_json) is None:  # faster than parsing it
         return data_json
-    return REQUEST_DIGEST.sub(EMPTY_REQUEST_DIGEST, data_json)
+    digest = _find_request_digest(data_json)
+    if digest is None:
+        return data_json
+    return data_json[: digest.start()] + EMPTY_DIGEST + data_json[digest.end() :]
+
+
+def empty_all_digests(data_json: str | None) -> str | None:
+    """Return the data of an event as an earlier version computed its digest from it."""
+    return None if data_json is None else ANY_DIGEST.sub(EMPTY_DIGEST, data_json)
+
+
+def _find_request_digest(data_json: str) -> re.Match[str] | None:
+    """Return where the data of an event has the digest of its request. None if it has none, or is
+    not JSON."""
+    try:
+        request = _find_members(data_json, 0).get(REQUEST)
+        if request is None:
+            return None
+        digest = _find_members(data_json, request.value).get("sha256")
+    except (ValueError, RecursionError):
+        return None
+    return None if digest is None else ANY_DIGEST.match(data_json, digest.name)
+
+
+class MemberStart(NamedTuple):
+    """The indexes at which a member of a JSON object has its name and its value."""
+
+    name: int
+    value: int
+
+
+def _find_members(text: str, start: int) -> dict[str, MemberStart]:
+    """Return the members of the JSON object at the index `start`, by name; no members if another
+    value is there. Raises ValueError or RecursionError."""
+    members: dict[str, MemberStart] = {}
+    if not text.startswith("{", start):
+        return members
+    position = _skip_space(text, start + 1)
+    while text.startswith('"', position):
+        name, end = DECODER.raw_decode(text, position)
+        value = _skip_space(text, _skip_space(text, end) + 1)  # after the colon
+        members[name] = MemberStart(position, value)
+        _, end = DECODER.raw_decode(text, value)
+        position = _skip_space(text, _skip_space(text, end) + 1)  # after the comma or brace
+    return members
+
+
+def _skip_space(text: str, start: int) -> int:
+    space = SPACE.match(text, start)
+    return start if space is None else space.end()
 
 
 def digest_texts(
@@ -90,7 +146,29 @@ def link(previous: bytes, seq: int, created_us: int, tail: bytes) -> bytes:
 
 def digest_row(previous: bytes, row: StoredRow, data: dict[str, Any] | None) -> bytes:
     """Return the digest that `row` should have after `previous`. `data` is its parsed data."""
+    return link_row(previous, row, find_texts(previous, row, data))
+
+
+def find_texts(previous: bytes, row: StoredRow, data: dict[str, Any] | None) -> TextDigests:
+    """Return the digests of a row's texts: those of an earlier version, if the digest of the row
+    was computed from them after `previous`."""
     texts = digest_texts(row.content, row.data_json, row.salt, data)
+    if not is_ambiguous(row):
+        return texts
+    older_texts = texts[0], digest_text(empty_all_digests(row.data_json), row.salt)
+    if link_row(previous, row, older_texts) == row.digest:
+        return older_texts
+    return texts
+
+
+def is_ambiguous(row: StoredRow) -> bool:
+    """Return True if an earlier version would have computed another digest for this row."""
+    older = empty_all_digests(row.data_json)
+    return older != row.data_json and older != empty_request_digests(row.data_json)
+
+
+def link_row(previous: bytes, row: StoredRow, texts: TextDigests) -> bytes:
+    """Return the digest of a row after `previous`, given the digests of its texts."""
     tail = build_tail(row.kind, row.base, row.key, texts)
     return link(previous, row.seq, row.created_us, tail)
 

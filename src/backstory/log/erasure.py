@@ -9,7 +9,7 @@ a jump.
 import re
 from typing import Any
 
-from backstory.log.chain import NO_TEXT, digest_text, digest_texts
+from backstory.log.chain import NO_TEXT, START, digest_text, find_texts
 from backstory.log.data_keys import ANSWER, COPY, ERASED, REDO, TARGET, UNDO
 from backstory.log.events import Event, StoredRow, parse_object, to_json
 from backstory.log.kinds import TARGETED_KINDS, TOOL_KINDS
@@ -31,10 +31,13 @@ def is_erased(data_json: str | None) -> bool:
     return data_json is not None and data_json.startswith(ERASED_BEGINNING)
 
 
-def erase_row(row: StoredRow, time: str, why: str) -> tuple[str | None, str]:
-    """Return the content and the data of a row after its erasure. `time` is when that is."""
+def erase_row(
+    row: StoredRow, time: str, why: str, previous: bytes = START
+) -> tuple[str | None, str]:
+    """Return the content and the data of a row after its erasure. `time` is when that is. If
+    `is_ambiguous`, the digest `previous` to that of the row decides what the row was."""
     data = row.event.data or {}
-    content_digest, data_digest = digest_texts(row.content, row.data_json, row.salt, data)
+    content_digest, data_digest = find_texts(previous, row, data)
     erasure = {"at": time, "why": why, "content": content_digest.hex(), "data": data_digest.hex()}
     content = None if row.content is None else ""
     links = _find_links(row, data)

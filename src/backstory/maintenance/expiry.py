@@ -202,10 +202,10 @@ def expire_dead(
             if not dead:
                 return NOTHING_REMOVED
             time = to_datetime(transaction.read_clock()).isoformat()
-            for owner, row in dead:
-                erase_one(transaction, owner, row, time, EXPIRED)
-            erased = [OwnedPosition(owner, row.seq) for owner, row in dead]
             tree = AgentTree(list_session(transaction, session))
+            for owner, row in dead:
+                erase_one(transaction, tree, owner, row, time, EXPIRED)
+            erased = [OwnedPosition(owner, row.seq) for owner, row in dead]
             empty_later_requests(transaction, tree, erased, SessionLinks())
             record_erasure(transaction, "expire", erased, author)
             return Removed((), 0, len(erased))

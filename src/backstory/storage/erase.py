@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Corrupt
 from backstory.log.arguments import check_author, check_reason
-from backstory.log.chain import empty_request_digests
+from backstory.log.chain import START, empty_request_digests, is_ambiguous
 from backstory.log.data_keys import ANSWER, COPY, NATIVE
 from backstory.log.erasure import erase_row, is_erased
 from backstory.log.events import ErasedEvent, StoredRow
@@ -67,12 +67,14 @@ def erase_events(
     with backend.begin(sessions=[agent.session]) as transaction:
         finder = TextFinder(transaction, agent, links)
         rows = finder.read_rows(checked)
-        new = [position for position, row in rows.items() if not is_erased(row.data_json)]
+        unerased = [position for position, row in rows.items() if not is_erased(row.data_json)]
         time = to_datetime(transaction.read_clock()).isoformat()
-        for position in new:
-            rows[position] = erase_one(transaction, position.owner, rows[position], time, reason)
+        for position in unerased:
+            rows[position] = erase_one(
+                transaction, finder.tree, position.owner, rows[position], time, reason
+            )
         empty_later_requests(transaction, finder.tree, rows, links)
-        record_erasure(transaction, "erase", new, author, reason)
+        record_erasure(transaction, "erase", unerased, author, reason)
     return build_erased_events(rows)
 
 
@@ -119,12 +121,28 @@ def find_first_positions(
 
 
 def erase_one(
-    transaction: Transaction, owner: AgentRecord, row: StoredRow, time: str, why: str
+    transaction: Transaction,
+    tree: AgentTree,
+    owner: AgentRecord,
+    row: StoredRow,
+    time: str,
+    why: str,
 ) -> StoredRow:
     """Erase one event that is not erased yet. Return its new row."""
-    content, data_json = erase_row(row, time, why)
+    previous = START
+    if is_ambiguous(row) and row.seq > 1:
+        previous = read_row(transaction, tree.find_owner(owner, row.seq - 1), row.seq - 1).digest
+    content, data_json = erase_row(row, time, why, previous)
     transaction.erase_event(owner, row.seq, content, data_json)
     return row._replace(content=content, data_json=data_json)
+
+
+def read_row(reader: Reader, owner: AgentRecord, seq: int) -> StoredRow:
+    """Return the row at a position that `owner` owns. Raises Corrupt if there is none."""
+    row = find_row(reader, owner, seq)
+    if row is None:
+        raise build_lineage_error(owner, seq)
+    return row
 
 
 def record_erasure(
@@ -260,10 +278,7 @@ class TextFinder:
     def read_row(self, position: OwnedPosition) -> StoredRow:
         """Return the row at a position. Raises Corrupt if there is none."""
         if position not in self._rows:
-            row = find_row(self._reader, position.owner, position.seq)
-            if row is None:
-                raise build_lineage_error(position.owner, position.seq)
-            self._rows[position] = row
+            self._rows[position] = read_row(self._reader, position.owner, position.seq)
         return self._rows[position]
 
     def _read_data(self, position: OwnedPosition) -> dict[str, Any]:

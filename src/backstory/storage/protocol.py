@@ -342,7 +342,8 @@ class Transaction(Reader, Protocol):
         search index. The digest stays."""
 
     def rewrite_data(self, agent: AgentRecord, seq: int, data_json: str) -> None:
-        """Replace the data of an event that the agent owns, where its digest does not cover it."""
+        """Replace the data of an event that the agent owns, where its digest does not cover it.
+        That part is not in the search index."""
 
     def remove_agent(self, agent: AgentRecord, keep: int | None, now_us: int) -> None:
         """Remove an agent and its own events after position `keep`. The row stays, without name,
