@@ -61,6 +61,14 @@ def test_redo_leads_to_the_position_before_the_undo_and_then_to_the_one_before_i
     assert find_redo_target(None, log.get) is None
 
 
+@pytest.mark.parametrize("target", [8, 9])
+def test_redo_that_does_not_lead_back_is_not_followed(target):
+    def find_event(seq):
+        pytest.fail(f"position {seq} was read")
+
+    assert find_redo_target(jump(8, target, "redo"), find_event) is None
+
+
 def test_target_of_a_move_is_an_integer():
     assert read_target(jump(3, 2)) == 2
     for odd in (Event.of(3, "rewind"), jump(3, True), jump(3, "2")):

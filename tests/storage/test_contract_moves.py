@@ -293,6 +293,12 @@ def test_a_digest_names_one_history(store, agent):
     assert len({agent.digest(), fork.digest(), agent.digest(1), agent.digest(0)}) == 4
 
 
+def test_redo_after_a_jump_to_itself_ends(agent):
+    agent.append("jump", None, {"target_message_id": 1, "redo": True})
+    with pytest.raises(backstory.NotFound, match="nothing to redo"):
+        agent.redo()
+
+
 def test_undo_and_redo_return_their_changes(agent):
     agent.user("one")
     agent.note("n")

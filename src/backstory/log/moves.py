@@ -74,7 +74,8 @@ def find_redo_target(head: Event | None, find_event: Callable[[int], Event | Non
     """
     event = head
     while event is not None and read_command(event) == REDO:
-        event = find_event(read_target(event))
+        target = read_target(event)
+        event = find_event(target) if target < event.seq else None
     if event is None or read_command(event) != UNDO:
         return None
     return event.seq - 1
