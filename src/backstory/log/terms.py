@@ -69,8 +69,6 @@ def split_words(text: str) -> list[str]:
         found = []
         for run in RUN.findall(text):
             found.extend(_split_run(run))
-    if len(text) <= LONGEST_WORD:
-        return found
     return [word[:LONGEST_WORD] for word in found]
 
 
