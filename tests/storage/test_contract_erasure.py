@@ -92,6 +92,20 @@ def test_copies_made_by_a_compaction_go_with_it_and_it_with_its_copies(store, to
     assert store.verify() == []
 
 
+def test_a_copy_of_the_end_of_an_item_goes_with_the_item_and_without_the_summary(store, agent):
+    agent.user("question")
+    call = agent.tool_call("look", {}, id="c1")
+    agent.append("tool_result", "out", {"id": "c1", "item": {"of": "adk", "part": 1}})
+    agent.append("user", "secret", {"item": {"of": "adk", "json": "[]", "events": 2}})
+    agent.compact("a summary", keep=1)
+    copy = agent.events()[-1]
+    assert (call.seq, copy.data["copy_of"]) == (2, 4)
+    erased = agent.erase([copy.seq], why="asked")
+    assert [event.seq for event in erased] == [3, 4, copy.seq]
+    assert agent.context().messages[0].content == "a summary"
+    assert store.verify() == []
+
+
 def test_what_was_erased_can_be_compacted_and_its_call_stays_legal(store, told):
     told.erase([3, 4], why="asked")
     told.compact("a summary", keep=4)

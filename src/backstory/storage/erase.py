@@ -230,8 +230,8 @@ class SessionLinks:
 class TextFinder:
     """Finds all events of a session that contain the text of some events, in three steps:
 
-    1. the other events of the same framework's item (`_find_item`),
-    2. the original of each of these, and the copies that compactions made (`_find_copies`),
+    1. the original, and the other events of the same framework's item (`_find_item`),
+    2. the copies of each of these that compactions made (`_find_copies`),
     3. other events of the same answers (`_find_answer_texts`), and their copies.
 
     In this log, with the data of each event in short,
@@ -262,8 +262,9 @@ class TextFinder:
         their text. Raises Corrupt."""
         found: set[OwnedPosition] = set()
         for seq in seqs:
-            owner = self.tree.find_owner(self._agent, seq)
-            for part in self._find_item(OwnedPosition(owner, seq)):
+            position = OwnedPosition(self.tree.find_owner(self._agent, seq), seq)
+            # The events before a copy may be of something else than the item.
+            for part in self._find_item(self._find_original(position)):
                 found |= self._find_copies(part)
         for position in list(found):
             for other in self._find_answer_texts(position):
