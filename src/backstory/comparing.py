@@ -11,7 +11,7 @@ from backstory.log.events import LAST_POSITION, Event
 from backstory.log.kinds import MESSAGE_KINDS, TARGETED_KINDS
 from backstory.log.replay import Explanation, explain
 from backstory.storage.lineage import LineageReader, subtract
-from backstory.storage.positions import clip, find_owner, find_parts
+from backstory.storage.positions import clip, find_owner, find_pieces
 from backstory.storage.protocol import EventFilter, Piece, Pieces
 from backstory.storage.targets import At, Move, find_target
 
@@ -31,7 +31,7 @@ def explain_event(lineage: LineageReader, seq: int, at: At) -> Explanation:
     [event] = lineage.read_positions([seq])
     if seq > live.at:
         raise PositionNotFound(
-            f"position {seq} comes after position {live.at}", remedy="ask for a later one"
+            f"position {seq} comes after position {live.at}", remedy=f"pass at={seq} or later"
         )
     [explanation] = explain_events(lineage, live.pieces, [event])
     if explanation.live and event.kind == "tool_result":
@@ -85,8 +85,8 @@ def _find_valid_moves(lineage: LineageReader, events: Sequence[Event]) -> set[in
     moves = [event.seq for event in events if event.kind in TARGETED_KINDS]
     if not moves:
         return set()
-    parts = find_parts(lineage.read_lineage(), moves)
-    rows = lineage.read_outline(parts)
+    pieces = find_pieces(lineage.read_lineage(), moves)
+    rows = lineage.read_outline(pieces)
     return {row.seq for row in rows if row.base is not None}
 
 

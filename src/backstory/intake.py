@@ -29,7 +29,7 @@ from backstory.storage.agent_errors import InertEvent, check_head, report_inert_
 from backstory.storage.agent_trees import list_session
 from backstory.storage.ids import find_keyed_agent, name_from_key, new_salts
 from backstory.storage.lineage import read_digest
-from backstory.storage.positions import check_expected, check_position, find_owner, find_parts
+from backstory.storage.positions import check_expected, check_position, find_owner, find_pieces
 from backstory.storage.protocol import (
     AgentChange,
     AgentRecord,
@@ -318,7 +318,7 @@ class IntakeCommit:
         check_head(agent, agent.head, batch.expected)
         pieces = self._transaction.read_lineage(agent)
         if batch.repeated:
-            self._check_not_erased(agent, find_parts(pieces, batch.repeated))
+            self._check_not_erased(agent, find_pieces(pieces, batch.repeated))
         drafts = list(self._drop_known(agent, pieces, batch.drafts))
         owner_pk = find_owner(pieces, agent.head)
         digest = read_digest(self._transaction, agent, owner_pk, agent.head)
@@ -341,10 +341,10 @@ class IntakeCommit:
             agent = agent._replace(head=end.head, updated_us=end.last_us)
         return agent
 
-    def _check_not_erased(self, agent: AgentRecord, parts: Pieces) -> None:
+    def _check_not_erased(self, agent: AgentRecord, pieces: Pieces) -> None:
         """Refuse to write text again that was erased since it was read: an erasure does not move
         the head."""
-        for event in self._transaction.read_events(agent, parts):
+        for event in self._transaction.read_events(agent, pieces):
             if is_erased(event.data_json):
                 raise Conflict(
                     f"events of {agent.name!r} were erased in the meantime",

@@ -70,7 +70,7 @@ def _resolve_number(agent: Agent, text: str) -> int:
     """Return the position that a number means; a negative one counts from the head."""
     head = agent.head
     if len(text) > 20:  # longer than any position, and perhaps than Python converts
-        raise build_position_error(agent.name, int(text[:20]), head)
+        raise build_position_error(agent.name, f"{text[:20]}…", head)
     number = int(text)
     position = head + number if text.startswith("-") else number
     if not 0 <= position <= head:

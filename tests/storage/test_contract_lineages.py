@@ -149,7 +149,9 @@ def test_explain_zero_and_the_future_are_not_there(agent):
     agent.user("b")
     with pytest.raises(backstory.PositionNotFound):
         agent.explain(0)
-    with pytest.raises(backstory.PositionNotFound, match="comes after position 1"):
+    with pytest.raises(
+        backstory.PositionNotFound, match="comes after position 1: pass at=2 or later"
+    ):
         agent.explain(2, at=1)
     assert agent.explain(1, at=1).live
 

@@ -1,7 +1,5 @@
-"""The keys of an event's data that several modules use. docs/log-format.md explains them.
-
-Any other key belongs to the caller.
-"""
+"""The keys of an event's data that several modules use. docs/log-format.md lists all keys; others
+belong to the caller."""
 
 # Of a rewind or a jump.
 TARGET = "target_message_id"  # the position whose context it restores

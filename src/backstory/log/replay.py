@@ -194,7 +194,7 @@ class Fold:
 
 
 def select_shown(events: list[Event], moves: Container[int]) -> list[Event]:
-    """Return the events of live ranges that are part of the context. `moves` are the positions of
+    """Return the events of live pieces that are part of the context. `moves` are the positions of
     the valid moves among them."""
     kinds = {event.kind for event in events}
     if kinds <= ALWAYS_SHOWN:

@@ -120,7 +120,7 @@ class OwnEvents:
             self._hidden.append(row.seq)
 
     def find_start(self, at: int, first: int) -> tuple[int, int]:
-        """Return the start of the live range that ends at a position, and the position at which the
+        """Return the start of the live piece that ends at a position, and the position at which the
         context continues before it. The agent's own events begin at `first`."""
         newest = bisect_right(self._moves, at) - 1
         if newest < 0:

@@ -52,7 +52,9 @@ def build_parent_error(new: NewAgent) -> AgentNotFound:
     )
 
 
-def build_position_error(name: str, position: int, head: int, first: int = 0) -> PositionNotFound:
+def build_position_error(
+    name: str, position: int | str, head: int, first: int = 0
+) -> PositionNotFound:
     """Return the error for a position that the lineage of the agent with this name does not
     have."""
     if head >= first:

@@ -18,7 +18,7 @@ from backstory.storage.positions import (
     check_positions,
     clip,
     count_positions,
-    find_parts,
+    find_pieces,
     take_last,
 )
 from backstory.storage.protocol import AgentRecord, EventFilter, Piece, Pieces, Reader, Walk
@@ -131,16 +131,14 @@ class LineageReader:
         """Return the events at some positions. Raises PositionNotFound."""
         pieces = self.read_lineage()
         wanted = check_positions(self.agent, positions, pieces[-1].high)
-        parts = find_parts(pieces, wanted)
-        return self.read_pieces(parts)
+        return self.read_pieces(find_pieces(pieces, wanted))
 
     def read_keys(self, keys: Sequence[str]) -> list[Event]:
         """Return the events that have these keys."""
         pieces = self.find_all()
         found = self.reader.find_keys(keys, self.agent, pieces)
         positions = [position.seq for position in found]
-        parts = find_parts(pieces, positions)
-        return self.read_pieces(parts)
+        return self.read_pieces(find_pieces(pieces, positions))
 
     def read_outline(self, pieces: Pieces) -> list[OutlineRow]:
         """Return the rows of some pieces without their text. Raises Corrupt if one is missing."""

@@ -79,13 +79,13 @@ def contains(pieces: Pieces, position: int) -> bool:
 
 
 def clip(pieces: Pieces, low: int, high: int) -> list[Piece]:
-    """Return the parts of `pieces` from position `low` to position `high`."""
-    parts = []
+    """Return the pieces from position `low` to position `high`."""
+    clipped = []
     for piece in pieces:
-        part = piece._replace(low=max(piece.low, low), high=min(piece.high, high))
-        if part.low <= part.high:
-            parts.append(part)
-    return parts
+        shorter = piece._replace(low=max(piece.low, low), high=min(piece.high, high))
+        if shorter.low <= shorter.high:
+            clipped.append(shorter)
+    return clipped
 
 
 def take_last(pieces: Pieces, count: int) -> tuple[list[Piece], list[Piece]]:
@@ -104,19 +104,19 @@ def take_last(pieces: Pieces, count: int) -> tuple[list[Piece], list[Piece]]:
     return taken, rest
 
 
-def find_parts(pieces: Pieces, positions: Iterable[int]) -> list[Piece]:
-    """Return the parts of a lineage at some of its positions, in order. Positions that follow each
-    other in one piece are one part."""
+def find_pieces(pieces: Pieces, positions: Iterable[int]) -> list[Piece]:
+    """Return the pieces of a lineage that are its events at some positions, in order. Positions
+    that follow each other in one piece stay one piece."""
     wanted = set(positions)
     lows = sorted(position for position in wanted if position - 1 not in wanted)
     highs = sorted(position for position in wanted if position + 1 not in wanted)
     ends = [piece.high for piece in pieces]
-    parts: list[Piece] = []
+    found: list[Piece] = []
     for low, high in zip(lows, highs, strict=True):
         first = bisect_left(ends, low)
         last = bisect_left(ends, high)
-        parts += clip(pieces[first : last + 1], low, high)
-    return parts
+        found += clip(pieces[first : last + 1], low, high)
+    return found
 
 
 def check_positions(agent: AgentRecord, positions: Iterable[int], head: int) -> list[int]:

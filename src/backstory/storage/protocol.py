@@ -65,10 +65,9 @@ class NewAgent(NamedTuple):
     id: str
     session: str
     name: str
-    parent_pk: Any = None
-    # The agent that it is forked or spawned from, which must be alive and of the same session. The
-    # parent of a fork is the owner of the fork position, and may have been deleted. None: an import
-    # creates it, from whatever the parent is.
+    parent_pk: Any = None  # owns the fork position; of a sub-agent, the spawner
+    # The agent that was forked or spawned, which must be alive and of the same session. The parent
+    # of a fork may have been deleted. None: an import creates the agent, alive or not.
     origin_pk: Any = None
     fork_seq: int = 0
     born_seq: int = 0

@@ -14,7 +14,7 @@ from backstory.log.data_keys import COMPACTED, COPY, SUMMARY
 from backstory.log.erasure import is_erased
 from backstory.log.events import Draft, Event, RepeatedEvent, parse_object
 from backstory.log.json_text import is_same_json
-from backstory.storage.positions import clip, contains, find_parts
+from backstory.storage.positions import clip, contains, find_pieces
 from backstory.storage.protocol import AgentRecord, Drafts, Piece, Pieces, Reader
 
 # Where an event with a key is written only once. In the context: it is written again if it is no
@@ -41,8 +41,8 @@ def find_by_key(
     if not found:
         return {}
     existing: dict[str, Event] = {}
-    parts = find_parts(lineage, [position.seq for position in found])
-    events = reader.read_events(agent, parts)
+    pieces = find_pieces(lineage, [position.seq for position in found])
+    events = reader.read_events(agent, pieces)
     for event in flag_repeats(reader, agent, events):
         key = event.key or ""
         if not is_same_event(by_key[key], event):

@@ -74,7 +74,10 @@ def append_events(
     """Append drafts to an agent, all or none, and return their events. With `expected`, append only
     after that head: a repeat returns the existing events, anything else raises Conflict. A draft
     whose key the lineage (or the context) already has is not written again: the RepeatedEvent with
-    the key is returned. Events get the time of the append."""
+    the key is returned. Events get the time of the append.
+
+    Tried without a lock, then under it; after a Conflict, an earlier call's events are looked for.
+    """
     check_expected(expected)
     check_once(once)
     check_distinct_keys(drafts)

@@ -118,7 +118,8 @@ class CitusWriter(PostgresWriter):
 
 
 class CitusTransaction(CitusWriter, PostgresTransaction):
-    """A transaction in a distributed store."""
+    """A transaction in a distributed store. Appends are CitusWriter's; all else is
+    PostgresTransaction's."""
 
     # No plain append could overtake, so there is no queue.
     LOCK_IN_QUEUE = PostgresTransaction.LOCK_AGENT

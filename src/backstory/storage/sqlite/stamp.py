@@ -226,11 +226,11 @@ class StampWriter:
         self._path = path
         self._file: StampFile | None = None
         self._page = find_stamp_page(db)
-        self._stamp_in_file = b""  # its `own`, if the WAL is known to have a newer one
-        self._known = NO_VALUE  # the last `own` in the file
-        self._written = NO_VALUE  # the last `own` that was written here
+        self._own_in_file = NO_VALUE  # when the file was last checked
+        self._own_written = NO_VALUE  # the last one that was written here, perhaps rolled back
+        self._own_replaced = b""  # that of the file, if the WAL is known to have a newer one
         if self._page is not None:
-            self._known = self._open_file().read_own(self._page)
+            self._own_in_file = self._open_file().read_own(self._page)
 
     def _open_file(self) -> StampFile:
         if self._file is None:
@@ -242,26 +242,26 @@ class StampWriter:
         WAL usually has a new stamp already, and then this reads 21 bytes. Raises Corrupt if the
         file was overwritten with that of another store."""
         file = self._open_file()
-        if self._page is not None and file.read_own(self._page) == self._stamp_in_file:
+        if self._page is not None and file.read_own(self._page) == self._own_replaced:
             return
         self._page = find_stamp_page(db)  # VACUUM of another program may have moved it
         if self._page is None:
             return
         self._check_file(file, self._page)
         own = read_own(db)
-        if self._known == own:
-            self._written = make_next_value(own)
-            db.execute(WRITE_STAMP, (self._written, own))
-            self._stamp_in_file = b""  # this transaction may be rolled back
+        if self._own_in_file == own:
+            self._own_written = make_next_value(own)
+            db.execute(WRITE_STAMP, (self._own_written, own))
+            self._own_replaced = b""  # this transaction may be rolled back
         else:
-            self._stamp_in_file = self._known
+            self._own_replaced = self._own_in_file
 
     def _check_file(self, file: StampFile, page: StampPage) -> None:
         """Raise Corrupt if the file does not continue what it was."""
         for _ in range(READINGS):
             own = file.read_own(page)
-            if own in (self._known, self._written) or self._continues(own, page):
-                self._known = own
+            if own in (self._own_in_file, self._own_written) or self._continues(own, page):
+                self._own_in_file = own
                 return
         raise Corrupt(
             f"{self._path!r} was overwritten with another file while it was open; nothing was "
@@ -274,7 +274,7 @@ class StampWriter:
         stamps = list_stamps_in_wal(self._path, page)
         if stamps:
             return belongs_to_wal(own, stamps)
-        return is_later(own, self._known)
+        return is_later(own, self._own_in_file)
 
     def close(self) -> None:
         """Close the file."""
