@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -102,6 +103,37 @@ def test_an_older_store_can_be_written_to(older_store):
         assert {id: agent["head"] for id, agent in found(again).items()} == {
             id: agent["head"] + 1 for id, agent in wanted.items()
         }
+
+
+FILE_DIGEST = "a1" * 32
+ADD_DIGEST = f"""
+    SET data = '{{"file":{{"sha256":"{FILE_DIGEST}"}}}}'
+    WHERE kind = 'user' AND data IS NULL AND content IS NOT NULL"""
+
+
+def execute(url, sql):
+    if url.endswith(".db"):
+        with closing(apsw.Connection(url)) as db:
+            db.execute(sql.replace("backstory.", ""))
+        return
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(sql)
+
+
+def test_an_event_of_an_older_store_with_the_digest_of_a_file_is_sound_and_can_be_erased(
+    older_store,
+):
+    url, wanted = older_store
+    execute(url, f"UPDATE backstory.events {ADD_DIGEST}")
+    erased = 0
+    with backstory.open(url) as store:
+        assert store.verify() == []
+        for agent in map(store.agent, wanted):
+            found = [event.seq for event in agent.events() if FILE_DIGEST in str(event.data)]
+            erased += len(agent.erase(found, why="asked"))
+            assert FILE_DIGEST not in str(agent.events())
+        assert store.verify() == []
+    assert erased > 0
 
 
 @pytest.mark.parametrize(("name", "number"), [("store-3.sqlite", 9), ("store-2.postgres", 5)])
