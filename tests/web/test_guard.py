@@ -208,7 +208,8 @@ BEHIND = {
 
 
 def behind(store, *headers, host="history.example", url="/api/sessions", **more):
-    return Client(store, **BEHIND)(url, key=None, host=host, headers=headers, **more)
+    options = {**BEHIND, "proxy": more.pop("proxy", BEHIND["proxy"])}
+    return Client(store, **options)(url, key=None, host=host, headers=headers, **more)
 
 
 ADA = (("x-backstory-secret", "secret"), ("x-forwarded-user", "ada"))
@@ -217,6 +218,12 @@ ADA = (("x-backstory-secret", "secret"), ("x-forwarded-user", "ada"))
 def test_a_proxy_that_knows_the_secret_says_who_is_there(filled):
     assert behind(filled, *ADA).status == 200
     assert behind(filled, *ADA, ("origin", PUBLIC)).status == 200
+
+
+def test_the_names_of_a_proxys_headers_may_be_in_any_case(filled):
+    proxy = Proxy("secret", user_header="X-User", secret_header="X-Secret")
+    headers = [("x-secret", "secret"), ("x-user", "ada")]
+    assert behind(filled, *headers, proxy=proxy).status == 200
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ HEADERS = [
 
 
 class Proxy(NamedTuple):
-    """The one reverse proxy that is trusted to say who is there."""
+    """The one reverse proxy that is trusted to say who is there. The case of names is ignored."""
 
     secret: str  # what it sends in `secret_header`
     user_header: str = "x-forwarded-user"
@@ -214,10 +214,10 @@ class Guard:
 
 def _read_user(proxy: Proxy, headers: dict[bytes, bytes]) -> str:
     """Return the user that the proxy names."""
-    given = headers.get(proxy.secret_header.encode(), b"")
+    given = headers.get(proxy.secret_header.lower().encode(), b"")
     if not hmac.compare_digest(given, proxy.secret.encode()):
         raise Refused(401, "this server answers only through its proxy")
-    name = headers.get(proxy.user_header.encode(), b"")
+    name = headers.get(proxy.user_header.lower().encode(), b"")
     if not name or name == TWICE:
         raise Refused(401, "the proxy did not name the user")
     return name.decode("utf-8", "replace")
