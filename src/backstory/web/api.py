@@ -6,12 +6,13 @@ a list; limits are caps. Of HTTP there are only the names of the paths: `app.py`
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple
 
+from backstory.agent import Agent
 from backstory.comparing import MOVE_COMMANDS
 from backstory.errors import Invalid, NotFound
 from backstory.log.events import Event
+from backstory.log.kinds import ANSWER_KINDS
 from backstory.present.event_text import body, gist
 from backstory.present.shapes import (
     agent_json,
@@ -23,15 +24,13 @@ from backstory.present.shapes import (
     tokens_json,
 )
 from backstory.present.usage import AnswerUsage, read_usage
-from backstory.references import Reference
-from backstory.store import Store
 from backstory.web.images import Image, find_images
-from backstory.web.outline import ANSWERS, MOST_EVENTS, build_block, build_frame
+from backstory.web.outline import MOST_EVENTS, build_block, build_frame
 from backstory.web.query import LONGEST_TEXT, Query, parse_int
-from backstory.web.render import render_event, write_short_line
-from backstory.web.request import read_request, read_request_bytes
+from backstory.web.render import render_event, write_line
+from backstory.web.request import NewestRequest, read_request_bytes
 from backstory.web.search import search
-from backstory.web.sessions import MOST_IDS, SessionFilter, build_rows_of, find_title
+from backstory.web.sessions import SessionFilter, find_title
 
 MOST_LINES = 200
 MOST_SHOWN = 60  # events in full of one answer
@@ -41,25 +40,12 @@ MOST_SCANNED = 20_000  # events that one find reads
 LARGEST = 20  # agents that the statistics list
 PREVIEWED = 10
 
-FILTERS: WeakKeyDictionary[Store, SessionFilter] = WeakKeyDictionary()
 
+class DiffSide(NamedTuple):
+    """An agent and a position of its lineage."""
 
-def read_sessions(query: Query) -> Any:
-    """Return a page of the sessions that a filter chooses, or those with some ids."""
-    ids = query.read_list("ids", MOST_IDS)
-    if ids:
-        return {"sessions": build_rows_of(query.store, ids)}
-    return find_filter(query.store).choose(query)
-
-
-def read_tools(query: Query) -> Any:
-    """Return how many sessions come from each tool."""
-    return {"tools": find_filter(query.store).count_tools(query)}
-
-
-def find_filter(store: Store) -> SessionFilter:
-    """Return the filter of a store, which knows what it has read before."""
-    return FILTERS.setdefault(store, SessionFilter())
+    agent: Agent
+    at: int
 
 
 def read_agents(query: Query) -> Any:
@@ -89,7 +75,7 @@ def read_lines(query: Query) -> Any:
     after = query.read_int("after")
     until = min(query.read_int("until", after + MOST_LINES), after + MOST_LINES, agent.head)
     events = agent.events(after=after, until=until) if after < until else []
-    return {"lines": [[event.seq, write_short_line(event)] for event in events]}
+    return {"lines": [[event.seq, write_line(event)] for event in events]}
 
 
 def read_events(query: Query) -> Any:
@@ -151,7 +137,7 @@ def preview(query: Query) -> Any:
 
 def list_lines(events: Sequence[Event]) -> list[list[Any]]:
     """Return position, kind and text of the first events, on one line each."""
-    return [[event.seq, event.kind, write_short_line(event)] for event in events[:PREVIEWED]]
+    return [[event.seq, event.kind, write_line(event)] for event in events[:PREVIEWED]]
 
 
 def find(query: Query) -> Any:
@@ -183,7 +169,7 @@ def sum_usage(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Return what the answers among some events took, by model."""
     totals: dict[str | None, AnswerUsage] = {}
     for event in events:
-        usage = read_usage(event.data) if event.kind in ANSWERS else None
+        usage = read_usage(event.data) if event.kind in ANSWER_KINDS else None
         if usage is None:
             continue
         total = totals.get(usage.model)
@@ -207,21 +193,21 @@ def diff(query: Query) -> Any:
     }
 
 
-def find_side(query: Query, side: str) -> Reference:
+def find_side(query: Query, side: str) -> DiffSide:
     """Return a side of a diff with its position: it must not change while its pages are read."""
     id, _, at = query.arguments.get(side, "").partition("@")
     agent = query.find_agent(id)
-    return Reference(agent, parse_int(side, at) if at else agent.head)
+    return DiffSide(agent, parse_int(side, at) if at else agent.head)
 
 
-def find_parting(left: Reference, right: Reference) -> int:
+def find_parting(left: DiffSide, right: DiffSide) -> int:
     """Return the last position that two histories share; 0 if they have nothing in common."""
     lasts = {part.agent_id: part.last for part in left.agent.lineage()}
     shared = [0]
     for part in right.agent.lineage():
         if part.agent_id in lasts:
             shared.append(min(lasts[part.agent_id], part.last))
-    return min(max(shared), left.at or 0, right.at or 0)
+    return min(max(shared), left.at, right.at)
 
 
 def resolve(query: Query) -> Any:
@@ -254,17 +240,25 @@ def read_stats(query: Query) -> Any:
     return stats_json(query.store.stats(), largest=LARGEST)
 
 
+def build_reads() -> dict[str, Callable[[Query], Any]]:
+    """Return the function for each path. Some of them remember what they have read of a store."""
+    sessions = SessionFilter()
+    return {
+        **READS,
+        "/sessions": sessions.read_sessions,
+        "/tools": sessions.read_tools,
+        "/agents/{id}/request": NewestRequest().read_page,
+    }
+
+
 READS: dict[str, Callable[[Query], Any]] = {
-    "/sessions": read_sessions,
     "/sessions/{id}/agents": read_agents,
-    "/tools": read_tools,
     "/agents/{id}/frame": read_frame,
     "/agents/{id}/outline": read_outline,
     "/agents/{id}/lines": read_lines,
     "/agents/{id}/events": read_events,
     "/agents/{id}/text": read_text,
     "/agents/{id}/explain/{seq:int}": explain,
-    "/agents/{id}/request": read_request,
     "/agents/{id}/request.json": read_request_bytes,
     "/agents/{id}/tokens": count_tokens,
     "/agents/{id}/preview": preview,

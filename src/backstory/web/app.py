@@ -24,7 +24,7 @@ from backstory.errors import Busy, Conflict, Error, Invalid, NameTaken, NotFound
 from backstory.log.events import to_json
 from backstory.present.text import in_commands
 from backstory.store import Store
-from backstory.web.api import READS
+from backstory.web.api import build_reads
 from backstory.web.document import build_document, compute_version, load_files
 from backstory.web.guard import AccessCodes, AccessRules, Guard, Proxy, Refused
 from backstory.web.live import LiveFeed
@@ -68,7 +68,7 @@ def app(
     answers = StoreRoutes(store, feed, codes)
     routes = [Route(path, answer_page) for path in PAGES]
     routes.append(Route("/static/{path:path}", answer_file))
-    for path, read in READS.items():
+    for path, read in build_reads().items():
         routes.append(Route(f"/api{path}", answers.build_reader(read)))
     for path, change in WRITES.items():
         routes.append(Route(f"/api{path}", answers.build_writer(change), methods=["POST"]))

@@ -11,7 +11,7 @@ from backstory.log.events import Event
 from backstory.store import Store
 
 LONGEST_TEXT = 400
-PAGE = 2_000  # events that are read at a time
+EVENTS_PER_READ = 2_000
 MOST_DIGITS = 15
 ID = re.compile(r"[0-9a-fA-F-]{4,36}")
 
@@ -85,9 +85,9 @@ class Query(NamedTuple):
 
     def read_events(self, agent: Agent, after: int, until: int) -> Iterator[Event]:
         """Yield events page by page, until nobody waits for them."""
-        for low in range(after, until, PAGE):
+        for low in range(after, until, EVENTS_PER_READ):
             self.check_still_wanted()
-            yield from agent.events(after=low, until=min(low + PAGE, until))
+            yield from agent.events(after=low, until=min(low + EVENTS_PER_READ, until))
 
     def check_still_wanted(self) -> None:
         """Raise ClientGone if nobody waits for the answer."""

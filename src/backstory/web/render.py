@@ -72,7 +72,9 @@ def _render_text(event: Event) -> list[Tree]:
 def _render_call(event: Event) -> dict[str, Any]:
     """Return the tree of a call, with what it is and what it is about."""
     shown = describe_event(event)
-    tree = [] if shown.kind == "read" and shown.text.count("\n") == 2 else [_render_part(shown)]
+    # JSON of one argument has three lines.
+    has_only_subject = shown.kind == "read" and shown.text.count("\n") == 2
+    tree = [] if has_only_subject else [_render_part(shown)]
     if event.content:
         tree += render_markdown(event.content)
     return {"tree": tree, "tool": shown.kind, "subject": visible(shown.subject)}
@@ -99,17 +101,13 @@ def _render_part(shown: ToolView) -> Tree:
     return ["pre", {}, visible(shown.text)]
 
 
-def write_short_line(event: Event) -> str:
-    """Return the beginning of an event's line."""
-    return write_line(event)[:LONGEST_LINE]
-
-
 def write_line(event: Event) -> str:
-    """Return an event on one line: a call as its tool and what it is about."""
+    """Return the beginning of an event on one line: a call as its tool and what it is about."""
     if event.kind != "tool_call" or is_erased(event.data_json):
-        return gist(event)
+        return gist(event)[:LONGEST_LINE]
     shown = describe_event(event)
-    return one_line(f"{shown.name} {shown.subject} {event.content or ''}").strip()
+    line = one_line(f"{shown.name} {shown.subject} {event.content or ''}")
+    return line.strip()[:LONGEST_LINE]
 
 
 def render_diff(text: str) -> Tree:

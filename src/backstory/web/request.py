@@ -10,7 +10,7 @@ from backstory.agent import Agent
 from backstory.web.query import Query
 from backstory.wire import FORMATS, FormatName, Repair
 
-PAGE = 50  # messages
+MESSAGES_PER_PAGE = 50
 MOST_MESSAGES = 200
 KEPT = 60.0  # seconds for which a request is kept, so that its next page need not build it again
 
@@ -40,7 +40,8 @@ class PagedRequest(NamedTuple):
 
 
 class NewestRequest:
-    """Keeps the request that was built last, for a minute and until something is erased."""
+    """Keeps the request of a store that was built last, for a minute and until something is
+    erased."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -48,14 +49,19 @@ class NewestRequest:
         self._end = 0.0
         self._request: PagedRequest | None = None
 
-    def build(self, query: Query) -> PagedRequest:
+    def read_page(self, query: Query) -> dict[str, Any]:
+        """Return the request's body at a position, a page of its messages at a time."""
+        limit = min(query.read_int("limit", MESSAGES_PER_PAGE), MOST_MESSAGES)
+        return self._build(query).build_page(query.read_int("after"), limit)
+
+    def _build(self, query: Query) -> PagedRequest:
         """Return the request that a query asks for."""
         agent = query.find_agent()
         at = query.read_int("at", agent.head)
         format = query.read_choice("format", FORMATS, FORMATS[0])
         model = query.arguments.get("model") or None
         removals = len(query.store.removals())
-        name = (query.store.url, agent.id, at, format, model, removals)
+        name = (agent.id, at, format, model, removals)
         with self._lock:
             now = time.monotonic()
             if self._request is None or name != self._name or now > self._end:
@@ -63,15 +69,6 @@ class NewestRequest:
                 self._name = name
                 self._end = now + KEPT
             return self._request
-
-
-NEWEST = NewestRequest()
-
-
-def read_request(query: Query) -> Any:
-    """Return the request's body at a position, a page of its messages at a time."""
-    limit = min(query.read_int("limit", PAGE), MOST_MESSAGES)
-    return NEWEST.build(query).build_page(query.read_int("after"), limit)
 
 
 def read_request_bytes(query: Query) -> tuple[str, bytes]:

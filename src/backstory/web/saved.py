@@ -26,7 +26,7 @@ from backstory.web.document import (
 from backstory.web.images import find_images
 from backstory.web.outline import build_block, build_frame
 from backstory.web.query import Query
-from backstory.web.render import write_short_line
+from backstory.web.render import write_line
 from backstory.web.request import build_request
 from backstory.web.sessions import build_rows_of
 from backstory.wire import FORMATS
@@ -110,7 +110,7 @@ def _collect_log(agent: Agent) -> dict[str, Any]:
     found = {}
     for event in events:
         if event.seq in own:
-            lines[event.seq] = write_short_line(event)
+            lines[event.seq] = write_line(event)
             found[event.seq] = build_event(event, full=True) | _find_pictures(event.data)
     return {
         "frame": frame,

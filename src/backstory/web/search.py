@@ -12,7 +12,7 @@ from backstory.store import Store
 from backstory.web.query import Query
 from backstory.web.sessions import build_rows_of
 
-PAGE = 50  # hits
+HITS_PER_PAGE = 50
 FARTHEST = 2_000  # hits that can be paged through: beyond, more words are of more help
 
 
@@ -31,14 +31,14 @@ def search(query: Query) -> Any:
         agent=agent,
         kinds=kinds,
         live=query.arguments.get("live") == "1",
-        limit=after + PAGE + 1,
+        limit=after + HITS_PER_PAGE + 1,
         wait=False,
     )
     query.check_still_wanted()
-    has_more = len(found) > after + PAGE and after + PAGE <= FARTHEST
+    has_more = len(found) > after + HITS_PER_PAGE and after + HITS_PER_PAGE <= FARTHEST
     return {
-        "groups": group_hits(query.store, found[after : after + PAGE]),
-        "next": after + PAGE if has_more else None,
+        "groups": group_hits(query.store, found[after : after + HITS_PER_PAGE]),
+        "next": after + HITS_PER_PAGE if has_more else None,
         "behind": found.missing,
         "total": count_events(query.store) if found.missing else None,
     }

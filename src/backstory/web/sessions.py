@@ -16,7 +16,7 @@ from backstory.present.usage import find_model
 from backstory.store import Store
 from backstory.web.query import LONGEST_TEXT, Query
 
-PAGE = 50  # sessions
+SESSIONS_PER_PAGE = 50
 MOST_IDS = 100
 LONGEST_PROMPT = 240
 FAR_AWAY = 1 << 40  # seconds since 1970
@@ -47,12 +47,23 @@ class SessionFilter:
     def __init__(self) -> None:
         self._lines: dict[str, SessionLine] = {}
 
-    def choose(self, query: Query) -> dict[str, Any]:
+    def read_sessions(self, query: Query) -> dict[str, Any]:
+        """Return a page of the sessions that a query chooses, or those with some ids."""
+        ids = query.read_list("ids", MOST_IDS)
+        if ids:
+            return {"sessions": build_rows_of(query.store, ids)}
+        return self._choose(query)
+
+    def read_tools(self, query: Query) -> dict[str, Any]:
+        """Return how many sessions come from each tool."""
+        return {"tools": self._count_tools(query)}
+
+    def _choose(self, query: Query) -> dict[str, Any]:
         """Return a page of the sessions that match, the latest first, and how many there are."""
         sessions = query.store.sessions(order="updated")
         found = [session for session in sessions if self._fits(session, query)]
         after = query.read_int("after")
-        page = found[after : after + PAGE]
+        page = found[after : after + SESSIONS_PER_PAGE]
         return {
             "sessions": build_rows(query.store, page),
             "matching": len(found),
@@ -72,7 +83,7 @@ class SessionFilter:
             return True
         return self._read_line(session, query).matches(words, tool)
 
-    def count_tools(self, query: Query) -> dict[str, int]:
+    def _count_tools(self, query: Query) -> dict[str, int]:
         """Return how many sessions come from each tool, the most frequent first."""
         counts: Counter[str] = Counter()
         for session in query.store.sessions():
