@@ -9,14 +9,14 @@ from typing import Any
 from backstory.agent import Agent
 from backstory.log.data_keys import COMPACTED
 from backstory.log.events import Event, OutlineRow
-from backstory.log.kinds import MESSAGE_KINDS
+from backstory.log.kinds import ANSWER_KINDS, MESSAGE_KINDS
 from backstory.log.messages import read_call, read_result
 from backstory.log.settings import SETTINGS, read_settings
 from backstory.present.usage import find_model, read_usage
 from backstory.wire import FORMATS
 from backstory.wire.tokens import estimate_request, estimate_tokens
 
-PAGE = 5_000  # events that are read at a time
+EVENTS_PER_READ = 5_000
 MOST_EVENTS = 100_000  # of one block
 BACK = 1_000  # events before a block in which the calls of its first results are looked for
 LOOKED_BACK = 40  # messages in which the last answer is looked for
@@ -39,7 +39,6 @@ UNKNOWN = "?"
 READ_KINDS = (*MESSAGE_KINDS, "mark")
 # What the data of a summary have: ours, and one that an importer found.
 SUMMARIES = (COMPACTED, "compaction")
-ANSWERS = ("assistant", "tool_call")  # the first event of an answer has its usage
 
 
 def build_frame(agent: Agent, after: int = 0) -> dict[str, Any]:
@@ -77,17 +76,17 @@ def build_block(agent: Agent, after: int, until: int) -> dict[str, Any]:
     """Return the columns of the events after a position, up to another."""
     until = min(until, after + MOST_EVENTS, agent.head)
     block = OutlineBlock(agent, after)
-    for low in range(after, until, PAGE):
-        block.add_page(low, min(low + PAGE, until))
+    for low in range(after, until, EVENTS_PER_READ):
+        block.add_page(low, min(low + EVENTS_PER_READ, until))
     return {
         "after": after,
         "kinds": "".join(block.kinds),
         "tokens": block.tokens,
         "times": block.times,
-        "compactions": block.find_compactions(),
+        "compactions": block.compactions.find_pairs(agent),
         "marks": block.marks,
         "errors": block.errors,
-        "calls": block.calls,
+        "calls": block.calls.pairs,
         "reads": block.reads,
     }
 
@@ -103,12 +102,10 @@ class OutlineBlock:
         self.times: list[int] = []  # seconds since the event before; the first since 1970
         self.errors: list[int] = []
         self.marks: list[tuple[int, str | None]] = []
-        self.calls: list[tuple[int, int]] = []  # each call with its result
+        self.calls = CallFinder()
+        self.compactions = CompactionFinder()
         self.reads: list[tuple[int, int]] = []  # answers, and what providers counted before them
         self._second = 0
-        self._clear = 0
-        self._summaries: dict[int, int] = {}  # user messages after clears: perhaps summaries
-        self._open_calls: dict[str, int] = {}
         if after:
             self._look_back(max(0, after - BACK), after)
 
@@ -123,7 +120,7 @@ class OutlineBlock:
         second = row.created_us // SECOND
         self.times.append(second - self._second)
         self._second = second
-        self._look_for_summary(row)
+        self.compactions.add(row)
         letter = LETTERS.get(row.kind, UNKNOWN)
         tokens = 0
         if event is not None:
@@ -134,56 +131,85 @@ class OutlineBlock:
         self.kinds.append(letter)
         self.tokens.append(tokens)
 
-    def find_compactions(self) -> list[list[int]]:
-        """Return the clears that belong to a compaction, each with its summary."""
-        events = self._agent.events(self._summaries) if self._summaries else []
-        found = []
-        for event in events:
-            if any(name in (event.data or {}) for name in SUMMARIES):
-                found.append([self._summaries[event.seq], event.seq])
-        return found
-
     def _look_back(self, low: int, after: int) -> None:
-        """Look for what the first events depend on: calls of results, and a clear."""
+        """Read what the first events depend on: calls of results, and a clear."""
         for event in self._agent.events(after=low, until=after, kinds=("tool_call", "tool_result")):
-            if event.kind == "tool_call":
-                self._open_call(event)
-            else:
-                self._close_call(read_result(None, event.data).id)
+            self.calls.skip(event)
         for row in self._agent.outline(low, after):
-            self._look_for_summary(row)
-        self._summaries.clear()
-
-    def _look_for_summary(self, row: OutlineRow) -> None:
-        if row.kind == "clear":
-            self._clear = row.seq
-        elif self._clear and row.kind == "user":
-            self._summaries[row.seq] = self._clear
-            self._clear = 0
+            self.compactions.skip(row)
 
     def _look_into(self, event: Event) -> None:
         """Find labels, failures, pairs of call and result, and what providers counted."""
+        self.calls.add(event)
         if event.kind == "mark":
             self.marks.append((event.seq, event.label))
-        elif event.kind == "tool_result":
-            result = read_result(None, event.data)
-            if result.error:
-                self.errors.append(event.seq)
-            call = self._close_call(result.id)
-            if call is not None:
-                self.calls.append((call, event.seq))
+        if event.kind == "tool_result" and read_result(None, event.data).error:
+            self.errors.append(event.seq)
+        tokens = find_tokens_read(event)
+        if tokens:
+            self.reads.append((event.seq, tokens))
+
+
+class CallFinder:
+    """Finds the call that each result answers. A call has one result."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[int, int]] = []
+        self._open_calls: dict[str, int] = {}
+
+    def add(self, event: Event) -> None:
+        """Read an event of the block."""
+        call = self.skip(event)
+        if call is not None:
+            self.pairs.append((call, event.seq))
+
+    def skip(self, event: Event) -> int | None:
+        """Read an event, and return the position of the call that it answers."""
         if event.kind == "tool_call":
-            self._open_call(event)
-        if event.kind in ANSWERS:
-            usage = read_usage(event.data)
-            if usage is not None and usage.read:
-                self.reads.append((event.seq, usage.read))
+            id = read_call(event.data).id
+            if isinstance(id, str):
+                self._open_calls[id] = event.seq
+        if event.kind == "tool_result":
+            id = read_result(None, event.data).id
+            if isinstance(id, str):
+                return self._open_calls.pop(id, None)
+        return None
 
-    def _open_call(self, event: Event) -> None:
-        id = read_call(event.data).id
-        if isinstance(id, str):
-            self._open_calls[id] = event.seq
 
-    def _close_call(self, id: Any) -> int | None:
-        """Return the position of the call that a result answers. It has no other result."""
-        return self._open_calls.pop(id, None) if isinstance(id, str) else None
+class CompactionFinder:
+    """Finds the clears that a summary follows. The first user message after a clear may be one."""
+
+    def __init__(self) -> None:
+        self._clear = 0  # the last clear, until a user message comes
+        self._clears: dict[int, int] = {}  # by the user message after it
+
+    def add(self, row: OutlineRow) -> None:
+        """Read an event of the block."""
+        if self._clear and row.kind == "user":
+            self._clears[row.seq] = self._clear
+        self.skip(row)
+
+    def skip(self, row: OutlineRow) -> None:
+        """Read an event before the block."""
+        if row.kind == "clear":
+            self._clear = row.seq
+        elif row.kind == "user":
+            self._clear = 0
+
+    def find_pairs(self, agent: Agent) -> list[tuple[int, int]]:
+        """Return the clears that belong to a compaction, each with its summary."""
+        pairs = []
+        events = agent.events(self._clears) if self._clears else []
+        for event in events:
+            if any(name in (event.data or {}) for name in SUMMARIES):
+                pairs.append((self._clears[event.seq], event.seq))
+        return pairs
+
+
+def find_tokens_read(event: Event) -> int:
+    """Return how many tokens the provider counted before an answer, whose first event has its
+    usage; 0 if it is not known."""
+    if event.kind not in ANSWER_KINDS:
+        return 0
+    usage = read_usage(event.data)
+    return usage.read if usage else 0
