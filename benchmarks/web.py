@@ -32,7 +32,7 @@ LONG = "100,000 events"
 
 # Steps back; the median of their milliseconds until they are drawn.
 STEP = """async (steps) => {
-  const { cursor, go } = await import("page/state.js");
+  const { cursor, go } = await import("page/open_log.js");
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   const times = [];
   for (let n = 0; n < steps; n++) {
@@ -47,7 +47,7 @@ STEP = """async (steps) => {
 
 # A drag over the whole lineage: the most requests of one pane that were under way at the same time.
 DRAG = """async () => {
-  const { go, log } = await import("page/state.js");
+  const { go, log } = await import("page/open_log.js");
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   const real = window.fetch;
   const under = {};

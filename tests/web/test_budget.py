@@ -107,7 +107,7 @@ def test_all_scripts_take_70_kilobytes_as_served(filled):
 
 # Jumps from place to place, as quickly as the screen follows; of every tenth the text is waited for.
 JUMPS = """async (places) => {
-  const { go, textAt } = await import("page/state.js");
+  const { go, textAt } = await import("page/open_log.js");
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   let most = 0;
   for (const [n, at] of places.entries()) {

@@ -25,8 +25,8 @@ LAW = """async (outlines) => {
   return outlines.map((parts) => {
     let log = page.emptyLog();
     for (const [frame, blocks] of parts) {
-      log = page.framed(log, frame);
-      for (const block of blocks) log = page.filled(log, block);
+      log = page.addFrame(log, frame);
+      for (const block of blocks) log = page.addBlock(log, block);
     }
     return Array.from({ length: log.head + 1 }, (_, at) => ({
       ranges: page.ranges(log, at), count: log.count[at], size: log.size[at],
@@ -132,7 +132,7 @@ def test_ranges_counts_and_sizes_are_those_of_replay_at_every_position(page, ste
 
 SUMS = """async ([frame, [block]]) => {
   const page = await import("page/lineage.js");
-  const log = page.filled(page.framed(page.emptyLog(), frame), block);
+  const log = page.addBlock(page.addFrame(page.emptyLog(), frame), block);
   const all = log.head + 1;
   const order = Array.from({ length: all }, (_, n) => (n * 37) % all); // not in order: sums are kept
   const found = [];

@@ -248,7 +248,7 @@ def test_the_axis_can_be_time_and_a_click_still_goes_where_it_points(show, fille
 
 AXIS = """async () => {
   const { axis, placeOf, seqAt, whole } = await import("page/axis.js");
-  const { log } = await import("page/state.js");
+  const { log } = await import("page/open_log.js");
   axis.value = "time";
   const { head } = log.value;
   const places = Array.from({ length: head }, (_, n) => placeOf(n + 1));

@@ -21,13 +21,13 @@ COVERED = """async () => {
   return covered / (data.length / 4);
 }"""
 EMPTY_LOG = """async (head) => {
-  const state = await import("page/state.js");
+  const openLog = await import("page/open_log.js");
   const law = await import("page/lineage.js");
-  const frame = { head, pieces: [[state.here(), 1, head]], moves: [], request: 0 };
+  const frame = { head, pieces: [[openLog.openId.value, 1, head]], moves: [], request: 0 };
   const block = { after: 0, kinds: "u".repeat(head), tokens: new Array(head).fill(1),
     times: new Array(head).fill(1), marks: [], errors: [], calls: [], compactions: [], reads: [] };
-  state.log.value = law.filled(law.framed(law.emptyLog(), frame), block);
-  state.go(head);
+  openLog.log.value = law.addBlock(law.addFrame(law.emptyLog(), frame), block);
+  openLog.go(head);
 }"""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from backstory.errors import Error
 from backstory.listings import AgentHead, HeadWatch
 from backstory.log.events import to_json
+from backstory.present.text import stamp
 from backstory.store import Store
 from backstory.threads import open_in_thread
 
@@ -96,5 +97,6 @@ def build_head(changed: AgentHead) -> dict[str, Any]:
         "session": agent.session,
         "head": changed.head,
         "name": agent.name,
+        "updated_at": stamp(agent.updated_at),
         "new": changed.is_new,
     }

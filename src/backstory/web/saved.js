@@ -1,6 +1,6 @@
 /** The page as one file (`backstory export --to html`): what a server would answer comes out of the
  *  file itself. It contains the events of one session, and the requests at one position. */
-import { emptyLog, filled, framed, leftBy, ranges, SPOKEN } from "page/lineage.js";
+import { addBlock, addFrame, emptyLog, leftBy, ranges, SPOKEN } from "page/lineage.js";
 import { answerFrom, Failed } from "page/state.js";
 
 const held = JSON.parse(document.getElementById("answers").textContent);
@@ -13,7 +13,7 @@ const logs = new Map();
 function logOf(id) {
   if (!held.logs[id]) throw missing("there is no such agent in this file");
   const { frame, outline } = held.logs[id];
-  if (!logs.has(id)) logs.set(id, filled(framed(emptyLog(), frame), outline));
+  if (!logs.has(id)) logs.set(id, addBlock(addFrame(emptyLog(), frame), outline));
   return logs.get(id);
 }
 

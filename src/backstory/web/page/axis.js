@@ -1,8 +1,8 @@
-/** Where things stand from left to right, for the lanes and the scrubber: by position, or by time with pauses folded.
- *  No elements here. */
+/** The x-axis of the lanes and the scrubber: by position, or by time with pauses folded. */
 import { computed, signal } from "@preact/signals";
-import { agents, route, log, domain } from "page/state.js";
-import { before } from "page/lineage.js";
+import { agents, domain } from "page/state.js";
+import { log, openId } from "page/open_log.js";
+import { findLastIndexAtMost } from "page/lineage.js";
 
 export const PAD = 10;
 const PAUSE = 120; // seconds: a longer pause is drawn as one of this length
@@ -15,7 +15,7 @@ export function turnAxis() {
   localStorage.setItem("axis", axis.value);
 }
 
-/** Each agent with its depth, its children, and what to add to a position to get its place on the x-axis. */
+/** Each agent with its depth, its children, and its offset: place = position + offset. */
 export const tree = computed(() => {
   const nodes = new Map();
   for (const one of agents.value.values())
@@ -42,16 +42,14 @@ export const tree = computed(() => {
   return { nodes, roots };
 });
 
-export const offset = computed(
-  () => (tree.value.nodes.get(route.value.agent) || { offset: 0 }).offset,
-);
+export const offset = computed(() => (tree.value.nodes.get(openId.value) || { offset: 0 }).offset);
 
-/** The moments that are known, and where each stands once the pauses are folded; null if the axis is not time. */
+/** The known moments and their places with pauses folded; null if the axis is not time. */
 const clock = computed(() => {
   if (axis.value !== "time") return null;
   const { times, head } = log.value;
   const own = new Float64Array(head + 1);
-  for (let n = 1; n <= head; n++) own[n] = Math.max(own[n - 1], times[n - 1]); // an import may bring times that go back
+  for (let n = 1; n <= head; n++) own[n] = Math.max(own[n - 1], times[n - 1]); // imported times may go back
   const others = [...agents.value.values()].flatMap((one) => [
     Date.parse(one.created_at) / 1000,
     Date.parse(one.updated_at) / 1000,
@@ -61,7 +59,7 @@ const clock = computed(() => {
   for (let n = 1; n < moments.length; n++)
     places[n] = places[n - 1] + Math.min(PAUSE, moments[n] - moments[n - 1]);
   const placeAt = (moment) => {
-    const known = Math.max(0, before(moments, moment));
+    const known = Math.max(0, findLastIndexAtMost(moments, moment));
     return places[known] + Math.max(0, Math.min(PAUSE, moment - moments[known]));
   };
   return {
@@ -71,11 +69,11 @@ const clock = computed(() => {
   };
 });
 
-/** Where a position of the open lineage stands, and the last position that stands at a place or before it. */
+/** The place of a position of the open log, and the last position at a place or before it. */
 export const placeOf = (seq) => (clock.value ? clock.value.spots[seq] : offset.value + seq);
 export const seqAt = (place) =>
   clock.value
-    ? Math.max(0, before(clock.value.spots, place))
+    ? Math.max(0, findLastIndexAtMost(clock.value.spots, place))
     : Math.max(0, Math.min(log.value.head, Math.floor(place - offset.value)));
 
 export const startOf = ({ one, offset: by }) =>
@@ -83,7 +81,7 @@ export const startOf = ({ one, offset: by }) =>
 export const endOf = ({ one, offset: by }) =>
   clock.value ? clock.value.placeAt(Date.parse(one.updated_at) / 1000) : by + one.head;
 
-/** All of the x-axis: the family of the open agent, and a part of what its sub-agents need more. */
+/** The whole axis: the family of the open agent, and a part of what its sub-agents need. */
 export const whole = computed(() => {
   if (clock.value) return [0, clock.value.end];
   const low = offset.value;

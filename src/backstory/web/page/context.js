@@ -1,9 +1,22 @@
-/** What the model sees at the cursor, from the first to the last message; the newest are in view at first. */
+/** The context at the cursor, message by message; the newest are in view at first. */
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import * as state from "page/state.js";
-import { log, cursor, liveRanges, number } from "page/state.js";
+import {
+  cursor,
+  eventAt,
+  letterAt,
+  liveRanges,
+  loadEvents,
+  log,
+  moveAt,
+  openId,
+  ownerOf,
+  pin,
+  showPane,
+} from "page/open_log.js";
+import { counted, number } from "page/format.js";
 import { byKind, ranges, SPOKEN, spokenIn, within, without } from "page/lineage.js";
-import { Message } from "page/message.js";
+import { Message } from "page/event.js";
 import { copy, html, Kind, Place, useEvents } from "page/parts.js";
 
 const STEP = 15; // messages that come at an end of the list
@@ -11,29 +24,29 @@ const MOST = 45;
 const NEAR = 300; // pixels from an end at which more come
 const FRAME = "The tools, and the frame of every request";
 
-const isSpoken = (seq) => SPOKEN.includes(state.letterAt(seq));
+const isSpoken = (seq) => SPOKEN.includes(letterAt(seq));
 
 /** Returns the last messages of some ranges up to a position, oldest first. */
-function before(some, last, most) {
+function findMessagesBefore(ranges, last, most) {
   const found = [];
-  for (const [low, high] of [...some].reverse())
+  for (const [low, high] of [...ranges].reverse())
     for (let seq = Math.min(high, last); seq >= low && found.length < most; seq--)
       if (isSpoken(seq)) found.push(seq);
   return found.reverse();
 }
 
-function after(some, first, most) {
+function findMessagesAfter(ranges, first, most) {
   const found = [];
-  for (const [low, high] of some)
+  for (const [low, high] of ranges)
     for (let seq = Math.max(low, first + 1); seq <= high && found.length < most; seq++)
       if (isSpoken(seq)) found.push(seq);
   return found;
 }
 
-/** What came and what left since the pinned position; null if none of this agent is pinned. */
-function changed() {
+/** What came and left since the pinned position; null if none of this agent is pinned. */
+function findChanges() {
   const pinned = state.other.value;
-  if (!pinned || pinned.agent !== state.here() || pinned.at > log.value.head) return null;
+  if (!pinned || pinned.agent !== openId.value || pinned.at > log.value.head) return null;
   const then = ranges(log.value, pinned.at);
   const now = liveRanges.value;
   return { at: pinned.at, came: without(now, then), left: without(then, now) };
@@ -71,11 +84,11 @@ function Ranges() {
   const count = log.value.count[at];
   return html`<details class="ranges">
     <summary>
-      ${number(count)} live in ${state.counted(all.length, "range")}, ${number(at - count)} left
-      behind or without effect
+      ${number(count)} live in ${counted(all.length, "range")}, ${number(at - count)} left behind or
+      without effect
     </summary>
     <ul>
-      ${gaps.slice(-40).map(([low, high, by]) => html`<li key=${by}>${number(low)}–${number(high)} left behind by the ${state.moveAt(by)} at <${Place} seq=${by} /></li>`)}
+      ${gaps.slice(-40).map(([low, high, by]) => html`<li key=${by}>${number(low)}–${number(high)} left behind by the ${moveAt(by)} at <${Place} seq=${by} /></li>`)}
     </ul>
   </details>`;
 }
@@ -86,7 +99,7 @@ const Range = ({ low, high }) =>
 function Since({ since, only, setOnly }) {
   if (!since)
     return html`<div class="since">
-      <button class="small" title="Pin this position, to see what changes (d)" onClick=${state.pin}>
+      <button class="small" title="Pin this position, to see what changes (d)" onClick=${pin}>
         Pin
       </button>
     </div>`;
@@ -101,7 +114,7 @@ function Since({ since, only, setOnly }) {
       <label
         ><input type="checkbox" checked=${only} onChange=${onChange} /> Show only what came</label
       >
-      <button class="small" onClick=${() => state.showPane("diff")}>Compare</button>
+      <button class="small" onClick=${() => showPane("diff")}>Compare</button>
       <button class="small" onClick=${state.setTo(state.other, null)}>Unpin</button>
     </p>
     ${left.length > 0 && html`<p>Left: ${left.slice(-20).map(([low, high]) => html`<${Range} key=${low} low=${low} high=${high} />`)}</p>`}
@@ -109,7 +122,7 @@ function Since({ since, only, setOnly }) {
 }
 
 async function copyText() {
-  const path = `/agents/${state.here()}/text?at=${cursor.value}`;
+  const path = `/agents/${openId.value}/text?at=${cursor.value}`;
   const answer = await state.ask(path, { raw: true });
   await copy(await answer.text(), "The whole context", "");
 }
@@ -121,13 +134,13 @@ function useWindow(all, end) {
   const anchor = useRef(null);
   const moving = useRef(false);
   const findBox = () => end.current.closest(".pane");
-  const seqs = before(all, view.last ?? Infinity, view.most);
+  const seqs = findMessagesBefore(all, view.last ?? Infinity, view.most);
   const move = async (more, next) => {
     if (!more.length || moving.current) return;
     moving.current = true;
-    const missing = more.filter((seq) => !state.eventAt(seq));
+    const missing = more.filter((seq) => !eventAt(seq));
     try {
-      if (missing.length) await state.loadEvents(missing); // their heights are known when they come in
+      if (missing.length) await loadEvents(missing); // their heights are known when they come in
       const top = findBox().getBoundingClientRect().top;
       const seen = [...findBox().querySelectorAll(".message")].find(
         (one) => one.getBoundingClientRect().bottom > top + 60,
@@ -142,17 +155,20 @@ function useWindow(all, end) {
   };
   const showEarlier = () => {
     const last = seqs.length < MOST ? view.last : seqs[seqs.length - 1 - STEP];
-    return move(before(all, seqs[0] - 1, STEP), { last, most: Math.min(seqs.length + STEP, MOST) });
+    return move(findMessagesBefore(all, seqs[0] - 1, STEP), {
+      last,
+      most: Math.min(seqs.length + STEP, MOST),
+    });
   };
   const showLater = () => {
     if (view.last === null) return undefined;
-    const more = after(all, view.last, STEP);
+    const more = findMessagesAfter(all, view.last, STEP);
     const isEnd = more.length < STEP;
     return move(more, { last: isEnd ? null : more[more.length - 1], most: MOST });
   };
   useEffect(() => {
     setView({ last: null, most: STEP });
-  }, [cursor.value, state.here(), all.length]);
+  }, [cursor.value, openId.value, all.length]);
   useLayoutEffect(() => {
     if (!anchor.current) return;
     const { seq, top } = anchor.current;
@@ -175,16 +191,16 @@ function useWindow(all, end) {
 export function Context() {
   const [only, setOnly] = useState(false);
   const end = useRef(null);
-  const pinned = changed();
+  const pinned = findChanges();
   const since = only ? pinned : null;
   const all = since ? since.came : liveRanges.value;
   const { seqs, last, showEarlier, showLater } = useWindow(all, end);
   const missing = useEvents(seqs);
-  const hasEarlier = seqs.length > 0 && before(all, seqs[0] - 1, 1).length > 0;
+  const hasEarlier = seqs.length > 0 && findMessagesBefore(all, seqs[0] - 1, 1).length > 0;
   useLayoutEffect(() => {
     const box = end.current.closest(".pane");
     if (last === null) box.scrollTop = box.scrollHeight;
-  }, [cursor.value, missing.length === 0, state.here()]);
+  }, [cursor.value, missing.length === 0, openId.value]);
   const isNew = (seq) => pinned !== null && within(pinned.came, seq);
   const nothing = since
     ? "Nothing came in since the pinned position."
@@ -199,7 +215,7 @@ export function Context() {
     </div>
     ${hasEarlier && html`<button class="more" onClick=${showEarlier}>Show earlier messages</button>`}
     ${!seqs.length && html`<p class="hint">${nothing}</p>`}
-    ${seqs.map((seq) => html`<${Message} key=${`${state.ownerOf(seq)}${seq}`} seq=${seq} isNew=${isNew(seq)} />`)}
+    ${seqs.map((seq) => html`<${Message} key=${`${ownerOf(seq)}${seq}`} seq=${seq} isNew=${isNew(seq)} />`)}
     ${last !== null && html`<button class="more" onClick=${showLater}>Show later messages</button>`}
     <i ref=${end}></i>`;
 }

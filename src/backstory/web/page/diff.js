@@ -1,37 +1,37 @@
 /** Two contexts side by side: where they part, and what each has of its own. */
 import { h } from "preact";
 import * as state from "page/state.js";
-import { agents, cursor, other, number } from "page/state.js";
+import { cursor, openId, pin, reference, remember } from "page/open_log.js";
 import { Branch, html, Kind, Pager, usePages, Waiting } from "page/parts.js";
-import { visible } from "page/format.js";
+import { counted, number, visible } from "page/format.js";
 
-const PAGE = 200; // changes
+const CHANGES_PER_PAGE = 200;
 const LONGEST = 4000; // characters of a message that are shown
 
-const messages = (n) => state.counted(n, "message");
+const messages = (n) => counted(n, "message");
 function textOf({ kind, content, data }) {
   if (kind !== "tool_call" || !data) return content || "";
   const given = data.arguments;
   return `${data.name}(${typeof given === "string" ? given : JSON.stringify(given)})`;
 }
 
-/** The words of one side. Behind an event's text its data stand: they are for machines, and left out; a call is shown as it reads. */
+/** The words of one side, without the data that follow an event's text. */
 function wordsOf(event, words, sign) {
   if (event.kind === "tool_call" || !words.length) return [["=", textOf(event).slice(0, LONGEST)]];
   let rest = (event.content || "").length;
   return words
     .filter(([op]) => op === "=" || op === sign)
     .flatMap(([op, text]) => {
-      const kept = text.slice(0, Math.max(0, rest));
+      const shown = text.slice(0, Math.max(0, rest));
       rest -= text.length;
-      return kept ? [[op, kept]] : [];
+      return shown ? [[op, shown]] : [];
     });
 }
 const isCopy = ({ left, right }) =>
   left && right && left.kind === right.kind && textOf(left) === textOf(right);
 
-/** What only one side has stands beside what only the other has, up to the next message that both have. */
-function paired(changes) {
+/** Puts the messages of one side beside those of the other, up to the next that both have. */
+function pairChanges(changes) {
   const rows = [];
   let from = 0;
   for (const one of changes) {
@@ -44,10 +44,12 @@ function paired(changes) {
   return rows;
 }
 
-/** Whether the cursor's side is the older one: git's colours, red for the older and green for the newer. */
+/** As in git, the older side is red and the newer green. */
 function isLeftOlder({ left, right }) {
   if (left.agent === right.agent) return left.at < right.at;
-  return agents.value.get(left.agent).created_at < agents.value.get(right.agent).created_at;
+  return (
+    state.agents.value.get(left.agent).created_at < state.agents.value.get(right.agent).created_at
+  );
 }
 
 function Side({ event, words, sign, isOlder, id, same }) {
@@ -65,28 +67,28 @@ function Side({ event, words, sign, isOlder, id, same }) {
 }
 
 export function swap() {
-  const to = other.value;
+  const to = state.pinned.value;
   if (!to) return;
-  other.value = { agent: state.here(), at: cursor.value };
+  state.other.value = { agent: openId.value, at: cursor.value };
   state.open(to.agent, to.at);
 }
 
 function compareWith(agent, at) {
-  other.value = agent ? { agent: agent.id, at: Math.max(0, Math.min(at, agent.head)) } : null;
-  state.remember(false);
+  state.other.value = agent ? { agent: agent.id, at: Math.max(0, Math.min(at, agent.head)) } : null;
+  remember(false);
 }
 
 function Choice({ to }) {
-  const theirs = to && agents.value.get(to.agent);
+  const theirs = to && state.agents.value.get(to.agent);
   const choose = (event) => {
-    const one = agents.value.get(event.target.value);
+    const one = state.agents.value.get(event.target.value);
     compareWith(one, one?.head);
   };
   return html`<p class="facts">
-    <b>${state.reference(cursor.value)}</b> compared with
+    <b>${reference(cursor.value)}</b> compared with
     <select aria-label="Compare with" value=${to ? to.agent : ""} onChange=${choose}>
       <option value="">choose a branch</option>
-      ${[...agents.value.values()].slice(0, 500).map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}
+      ${[...state.agents.value.values()].slice(0, 500).map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}
     </select>
     ${
       theirs &&
@@ -100,7 +102,7 @@ function Choice({ to }) {
             onChange=${(event) => compareWith(theirs, Number(event.target.value))} /></label
         ><button onClick=${swap} title="D">Swap</button>`
     }
-    <button onClick=${state.pin} title="d">Pin this position</button>
+    <button onClick=${pin} title="d">Pin this position</button>
   </p>`;
 }
 
@@ -125,13 +127,19 @@ function Changes({ page, after, turn }) {
       ${" "}${total ? `Different: ${messages(total)}.` : "The model sees no difference."}
     </p>
     ${common > 0 && html`<div class="card common">${messages(common)} in common</div>`}
-    ${paired(page.changes).map(showPair)}
-    <${Pager} name="changes" first=${after} most=${PAGE} total=${total} turn=${turn} />`;
+    ${pairChanges(page.changes).map(showPair)}
+    <${Pager}
+      name="changes"
+      first=${after}
+      most=${CHANGES_PER_PAGE}
+      total=${total}
+      turn=${turn}
+    />`;
 }
 
 export default function Diff() {
-  const to = other.value;
-  const left = `${state.shown.value}@${cursor.value}`;
+  const to = state.pinned.value;
+  const left = `${openId.value}@${cursor.value}`;
   const path = to && `/diff?left=${left}&right=${to.agent}@${to.at}`;
   const { value: page, error, after, turn } = usePages(path, 120);
   return html`<div class="diff">

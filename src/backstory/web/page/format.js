@@ -1,4 +1,4 @@
-/** Numbers, dates, ages and texts as the page shows them, everywhere in the same way. */
+/** Numbers, dates, ages and texts as the page shows them. */
 
 export const number = (n) => n.toLocaleString("en-US");
 export const counted = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;

@@ -1,25 +1,35 @@
 import * as state from "page/state.js";
-import { cursor, log, find } from "page/state.js";
+import {
+  cursor,
+  go,
+  goHead,
+  letterAt,
+  link,
+  log,
+  pin,
+  reference,
+  showPane,
+} from "page/open_log.js";
 import { signal } from "@preact/signals";
 import { turnAxis } from "page/axis.js";
 import { copy } from "page/parts.js";
 import { swap } from "page/diff.js";
-import { foldHere, laneStep } from "page/lanes.js";
-import { nextHit, page, stepped } from "page/tape.js";
+import { foldHere, stepLane } from "page/lanes.js";
+import { nextHit, page, findStep } from "page/tape.js";
 
 export const letters = signal(localStorage.getItem("letters") !== "off");
 
 const near = (letters, by) => {
   for (let seq = cursor.value + by; seq >= 1 && seq <= log.value.head; seq += by) {
-    if (letters.includes(state.letterAt(seq))) return state.go(seq);
+    if (letters.includes(letterAt(seq))) return go(seq);
   }
   return undefined;
 };
 const move = (name) => () => {
   if (state.canWrite) state.show("move", { move: name, at: cursor.value });
 };
-const copyRef = () => copy(state.reference(cursor.value), "Reference");
-const copyLink = () => copy(state.link(cursor.value), "Link");
+const copyRef = () => copy(reference(cursor.value), "Reference");
+const copyLink = () => copy(link(cursor.value), "Link");
 
 let playing = 0;
 /** Steps through the log by itself, with idle time cut; or stops. */
@@ -35,7 +45,7 @@ function playOn() {
   playing = 0;
   if (at >= log.value.head) return;
   const gap = log.value.times[at] - (log.value.times[at - 1] || 0);
-  state.go(at + 1);
+  go(at + 1);
   playing = setTimeout(playOn, Math.max(60, Math.min(800, gap * 100)));
 }
 
@@ -48,29 +58,29 @@ const MOVES = [
 
 /** Keys, what they do, and how. @type {[string, string, () => void][]} */
 export const COMMANDS = [
-  ["j", "Step forward", () => state.go(stepped(1))],
-  ["k", "Step back", () => state.go(stepped(-1))],
+  ["j", "Step forward", () => go(findStep(1))],
+  ["k", "Step back", () => go(findStep(-1))],
   ["]", "Next prompt", () => near("u", 1)],
   ["[", "Previous prompt", () => near("u", -1)],
   ["}", "Next move", () => near("xwj", 1)],
   ["{", "Previous move", () => near("xwj", -1)],
   ["m", "Next mark", () => near("m", 1)],
-  ["g", "Go to the head and follow", state.goHead],
-  ["Home", "Go to the first event", () => state.go(1, { jump: true })],
-  ["End", "Go to the head", state.goHead],
-  ["PageDown", "A page forward", () => state.go(cursor.value + page())],
-  ["PageUp", "A page back", () => state.go(Math.max(1, cursor.value - page()))],
-  ["h", "Branch above", () => laneStep(-1)],
-  ["l", "Branch below", () => laneStep(1)],
+  ["g", "Go to the head and follow", goHead],
+  ["Home", "Go to the first event", () => go(1, { jump: true })],
+  ["End", "Go to the head", goHead],
+  ["PageDown", "A page forward", () => go(cursor.value + page())],
+  ["PageUp", "A page back", () => go(Math.max(1, cursor.value - page()))],
+  ["h", "Branch above", () => stepLane(-1)],
+  ["l", "Branch below", () => stepLane(1)],
   ["ArrowLeft", "Fold the branch", () => foldHere(true)],
   ["ArrowRight", "Unfold the branch", () => foldHere(false)],
-  ["1", "Context pane", () => state.showPane("context")],
-  ["2", "Event pane", () => state.showPane("event")],
-  ["3", "Request pane", () => state.showPane("request")],
-  ["4", "Compare pane", () => state.showPane("diff")],
+  ["1", "Context pane", () => showPane("context")],
+  ["2", "Event pane", () => showPane("event")],
+  ["3", "Request pane", () => showPane("request")],
+  ["4", "Compare pane", () => showPane("diff")],
   ["o", "Overview", () => state.show("overview")],
   ["t", "Axis by time or by position", turnAxis],
-  ["d", "Pin this position to compare", state.pin],
+  ["d", "Pin this position to compare", pin],
   ["D", "Swap the sides of a comparison", swap],
   ["y", "Copy the reference", copyRef],
   ["Y", "Copy the link", copyLink],
@@ -86,18 +96,18 @@ const EVERYWHERE = new Set(["/", "?"]);
 
 const isIn = (event, selector) => event.target.closest?.(selector) != null;
 
-/** What an arrow does where it has another meaning than to step. */
+/** What an arrow does where the focus is. */
 function findArrow(event) {
   const by = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1 }[event.key];
   const isVertical = /Down|Up/.test(event.key);
   if (!by) return null;
-  if (isVertical && isIn(event, "[role=tree]")) return () => laneStep(by);
-  if (!isVertical && isIn(event, "[role=slider]")) return () => state.go(cursor.value + by);
+  if (isVertical && isIn(event, "[role=tree]")) return () => stepLane(by);
+  if (!isVertical && isIn(event, "[role=slider]")) return () => go(cursor.value + by);
   return isVertical ? BY_KEY.get(by > 0 ? "j" : "k") : null;
 }
 
 function openFind() {
-  find.value ||= { q: "", positions: [], next: null };
+  state.find.value ||= { q: "", positions: [], next: null };
   /** @type {HTMLElement} */ (document.querySelector(".find input"))?.focus();
 }
 
@@ -125,7 +135,7 @@ function findCommand(event) {
 }
 
 /** Returns whether the key was taken. */
-export function pressed(event) {
+export function pressKey(event) {
   const run = findCommand(event);
   run?.();
   return Boolean(run);

@@ -1,9 +1,9 @@
-/** The branches: names as a tree of real elements, and beside them one lane for each, drawn.
- *  Children stand newest fork first: then no connector crosses a lane. */
+/** The branches: a tree of names, and a drawn lane for each. The newest fork is the first child: then no
+ *  connector crosses a lane. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { computed, effect, signal } from "@preact/signals";
 import * as state from "page/state.js";
-import { agents, route, cursor, log } from "page/state.js";
+import { cursor, go, log, openId } from "page/open_log.js";
 import { html, Shape, useSize } from "page/parts.js";
 import { axis, endOf, extent, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "page/axis.js";
 
@@ -19,7 +19,7 @@ const height = signal(160);
 /** The agents from the root to the open one. */
 const path = computed(() => {
   const found = [];
-  let node = tree.value.nodes.get(route.value.agent);
+  let node = tree.value.nodes.get(state.route.value.agent);
   while (node) {
     found.unshift(node);
     node = tree.value.nodes.get(node.one.parent);
@@ -29,13 +29,13 @@ const path = computed(() => {
 
 const isFolded = (node) =>
   folded.value.get(node.one.id) ??
-  (agents.value.size > MANY && node.depth > 0 && !path.value.includes(node));
+  (state.agents.value.size > MANY && node.depth > 0 && !path.value.includes(node));
 
 /** Whoever opens an agent sees it: what it stands below is unfolded. */
 let opened = "";
 effect(() => {
-  if (!path.value.length || route.value.agent === opened) return;
-  opened = route.value.agent;
+  if (!path.value.length || state.route.value.agent === opened) return;
+  opened = state.route.value.agent;
   const above = new Set(path.value.slice(0, -1).map((node) => node.one.id));
   folded.value = new Map([...folded.peek()].filter(([id]) => !above.has(id)));
 });
@@ -60,15 +60,15 @@ export const rows = computed(() => {
   return found;
 });
 
-const places = computed(() => new Map(rows.value.map((node, index) => [node.one.id, index])));
-const place = computed(() => places.value.get(route.value.agent) ?? -1);
+const rowOf = computed(() => new Map(rows.value.map((node, index) => [node.one.id, index])));
+const openRow = computed(() => rowOf.value.get(state.route.value.agent) ?? -1);
 
 const colours = new Map();
 export const look = document.documentElement.dataset;
 export const darkness = matchMedia("(prefers-color-scheme: dark)");
 const forced = matchMedia("(forced-colors: active)");
 
-/** Colours of the style sheet, as the browser resolved them: asked once for each theme. */
+/** Colours of the style sheet, read once for each theme. */
 export function palette(...names) {
   const theme = `${look.theme} ${darkness.matches} ${forced.matches} `;
   return names.map((name) => {
@@ -122,9 +122,9 @@ function drawLane(context, node, index, width) {
   const y = yOf(index);
   const start = xOf(startOf(node), width);
   const end = xOf(endOf(node), width);
-  const above = yOf(places.value.get(one.parent) ?? index); // where it has no parent: its own lane
+  const above = yOf(rowOf.value.get(one.parent) ?? index); // without a parent: its own lane
   context.fillStyle = soft;
-  if (one.id === route.value.agent) context.fillRect(0, y - LANE / 2, width, LANE);
+  if (one.id === state.route.value.agent) context.fillRect(0, y - LANE / 2, width, LANE);
   context.strokeStyle = line;
   context.lineWidth = 1;
   context.setLineDash(one.spawned ? [3, 3] : []);
@@ -146,7 +146,7 @@ function drawLanes(canvas) {
     drawLane(context, node, index, width);
     // Children that are not in view are ticks on the lane.
     for (const child of node.children) {
-      const at = places.value.get(child.one.id);
+      const at = rowOf.value.get(child.one.id);
       if (at >= first && at < last) continue;
       context.fillRect(xOf(startOf(child), width), yOf(index) + 2, 1, 5);
     }
@@ -166,7 +166,7 @@ function drawPath(canvas) {
   context.globalAlpha = 1;
   context.lineWidth = 3;
   for (const [id, low, high] of log.value.pieces) {
-    const index = places.value.get(id);
+    const index = rowOf.value.get(id);
     if (index === undefined || at < low) continue;
     const end = xOf(placeOf(Math.min(at, high)), width);
     const start = Math.max(0, xOf(placeOf(low - 1), width));
@@ -182,7 +182,7 @@ function Name({ node, index, inTabs }) {
     event.stopPropagation();
     folded.value = new Map(folded.value).set(one.id, isOpen);
   };
-  const selected = one.id === route.value.agent;
+  const selected = one.id === state.route.value.agent;
   return html`<div
     role="treeitem"
     class="name"
@@ -203,12 +203,12 @@ function Name({ node, index, inTabs }) {
   </div>`;
 }
 
-export function laneStep(by) {
-  const next = rows.value[place.value + by];
+export function stepLane(by) {
+  const next = rows.value[openRow.value + by];
   if (next) state.open(next.one.id);
 }
 export function foldHere(close) {
-  folded.value = new Map(folded.value).set(route.value.agent, close);
+  folded.value = new Map(folded.value).set(state.route.value.agent, close);
 }
 
 function Filters() {
@@ -233,9 +233,11 @@ export function Lanes() {
   const still = useRef(null);
   const moving = useRef(null);
   const first = Math.max(0, Math.floor(scrolled.value / LANE) - 2);
-  const here = place.value;
+  const here = openRow.value;
   const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
-  const drawn = [rows, scrolled, height, extent, axis, state.looks, route].map((one) => one.value);
+  const drawn = [rows, scrolled, height, extent, axis, state.looks, state.route].map(
+    (one) => one.value,
+  );
   useSize(box, (element) => {
     height.value = element.clientHeight;
     state.looks.value += 1;
@@ -247,18 +249,18 @@ export function Lanes() {
     if (here < 0 || isSeen) return;
     box.current.scrollTop = Math.max(0, top - clientHeight / 2);
     scrolled.value = box.current.scrollTop;
-  }, [route.value.agent, rows.value]);
+  }, [state.route.value.agent, rows.value]);
   useLayoutEffect(() => drawLanes(still.current), drawn);
   useLayoutEffect(() => drawPath(moving.current), [...drawn, cursor.value, log.value]);
   const onClick = (event) => {
     const node = rows.value[Math.floor((event.offsetY + scrolled.value) / LANE)];
     if (!node) return;
     const place = placeAtX(event.offsetX, still.current.clientWidth);
-    if (node.one.id === route.value.agent) {
-      state.go(Math.max(1, seqAt(place + 0.5)), { jump: true });
+    if (node.one.id === openId.value) {
+      go(Math.max(1, seqAt(place + 0.5)), { jump: true });
       return;
     }
-    const at = Math.max(1, Math.round(place - node.offset)); // by time, only the times of the open agent are known
+    const at = Math.max(1, Math.round(place - node.offset)); // of other agents no times are known
     state.open(node.one.id, axis.value === "time" || at >= node.one.head ? null : at);
   };
   const onScroll = (event) => {
@@ -277,7 +279,7 @@ export function Lanes() {
     />`;
   };
   return html`<section class="lanes" aria-label="Branches" style=${{ "--rows": rows.value.length }}>
-    ${agents.value.size > FEW && html`<${Filters} />`}
+    ${state.agents.value.size > FEW && html`<${Filters} />`}
     <div class="names" ref=${box} role="tree" aria-label="Branches" onScroll=${onScroll}>
       <div role="presentation" class="all" style=${{ height: `${rows.value.length * LANE}px` }}>
         ${seen.map(Row)}

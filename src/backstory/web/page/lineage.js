@@ -2,9 +2,8 @@
  *  moves) is enough for that; sizes are there when every block has arrived, in any order.
  *  Pure; tests/web/test_law.py compares it with the engine's replay at every position. */
 
-const [NEVER, MOVING] = ["x?", "wj"].map(
-  (letters) => new Set([...letters].map((c) => c.charCodeAt(0))),
-);
+const NEVER = "x?";
+const MOVING = "wj";
 
 export function emptyLog() {
   return {
@@ -30,19 +29,19 @@ export function emptyLog() {
   };
 }
 
-const grown = (array, length) => {
+const growArray = (array, length) => {
   if (array.length >= length) return array;
   const more = new array.constructor(Math.max(length, (array.length * 1.25) | 0));
   more.set(array);
   return more;
 };
 
-export function framed(log, frame) {
+export function addFrame(log, frame) {
   const { head, pieces, request, format } = frame;
   const next = { ...log, head, pieces, format };
   for (const name of ["kinds", "tokens", "times", "valid", "partner"])
-    next[name] = grown(log[name], head);
-  for (const name of ["size", "count", "outside"]) next[name] = grown(log[name], head + 1);
+    next[name] = growArray(log[name], head);
+  for (const name of ["size", "count", "outside"]) next[name] = growArray(log[name], head + 1);
   next.moves = log.moves.concat(frame.moves.map(([seq]) => seq));
   next.bases = log.bases.concat(frame.moves.map(([, base]) => base));
   for (const [seq] of frame.moves) next.valid[seq - 1] = 1;
@@ -51,7 +50,8 @@ export function framed(log, frame) {
   return next;
 }
 
-export function filled(log, block) {
+/** Adds a block's columns. Changes the arrays and sets of `log`; only the object is new. */
+export function addBlock(log, block) {
   const next = { ...log };
   let time = 0;
   block.tokens.forEach((tokens, index) => {
@@ -73,9 +73,9 @@ export function filled(log, block) {
   return next;
 }
 
-/** Computes what is known only when all blocks are there. */
+/** Computes what needs all blocks. */
 function measure(log) {
-  let move = before(log.moves, log.sized) + 1;
+  let move = findLastIndexAtMost(log.moves, log.sized) + 1;
   const first = log.sized ? null : [...log.reads.keys()].sort((one, other) => one - other)[0];
   for (let n = log.sized + 1; n <= log.head; n++) {
     const isMove = log.moves[move] === n;
@@ -94,15 +94,15 @@ const outsideAt = (log, seq, base) => Math.max(0, log.reads.get(seq) - log.size[
 
 /** Whether an event is part of the contexts that contain its position. */
 export function shows(log, seq) {
-  const kind = log.kinds[seq - 1];
-  return MOVING.has(kind) ? log.valid[seq - 1] === 1 : !NEVER.has(kind);
+  const letter = String.fromCharCode(log.kinds[seq - 1]);
+  return MOVING.includes(letter) ? log.valid[seq - 1] === 1 : !NEVER.includes(letter);
 }
 
 /** The live positions at a position, as [first, last], oldest first. */
 export function ranges(log, at) {
   const found = [];
   while (at > 0) {
-    const place = before(log.moves, at);
+    const place = findLastIndexAtMost(log.moves, at);
     found.push([place < 0 ? 1 : log.moves[place], at]);
     at = place < 0 ? 0 : log.bases[place];
   }
@@ -110,7 +110,7 @@ export function ranges(log, at) {
 }
 
 /** The index of the last value that is at most `most`, in ascending values; -1 if there is none. */
-export function before(values, most, read = (value) => value) {
+export function findLastIndexAtMost(values, most, read = (value) => value) {
   let [low, high] = [0, values.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -122,7 +122,7 @@ export function before(values, most, read = (value) => value) {
 
 /** The move that left a position behind, 0 if it is in the live ranges. */
 export function leftBy(live, seq) {
-  const next = live[before(live, seq - 1, ([, last]) => last) + 1];
+  const next = live[findLastIndexAtMost(live, seq - 1, ([, last]) => last) + 1];
   return next && seq < next[0] ? next[0] : 0;
 }
 

@@ -6,7 +6,7 @@ const LOCK = `backstory-live ${root}`;
 const FIRST_PAUSE = 500; // milliseconds before the stream is asked for again
 const LONGEST_PAUSE = 15000;
 
-/** Calls `onMessage` with {type}: connected, lost or heads. A hidden tab neither reads nor waits for the lock. */
+/** Calls `onMessage` with {type}: connected, lost, refused or heads. A hidden tab neither reads nor waits for the lock. */
 export function listen(onMessage) {
   const channel = new BroadcastChannel(LOCK);
   channel.onmessage = (event) => onMessage(event.data);

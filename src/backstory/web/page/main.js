@@ -1,21 +1,33 @@
-/** The page begins here: the key, the address, the frame around every view, the keyboard and the stream. */
+/** The page begins here: key, address, stream, keyboard, and the frame around every view. */
 import { h, render } from "preact";
 import { batch, effect } from "@preact/signals";
 import * as state from "page/state.js";
-import { route, agents, log, dialog, toast, failure, live, root } from "page/state.js";
-import { html, Page } from "page/parts.js";
+import { route, agents, dialog, toast, failure, live, root } from "page/state.js";
+import {
+  catchUp,
+  cursor,
+  following,
+  goHead,
+  loadLog,
+  log,
+  openAgent,
+  openId,
+  readTo,
+  unseen,
+} from "page/open_log.js";
+import { number } from "page/format.js";
+import { Closing, html, Overlay, Page } from "page/parts.js";
 import { darkness, look } from "page/lanes.js";
 import { Workbench } from "page/workbench.js";
 import Sessions from "page/sessions.js";
 import Check from "page/check.js";
 import Search from "page/search.js";
-import { Help, Locked } from "page/help.js";
 import Move from "page/moves.js";
 import Overview from "page/overview.js";
-import { pressed } from "page/keys.js";
+import { COMMANDS, letters, pressKey } from "page/keys.js";
 import { listen } from "page/live.js";
 
-// --- the key: an address has a code that works once, and leaves the address at once ---
+// --- the key: the code in an address works once, and leaves the address at once ---
 
 async function takeKey() {
   const given = new URLSearchParams(window.location.hash.slice(1));
@@ -29,13 +41,13 @@ async function takeKey() {
     const { key } = await state.ask("/key", { body: { code: given.get("code") } });
     state.setKey(key);
   } catch (error) {
-    if (error.status !== 401 || !state.readKey()) throw error; // a used address, in a browser that has the key
+    if (error.status !== 401 || !state.readKey()) throw error; // the address was used, but the key is known
   }
 }
 
 // --- the address ---
 
-let opened = null; // the route whose log is shown
+let openRoute = null; // the route whose log is shown
 
 async function arrive(to) {
   failure.value = "";
@@ -56,12 +68,12 @@ async function arrive(to) {
     route.value = { ...to, agent: id, session };
     return;
   }
-  await state.loadLog(id, (next) => {
+  await loadLog(id, (next) => {
     if (route.peek() !== to) return;
-    const isKnown = opened === to && state.shown.value === id && log.value.head === next.head;
+    const isKnown = openRoute === to && openId.value === id && log.value.head === next.head;
     if (isKnown) log.value = next;
     else openAt(to, next);
-    opened = to;
+    openRoute = to;
   });
 }
 
@@ -69,21 +81,21 @@ function openAt(to, next) {
   const [id, at] = (to.with || "").split("@");
   batch(() => {
     log.value = next;
-    state.readTo.value = next.head;
+    readTo.value = next.head;
     state.domain.value = null;
-    state.following.value = to.at === null;
-    state.cursor.value = Math.min(to.at ?? next.head, next.head);
+    following.value = to.at === null;
+    cursor.value = Math.min(to.at ?? next.head, next.head);
     state.pane.value = to.pane;
     state.format.value = to.format || "";
     if (agents.value.has(id)) state.other.value = { agent: id, at: Number(at) || 0 };
     if (to.q) state.find.value = { q: to.q, positions: [], next: 0 };
   });
-  const [asked, head] = [to.at || 0, next.head].map(state.number);
+  const [asked, head] = [to.at || 0, next.head].map(number);
   if (to.at > next.head) failure.value = `Position ${asked} is after the head, ${head}.`;
 }
 
 effect(() => {
-  const one = route.value.view === "workbench" && state.agent.value;
+  const one = route.value.view === "workbench" && openAgent.value;
   document.title = one ? `${state.title.value || one.name} · backstory` : "backstory";
 });
 
@@ -116,24 +128,22 @@ function hear({ type, heads, error, why }) {
 async function connect() {
   const { view, session } = route.peek();
   if (live.value === "lost" && session) await state.loadAgents(session);
-  if (log.peek().head && view === "workbench") await state.catchUp();
+  if (view === "workbench") await catchUp();
   if (live.value === "lost") failure.value = "";
   live.value = "on";
 }
 
 function hearHeads(heads) {
-  const { session, agent } = route.peek();
+  const { session } = route.peek();
   const known = agents.peek();
   state.heard.value = heads;
   const mine = known.size ? heads.filter((one) => one.session === session) : [];
   if (mine.some((one) => !known.has(one.agent))) state.loadAgents(session).catch(state.trouble);
   else if (mine.some((one) => known.get(one.agent).head !== one.head)) {
     const next = new Map(known);
-    for (const { agent: id, head, name } of mine) next.set(id, { ...next.get(id), head, name });
+    for (const one of mine) next.set(one.agent, { ...next.get(one.agent), ...one });
     agents.value = next;
   }
-  const open = mine.find((one) => one.agent === agent);
-  if (log.peek().head && open?.head > log.peek().head) state.catchUp().catch(state.trouble);
 }
 
 // --- the frame around every view ---
@@ -155,10 +165,10 @@ function Status() {
   if (live.value === "lost")
     return html`<span class="status lost" role="status">connection lost, reconnecting</span>`;
   if (!isBench) return live.value === "on" && html`<${Good} text="live" />`;
-  if (state.following.value) return html`<${Good} text="following" />`;
-  const more = state.unseen.value;
-  return html`<button class="status" onClick=${state.goHead} title="Go to the head and follow (g)">
-    ${more ? `${state.number(more)} new` : "follow"}
+  if (following.value) return html`<${Good} text="following" />`;
+  const more = unseen.value;
+  return html`<button class="status" onClick=${goHead} title="Go to the head and follow (g)">
+    ${more ? `${number(more)} new` : "follow"}
   </button>`;
 }
 
@@ -171,7 +181,7 @@ function Crumb({ one }) {
 }
 
 function Top() {
-  const one = route.value.view === "workbench" && state.agent.value;
+  const one = route.value.view === "workbench" && openAgent.value;
   return html`<header class="top strip">
     <b class="brand"><${Page} to=${`${root}/`}>backstory<//></b>
     ${one && html`<${Crumb} one=${one} />`}
@@ -214,6 +224,51 @@ const Missing = () =>
     <p><a href=${`${root}/`}>All sessions</a></p>
   </main>`;
 
+// --- all keys; and what to do without a key ---
+
+const KEY_NAMES = {
+  " ": "space",
+  ArrowLeft: "←",
+  ArrowRight: "→",
+  PageDown: "PgDn",
+  PageUp: "PgUp",
+};
+const MORE_KEYS = [
+  ["⌘K", "Search everything"],
+  ["Ctrl-F", "Find in this lineage"],
+  ["Esc", "Close"],
+];
+
+const Locked = ({ over }) =>
+  html`<${Overlay} label="No access" locked=${true} class="move"
+    ><h2>No access</h2>
+    <p>${over.why}</p><//
+  >`;
+
+function Help() {
+  const toggle = (event) => {
+    letters.value = event.target.checked;
+    localStorage.setItem("letters", letters.value ? "on" : "off");
+  };
+  return html`<${Overlay} label="All keys" class="help"
+    ><h2>Keys</h2>
+    <dl>
+      ${[...COMMANDS, ...MORE_KEYS].map(
+        ([key, what]) =>
+          html`<div key=${key}>
+            <dt><kbd>${KEY_NAMES[key] || key}</kbd></dt>
+            <dd>${what}</dd>
+          </div>`,
+      )}
+    </dl>
+    <label
+      ><input type="checkbox" checked=${letters.value} onChange=${toggle} /> Use single-letter
+      keys</label
+    >
+    <${Closing}
+  /><//>`;
+}
+
 const VIEWS = { workbench: Workbench, sessions: Sessions, check: Check, missing: Missing };
 const DIALOGS = { search: Search, help: Help, move: Move, locked: Locked, overview: Overview };
 
@@ -226,7 +281,7 @@ function App() {
 }
 
 window.addEventListener("keydown", (event) => {
-  if (!dialog.value && pressed(event)) event.preventDefault();
+  if (!dialog.value && pressKey(event)) event.preventDefault();
 });
 
 takeKey()

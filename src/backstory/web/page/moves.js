@@ -1,7 +1,8 @@
-/** Moves: each shows first what it would do, and is written only if the head is still where it was seen. */
+/** Moves: each shows what it would do, and is written only if the head is still the same. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import * as state from "page/state.js";
-import { log, number } from "page/state.js";
+import { catchUp, goHead, kindAt, log, openAgent, openId, reference } from "page/open_log.js";
+import { counted, number } from "page/format.js";
 import { ranges, within } from "page/lineage.js";
 import { close, copy, html, Kind, Overlay, Waiting } from "page/parts.js";
 
@@ -17,14 +18,14 @@ const MOVES = {
   rename: ["Rename this agent", "Rename", "Name"],
 };
 
-/** Back to here is a rewind where a mark on the stack is (one in the context at the head), a jump anywhere else. */
-function meant({ move, at }) {
+/** Back to here is a rewind if a mark of the context is there, else a jump. */
+function chooseMove({ move, at }) {
   if (move !== "back") return move;
   const isOnStack = within(ranges(log.value, log.value.head), at);
-  return state.kindAt(at) === "mark" && isOnStack ? "rewind" : "jump";
+  return kindAt(at) === "mark" && isOnStack ? "rewind" : "jump";
 }
 
-/** What is asked for: a path below that of the agent, and its body. @returns {[string, object]} */
+/** Returns the path below that of the agent, and the body. @returns {[string, object]} */
 function requestOf(move, { at, head, text }) {
   if (move === "fork") return ["fork", { at, name: text || null }];
   if (move === "rename") return ["rename", { name: text }];
@@ -38,7 +39,7 @@ function offerChat(made) {
   state.toast.value = { text: `Forked as ${made.name}.`, action: `Copy "${line}"`, run };
 }
 
-async function after(move, made) {
+async function showResult(move, made) {
   if (move === "fork" || move === "rename") await state.loadAgents(state.route.value.session);
   if (move === "rename") return;
   if (move === "fork") {
@@ -46,8 +47,8 @@ async function after(move, made) {
     offerChat(made);
     return;
   }
-  await state.catchUp();
-  state.goHead();
+  await catchUp();
+  goHead();
   if (move === "mark") return;
   const undoes = move === "undo" ? "redo" : "undo";
   const run = () => state.show("move", { move: undoes, at: 0 });
@@ -61,7 +62,7 @@ const sumTokens = (positions) => positions.reduce((sum, seq) => sum + log.value.
 const Lines = ({ title, summary, lines }) =>
   summary.events > 0 &&
   html`<h3>
-      ${title}: ${state.counted(summary.events, "event")}, ≈ ${number(sumTokens(summary.positions))}
+      ${title}: ${counted(summary.events, "event")}, ≈ ${number(sumTokens(summary.positions))}
       tokens
     </h3>
     <ul class="plain-list lines">
@@ -80,13 +81,13 @@ const ignoreEnter = (event) => {
 };
 
 export default function Move({ over }) {
-  const move = meant(over);
-  const path = `/agents/${state.here()}`;
+  const move = chooseMove(over);
+  const path = `/agents/${openId.value}`;
   const at = ["fork", "rewind", "jump"].includes(move) ? over.at : null;
   const [title, button, field] = MOVES[move];
   const [preview, setPreview] = useState(field ? { head: log.value.head } : null);
   const [problem, setProblem] = useState("");
-  const [text, setText] = useState(move === "rename" ? state.agent.value.name : "");
+  const [text, setText] = useState(move === "rename" ? openAgent.value.name : "");
   const [busy, setBusy] = useState(false);
   const cancel = useRef(null);
   const look = async () => {
@@ -104,7 +105,7 @@ export default function Move({ over }) {
       const [name, body] = requestOf(move, { at, head: preview.head, text });
       const made = await state.ask(`${path}/${name}`, { body });
       close();
-      await after(move, made);
+      await showResult(move, made);
     } catch (error) {
       setBusy(false);
       setProblem(error.message);
@@ -115,14 +116,14 @@ export default function Move({ over }) {
     setProblem(
       `Someone wrote to it in the meantime: nothing was written. This is what the move would do now, at ${number(head)}.`,
     );
-    await state.catchUp();
+    await catchUp();
     if (field) setPreview({ head });
     else await look().catch(() => {});
   };
   const isReady = preview && !busy && (move !== "rename" || text.trim());
   return html`<${Overlay} label=${title} class="move"
     ><h2>${title}</h2>
-    ${at !== null && html`<p><b>${state.reference(at)}</b>: ${number(log.value.count[at] || 0)} events live there, ≈ ${number(log.value.size[at] || 0)} tokens.</p>`}
+    ${at !== null && html`<p><b>${reference(at)}</b>: ${number(log.value.count[at] || 0)} events live there, ≈ ${number(log.value.size[at] || 0)} tokens.</p>`}
     ${
       field &&
       html`<label

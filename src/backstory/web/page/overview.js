@@ -1,9 +1,8 @@
-/** One agent at a glance, as text: where it came from, which models answered and what that took, every move and mark.
- *  It says what the scrubber draws. */
+/** One agent at a glance: its origin, its models and their usage, every move and mark. */
 import { useState } from "preact/hooks";
 import * as state from "page/state.js";
-import { momentOf } from "page/format.js";
-import { log } from "page/state.js";
+import { costOf, momentOf, number } from "page/format.js";
+import { log, moveAt, openAgent, timeOf } from "page/open_log.js";
 import {
   close,
   Closing,
@@ -28,8 +27,8 @@ function wordsOf(value) {
   return parts.join(" · ");
 }
 
-/** What is known of an agent beside its events; an agent that says nothing is described by its session. */
-function facts(one) {
+/** What is known of an agent beside its events, and of its session. */
+function listFacts(one) {
   const { agents } = state;
   const about = Object.entries({ ...agents.value.get(one.session)?.about, ...one.about });
   const parent = agents.value.get(one.parent);
@@ -55,18 +54,18 @@ function Usage({ id }) {
     one.read,
     one.cached,
     one.wrote,
-    one.cost ? state.costOf(one) : "unknown",
+    one.cost ? costOf(one) : "unknown",
   ]);
   return html`<${Table} head=${USAGE} rows=${rows} />`;
 }
 
-/** Moves and marks, in order: [position, what it is, where it leads or what it is called]. */
-function steps() {
+/** Moves and marks in order: [position, what it is, its target or label]. */
+function listSteps() {
   const { moves, bases, marks, compactions } = log.value;
   const found = moves.map((seq, place) => {
     const summary = compactions.get(seq);
-    const target = bases[place] ? `back to ${state.number(bases[place])}` : "to nothing";
-    return [seq, state.moveAt(seq), summary ? `summary at ${state.number(summary)}` : target];
+    const target = bases[place] ? `back to ${number(bases[place])}` : "to nothing";
+    return [seq, moveAt(seq), summary ? `summary at ${number(summary)}` : target];
   });
   const flags = marks.map(([seq, label]) => [seq, "mark", label || ""]);
   return [...found, ...flags].sort((one, other) => one[0] - other[0]);
@@ -78,17 +77,17 @@ const writeStep = ([seq, what, more]) => [
   more,
   log.value.size[seq - 1],
   log.value.size[seq],
-  momentOf(state.timeOf(seq)),
+  momentOf(timeOf(seq)),
 ];
 
 export default function Overview() {
-  const one = state.agent.value;
-  const all = steps();
+  const one = openAgent.value;
+  const all = listSteps();
   const [first, setFirst] = useState(Math.max(0, all.length - MOST));
   return html`<${Overlay} label="Overview" class="overview"
     ><h2>${one.name}</h2>
     <dl>
-      ${facts(one).map(
+      ${listFacts(one).map(
         ([name, value]) =>
           html`<div key=${name}>
             <dt>${name}</dt>

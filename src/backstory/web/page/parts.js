@@ -3,7 +3,8 @@ import { h } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import htm from "htm";
 import * as state from "page/state.js";
-import { visible } from "page/format.js";
+import { eventAt, go, loadEvents, openId } from "page/open_log.js";
+import { number, visible } from "page/format.js";
 
 const build = htm.bind(h);
 const templates = new WeakMap(); // the texts of a template, without line breaks
@@ -34,8 +35,8 @@ function Link({ to, act, children }) {
 export const Page = ({ to, children }) =>
   html`<${Link} to=${to} act=${() => state.navigate(to)}>${children}<//>`;
 export const Place = ({ seq, children }) =>
-  html`<${Link} to=${state.addressOf(state.here(), seq)} act=${() => state.go(seq, { jump: true })}
-    >${children?.length ? children : state.number(seq)}<//
+  html`<${Link} to=${state.addressOf(openId.value, seq)} act=${() => go(seq, { jump: true })}
+    >${children?.length ? children : number(seq)}<//
   >`;
 export const Branch = ({ id, at = null, children }) =>
   html`<${Link} to=${state.addressOf(id, at)} act=${() => state.open(id, at)}>${children}<//>`;
@@ -58,13 +59,13 @@ export const Shape = ({ of, depth }) =>
 /** A quiet button that is on or off. */
 export const Chip = ({ name, count, isOn, onClick }) =>
   html`<button class="chip quiet" aria-pressed=${isOn} onClick=${onClick}>
-    ${name}${count > 0 && html` <small>${state.number(count)}</small>`}
+    ${name}${count > 0 && html` <small>${number(count)}</small>`}
   </button>`;
 
 /** A table. Columns whose name begins with # hold numbers. */
 export function Table({ head, rows }) {
   const side = (place) => (head[place][0] === "#" ? "n" : undefined);
-  const show = (cell) => (typeof cell === "number" ? state.number(cell) : cell);
+  const show = (cell) => (typeof cell === "number" ? number(cell) : cell);
   const write = (tag, cells) =>
     h(
       "tr",
@@ -90,8 +91,8 @@ export const Pager = ({ name, first, most, total, turn }) =>
   html`<p class="facts">
     <button disabled=${!first} onClick=${() => turn(Math.max(0, first - most))}>Earlier</button>
     <span
-      >${name} ${state.number(first + 1)}–${state.number(Math.min(total, first + most))} of
-      ${state.number(total)}</span
+      >${name} ${number(first + 1)}–${number(Math.min(total, first + most))} of
+      ${number(total)}</span
     >
     <button disabled=${first + most >= total} onClick=${() => turn(first + most)}>Later</button>
   </p>`;
@@ -99,7 +100,7 @@ export const Pager = ({ name, first, most, total, turn }) =>
 export const Json = ({ value }) =>
   html`<pre tabindex="0">${visible(JSON.stringify(value, null, 2))}</pre>`;
 
-/** Does something when what it needs has stayed the same for a while; when that changes, the signal gives it up. */
+/** Calls `act` when its needs have been the same for a while; a change aborts it. */
 export const useLater = (milliseconds, act, needs) =>
   useEffect(() => {
     const stop = new AbortController();
@@ -113,9 +114,9 @@ export const useLater = (milliseconds, act, needs) =>
 
 /** Asks for some events in full that are not here yet. Returns which. */
 export function useEvents(seqs) {
-  const missing = seqs.filter((seq) => seq && !state.eventAt(seq));
-  const load = (stop) => (missing.length ? state.loadEvents(missing, { stop }) : undefined);
-  useLater(40, load, [missing.join(","), state.here()]);
+  const missing = seqs.filter((seq) => seq && !eventAt(seq));
+  const load = (stop) => (missing.length ? loadEvents(missing, { stop }) : undefined);
+  useLater(40, load, [missing.join(","), openId.value]);
   return missing;
 }
 
@@ -163,7 +164,7 @@ export const Waiting = ({ error, text }) =>
     ? html`<p class="problem" role="alert">${error.message}</p>`
     : html`<p class="hint">${text}</p>`;
 
-/** A dialog of the browser's own: Esc closes it, and the focus goes back to where it was. */
+/** The browser's own dialog: Esc closes it, and the focus goes back. */
 export function Overlay({ label, children, locked, ...more }) {
   const box = useRef(null);
   useLayoutEffect(() => {

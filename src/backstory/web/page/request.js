@@ -1,19 +1,20 @@
-/** The request's body at the cursor, in each of the five formats, message by message. */
+/** The request at the cursor in each of the five formats, message by message. */
 import { signal } from "@preact/signals";
 import * as state from "page/state.js";
-import { cursor, format, log, number } from "page/state.js";
+import { cursor, log, openAgent, openId, remember } from "page/open_log.js";
+import { counted, number } from "page/format.js";
 import { copy, html, Json, Pager, Place, usePages, Waiting } from "page/parts.js";
 
 const FORMATS = ["openai", "openai-responses", "anthropic", "gemini", "bedrock"];
-const PAGE = 30;
-const MANY = 50000; // messages of a context whose request is only built when somebody asks for it
-const counted = signal(null);
+const MESSAGES_PER_PAGE = 30;
+const MANY = 50000; // messages: a longer request is built only on demand
+const tokenCount = signal(null);
 const wanted = signal("");
 
 /** The format of the provider that answered last, unless a person chose another one. */
-const chosenFormat = () => format.value || log.value.format;
+const chosenFormat = () => state.format.value || log.value.format;
 
-const pathOf = (name) => `/agents/${state.shown.value}/${name}?at=${cursor.value}`;
+const pathOf = (name) => `/agents/${openId.value}/${name}?at=${cursor.value}`;
 
 async function readWhole() {
   const path = `${pathOf("request.json")}&format=${chosenFormat()}`;
@@ -26,23 +27,23 @@ const copyWhole = async () => copy(await readWhole(), "Request", "");
 async function download() {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([await readWhole()], { type: "application/json" }));
-  link.download = `${state.agent.value.name}-${cursor.value}-${chosenFormat()}.json`;
+  link.download = `${openAgent.value.name}-${cursor.value}-${chosenFormat()}.json`;
   link.click();
   URL.revokeObjectURL(link.href);
 }
 
 async function count() {
   const path = pathOf("tokens");
-  counted.value = { path, ...(await state.ask(path)) };
+  tokenCount.value = { path, ...(await state.ask(path)) };
 }
 
 function choose(event) {
-  format.value = event.target.value;
-  state.remember(false);
+  state.format.value = event.target.value;
+  remember(false);
 }
 
 function Tokens() {
-  const tokens = counted.value;
+  const tokens = tokenCount.value;
   if (tokens?.path !== pathOf("tokens"))
     return html`<button onClick=${() => count().catch(state.trouble)}>Count tokens</button>`;
   return html`<span title=${tokens.how}
@@ -52,9 +53,7 @@ function Tokens() {
 
 const Repairs = ({ all }) =>
   html`<details class="repairs" open>
-    <summary>
-      ${state.counted(all.length, "repair")}: where the request differs from the log
-    </summary>
+    <summary>${counted(all.length, "repair")}: where the request differs from the log</summary>
     <ul>
       ${all.slice(0, 100).map((one, index) => html`<li key=${index}><b>${one.rule}</b> ${one.at && html`at <${Place} seq=${one.at} /> `}${one.why}</li>`)}
     </ul>
@@ -84,11 +83,17 @@ const Page = ({ page, after, turn }) =>
         <${Json} value=${page.rest} />
       </details>`
     }
-    <${Pager} name=${page.key} first=${after} most=${PAGE} total=${page.total} turn=${turn} />
+    <${Pager}
+      name=${page.key}
+      first=${after}
+      most=${MESSAGES_PER_PAGE}
+      total=${page.total}
+      turn=${turn}
+    />
     ${page.messages.map((one, index) => html`<${RequestMessage} key=${index} of=${one} number=${after + index + 1} seqs=${page.origins[index]} />`)}`;
 
 export default function Request() {
-  const path = `${pathOf("request")}&format=${chosenFormat()}&limit=${PAGE}`;
+  const path = `${pathOf("request")}&format=${chosenFormat()}&limit=${MESSAGES_PER_PAGE}`;
   const messages = log.value.count[cursor.value];
   const isLarge = messages > MANY && wanted.value !== path;
   const { value: page, error, after, turn } = usePages(isLarge ? "" : path, 120);

@@ -1,8 +1,8 @@
-/** The scrubber: every position of the lineage, the size of the context at each, and what is left behind. */
+/** The scrubber: the size of the context at every position, and what is left behind. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import * as state from "page/state.js";
-import { clockOf, dayOf, momentOf } from "page/format.js";
-import { log, cursor, liveRanges, domain, number } from "page/state.js";
+import { clockOf, dayOf, momentOf, number } from "page/format.js";
+import { cursor, go, kindAt, leftAt, liveRanges, log, openId, timeOf } from "page/open_log.js";
 import { axis, extent, PAD, placeAtX, placeOf, seqAt, tree, whole, xOf } from "page/axis.js";
 import { drawArea, drawDot, drawLine, palette, pen } from "page/lanes.js";
 import { html, useSize } from "page/parts.js";
@@ -10,12 +10,12 @@ import { largest } from "page/lineage.js";
 
 const FLAGS = 14;
 const CLOSE = 8; // marks closer than this are one flag
-const MANY = 2000; // from here on a second strip shows the neighbourhood of the cursor
+const MANY = 2000; // events: of a longer log, a second strip shows those near the cursor
 const HATCH = 5; // pixels between two lines of what is left behind
 const NEAR = 160; // events on each side of the cursor in that strip
 const PROMPT = "u".charCodeAt(0);
 
-/** The columns of the curve: [x, the largest context there, the part of it that is in the log]. */
+/** The columns of the curve: [x, the largest context, the part of it in the log]. */
 function findColumns(width) {
   const { size, outside, sized } = log.value;
   const columns = [];
@@ -28,7 +28,7 @@ function findColumns(width) {
   return columns;
 }
 
-/** The size of the context in the log, and above it what its provider counted beside it. */
+/** The size of the context in the log, and above it what else its provider counted. */
 function drawCurve(context, width, tall) {
   const [fill, edge, outside] = palette("curve", "curve-edge", "line");
   const [low, high] = extent.value;
@@ -63,14 +63,14 @@ function drawTimes(context, width, tall) {
   for (let x = PAD; x < width - 110; x += 120) {
     const seq = seqAt(placeAtX(x, width));
     if (!seq) continue;
-    const moment = state.timeOf(seq);
+    const moment = timeOf(seq);
     write(context, dayOf(moment) === day ? clockOf(moment) : momentOf(moment), x, tall - 8);
     context.fillRect(x - 3, tall - 14, 1, 14);
     day = dayOf(moment);
   }
 }
 
-/** Calls `draw` with the x of each position, but not of those that are closer than `least` to the one before. */
+/** Calls `draw` with the x of each position that is at least `least` after the one before. */
 function drawEach(seqs, width, least, draw) {
   let last = -Infinity;
   for (const seq of seqs) {
@@ -119,7 +119,7 @@ function drawMarks(context, width) {
   }
 }
 
-/** Draws what is left behind as lines, through which the curve can be seen in any colours. */
+/** Hatches what is left behind: the curve stays visible in any colours. */
 function drawDead(context, width, tall) {
   const path = new Path2D();
   let end = 0;
@@ -146,7 +146,7 @@ function drawCursor(canvas) {
   context.fillRect(at, 0, width - at, tall);
   context.globalAlpha = 1;
   const pinned = state.other.value;
-  if (pinned?.agent === state.here()) {
+  if (pinned?.agent === openId.value) {
     context.fillStyle = pin;
     context.fillRect(xOf(placeOf(pinned.at), width) - 1, 0, 2, tall);
   }
@@ -154,7 +154,7 @@ function drawCursor(canvas) {
   context.fillRect(at - 1, 0, 2, tall);
 }
 
-/** The neighbourhood of the cursor, a bar for each event, in the colour of its kind. */
+/** The events near the cursor, a bar for each in the colour of its kind. */
 function drawNear(canvas) {
   const context = pen(canvas);
   const width = canvas.clientWidth;
@@ -164,8 +164,8 @@ function drawNear(canvas) {
   for (let n = cursor.value - NEAR; n <= cursor.value + NEAR; n++) {
     if (n < 1 || n > log.value.head) continue;
     const tall = Math.min(18, 4 + 2.2 * Math.log2(1 + log.value.tokens[n - 1] / 8));
-    context.globalAlpha = n > cursor.value || state.leftAt(n) ? 0.35 : 1;
-    context.fillStyle = found[names.indexOf(state.kindAt(n))];
+    context.globalAlpha = n > cursor.value || leftAt(n) ? 0.35 : 1;
+    context.fillStyle = found[names.indexOf(kindAt(n))];
     context.fillRect(
       PAD + (n - cursor.value + NEAR) * bar,
       20 - tall,
@@ -183,15 +183,15 @@ function zoom(place, by) {
   const [first, last] = whole.value;
   const [low, high] = extent.value.map((end) => place + (end - place) * by);
   const next = [Math.max(first, low), Math.min(last, high)];
-  if (next[1] - next[0] >= last - first) domain.value = null;
-  else if (next[1] - next[0] >= 10) domain.value = next;
+  if (next[1] - next[0] >= last - first) state.domain.value = null;
+  else if (next[1] - next[0] >= 10) state.domain.value = next;
 }
 
 function describePosition() {
   const at = cursor.value;
   const { head, count, size } = log.value;
   if (!at) return "Position 0";
-  return `Position ${at} of ${head}, ${momentOf(state.timeOf(at))}, ${number(count[at])} live, about ${number(size[at])} tokens`;
+  return `Position ${at} of ${head}, ${momentOf(timeOf(at))}, ${number(count[at])} live, about ${number(size[at])} tokens`;
 }
 
 export function Scrubber() {
@@ -199,6 +199,7 @@ export function Scrubber() {
   const moving = useRef(null);
   const near = useRef(null);
   const isLong = log.value.head > MANY;
+  // Read only to subscribe: a change redraws the canvas.
   void state.looks.value;
   void tree.value;
   useLayoutEffect(() => {
@@ -225,10 +226,10 @@ export function Scrubber() {
   };
   const grab = (event) => {
     event.currentTarget.setPointerCapture(event.pointerId);
-    state.go(positionAt(event), { jump: true });
+    go(positionAt(event), { jump: true });
   };
   const drag = (event) => {
-    if (event.buttons) state.go(positionAt(event));
+    if (event.buttons) go(positionAt(event));
   };
   const turn = (event) => {
     event.preventDefault();
@@ -247,7 +248,7 @@ export function Scrubber() {
       onPointerDown=${grab}
       onPointerMove=${drag}
       onWheel=${turn}
-      onDblClick=${state.setTo(domain, null)}
+      onDblClick=${state.setTo(state.domain, null)}
     >
       <canvas ref=${still}></canvas><canvas ref=${moving}></canvas>
     </div>

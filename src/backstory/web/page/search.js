@@ -1,13 +1,14 @@
-/** One box for everything: events of all sessions, agents, marks, positions and commands. */
+/** One box for events of all sessions, agents, marks, positions and commands. */
 import { useEffect, useRef } from "preact/hooks";
 import { signal } from "@preact/signals";
 import * as state from "page/state.js";
-import { momentOf, ageOf, visible } from "page/format.js";
+import { go, log, openAgent, reference } from "page/open_log.js";
+import { ageOf, momentOf, number, visible } from "page/format.js";
 import { COMMANDS } from "page/keys.js";
 import { close, html, Overlay, useLater } from "page/parts.js";
 
 const text = signal("");
-const found = signal(null); // the newest answer: {q, groups: [{session, hits}], next, behind, total}
+const found = signal(null); // the newest answer: {q, groups, next, behind, total}
 const place = signal(0);
 const wanted = signal(""); // the words whose first hit is opened as soon as it comes
 
@@ -43,7 +44,7 @@ async function loadMore() {
     const hits = joined.get(one.session.id)?.hits || [];
     joined.set(one.session.id, { ...one, hits: [...hits, ...one.hits] });
   }
-  if (answered()) found.value = { ...more, q, groups: [...joined.values()] };
+  if (answered()?.q === q) found.value = { ...more, q, groups: [...joined.values()] };
 }
 
 function describeProgress() {
@@ -60,17 +61,17 @@ function findNear(asked) {
   const fits = (name) => name?.toLowerCase().includes(asked.toLowerCase());
   const found = [];
   const add = (title, what, run) => found.push({ title, what, run });
-  const addPosition = (at, title, what) => add(title, what, () => state.go(at, { jump: true }));
-  if (POSITION.test(asked) && state.agent.value) {
+  const addPosition = (at, title, what) => add(title, what, () => go(at, { jump: true }));
+  if (POSITION.test(asked) && openAgent.value) {
     const at = Number(asked.replace("@", ""));
-    addPosition(at, `Go to position ${state.number(at)}`, state.agent.value.name);
+    addPosition(at, `Go to position ${number(at)}`, openAgent.value.name);
   }
   const agents = [...state.agents.value.values()].filter((one) => fits(one.name));
   for (const one of agents.slice(0, MOST))
     add(one.name, one.spawned ? "sub-agent" : "branch", () => state.open(one.id));
-  const marks = state.log.value.marks.filter(([, label]) => fits(label));
+  const marks = log.value.marks.filter(([, label]) => fits(label));
   for (const [seq, label] of marks.slice(0, MOST))
-    addPosition(seq, label, `mark, ${state.reference(seq)}`);
+    addPosition(seq, label, `mark, ${reference(seq)}`);
   const commands = COMMANDS.filter(([, what]) => fits(what));
   for (const [keys, what, run] of commands.slice(0, MOST)) add(what, `command, ${keys}`, run);
   const address = `${state.root}/r/${encodeURIComponent(asked)}`;

@@ -1,14 +1,17 @@
-/** The sessions, the latest written first. The server filters: over all of them, not only those that are here. */
+/** The sessions, the latest first. The server filters all of them, not only those that are here. */
 import { useEffect } from "preact/hooks";
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import * as state from "page/state.js";
-import { ageOf, dayOf, momentOf, number, visible } from "page/format.js";
+import { log } from "page/open_log.js";
+import { ageOf, counted, dayOf, momentOf, number, visible } from "page/format.js";
 import { emptyLog } from "page/lineage.js";
 import { Chip, html, Page, useLater } from "page/parts.js";
 
 const text = signal("");
 const tool = signal("");
 const time = signal("");
+/** What is looked for. A late answer to another filter is left out. */
+const filter = computed(() => [text.value.trim(), tool.value, time.value].join("\n"));
 const grouping = signal("day");
 const found = signal(null);
 const tools = signal({});
@@ -39,13 +42,14 @@ function writeQuery(after) {
 }
 
 async function load(stop) {
-  found.value = await state.ask(writeQuery(0), { signal: stop });
+  found.value = { ...(await state.ask(writeQuery(0), { signal: stop })), filter: filter.value };
 }
 
 async function loadMore() {
-  const { sessions } = found.value;
+  const { sessions, filter: asked } = found.value;
   const more = await state.ask(writeQuery(sessions.length));
-  const rows = new Map([...sessions, ...more.sessions].map((one) => [one.id, one]));
+  if (asked !== filter.value) return;
+  const rows = new Map([...found.value.sessions, ...more.sessions].map((one) => [one.id, one]));
   found.value = { ...found.value, sessions: [...rows.values()] };
 }
 
@@ -53,21 +57,24 @@ const isFiltered = () => Boolean(text.value.trim() || tool.value || time.value);
 
 /** Asks for the rows of some sessions anew, and puts new sessions on top, if there is no filter. */
 async function refresh(ids) {
-  const { sessions, matching, total } = found.value;
-  const known = new Set(sessions.map((one) => one.id));
+  const { sessions: before, filter: asked } = found.value;
+  const known = new Set(before.map((one) => one.id));
   const wanted = isFiltered() ? ids.filter((id) => known.has(id)) : ids;
   if (!wanted.length) return;
   const { sessions: rows } = await state.ask(`/sessions?ids=${wanted.slice(0, 100).join(",")}`);
+  if (asked !== found.value.filter) return;
+  const { sessions, matching, total } = found.value;
   const byId = new Map(rows.map((one) => [one.id, one]));
   const added = rows.filter((one) => !known.has(one.id));
   found.value = {
+    ...found.value,
     sessions: [...added, ...sessions.map((one) => byId.get(one.id) || one)],
     matching: matching + added.length,
     total: total + added.length,
   };
 }
 
-/** Collects the sessions that are written to, and looks at them once a second at most. */
+/** Reads the sessions that are written to once a second at most. */
 function useFreshRows() {
   useEffect(() => {
     for (const one of state.heard.value) changed.add(one.session);
@@ -91,11 +98,11 @@ const shorten = (folder) => folder.replace(/^\/(home|Users)\/[^/]+/, "~");
 function describe({ about: { tool: by, cwd, model }, events, agents: count, name, title }) {
   const branches = count > 1 && `${number(count)} branches`;
   const isOwn = ![title, by, "main"].includes(name);
-  const facts = [by, cwd && shorten(cwd), model, state.counted(events, "event"), branches];
+  const facts = [by, cwd && shorten(cwd), model, counted(events, "event"), branches];
   return visible([...facts, isOwn && name].filter(Boolean).join(" · "));
 }
 
-/** One session: its title, and a grey line that says where it came from. */
+/** One session: its title, and a grey line with its origin. */
 const SessionRow = ({ one }) =>
   html`<${Page} to=${`${state.root}/s/${one.id}/a/${one.latest}`}
     ><span class="title clip"
@@ -180,7 +187,7 @@ function Filter({ all }) {
         onInput=${state.setTyped(text)}
       />
       <span class="hint" role="status">
-        ${all && (isFiltered() ? `${number(all.matching)} of ${number(all.total)}` : state.counted(all.total, "session"))}
+        ${all && (isFiltered() ? `${number(all.matching)} of ${number(all.total)}` : counted(all.total, "session"))}
       </span>
     </p>
     <p class="facts">
@@ -207,7 +214,7 @@ function Rows({ all: { sessions, matching, total } }) {
 export default function Sessions() {
   const all = found.value;
   useEffect(() => {
-    state.log.value = emptyLog();
+    log.value = emptyLog();
   }, []);
   useLater(
     0,
@@ -216,7 +223,7 @@ export default function Sessions() {
     },
     [!all],
   );
-  useLater(all ? 150 : 0, load, [text.value.trim(), tool.value, time.value]);
+  useLater(all ? 150 : 0, load, [filter.value]);
   useFreshRows();
   return html`<main class="plain list">
     <h1 class="unseen">Sessions</h1>

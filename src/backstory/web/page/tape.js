@@ -2,20 +2,36 @@
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { computed, signal } from "@preact/signals";
 import * as state from "page/state.js";
-import { log, cursor, find, following } from "page/state.js";
-import { before, shows } from "page/lineage.js";
+import {
+  cursor,
+  findMissingLines,
+  following,
+  go,
+  kindAt,
+  leftAt,
+  letterAt,
+  loadLines,
+  log,
+  moveAt,
+  openId,
+  readTo,
+  remember,
+  textAt,
+  unseen,
+} from "page/open_log.js";
+import { counted, number } from "page/format.js";
+import { findLastIndexAtMost, shows } from "page/lineage.js";
 import { Chip, html, Kind, Shape, useLater, useSize } from "page/parts.js";
 
 const ROW = 26;
 const SPARE = 6; // rows above and below those in view
 const MOST_FOUND = 5000; // positions of one search
-const MOST_BORN = 3; // at one position; the event's pane has all of them
+const MOST_BIRTHS = 3; // at one position; the event's pane has all of them
 
-/** Browsers ignore the height of an element beyond about 17 million pixels: a longer list is as high as this, and
- *  scrolls faster. */
+/** Browsers ignore heights beyond about 17 million pixels: a longer list scrolls faster. */
 const MOST = 8e6;
 
-/** How many pixels of the list one pixel of scrolling stands for. */
+/** How many pixels of the list one pixel of scrolling is. */
 function factorOf(rows, view) {
   const tall = rows * ROW;
   return tall <= MOST ? 1 : (tall - view) / Math.max(1, MOST - view);
@@ -23,68 +39,72 @@ function factorOf(rows, view) {
 
 const FILTERS = { prompts: "u", text: "suia", tools: "cr", failed: "", moves: "mxwj" };
 export const filters = signal(new Set());
-const scrolled = signal(0);
+const scrollOffset = signal(0);
 const height = signal(400);
 
 /** The positions that are listed; null: all of them. */
-const listed = computed(() => {
+const selection = computed(() => {
   const wanted = filters.value;
   if (!wanted.size) return null;
   const letters = [...wanted].map((name) => FILTERS[name] || "").join("");
   const anyKind = wanted.size === 1 && wanted.has("live");
   const { head, errors } = log.value;
   const fits = (seq) =>
-    anyKind || letters.includes(state.letterAt(seq)) || (wanted.has("failed") && errors.has(seq));
-  const isLive = (seq) => seq <= cursor.value && !state.leftAt(seq) && shows(log.value, seq);
+    anyKind || letters.includes(letterAt(seq)) || (wanted.has("failed") && errors.has(seq));
+  const isLive = (seq) => seq <= cursor.value && !leftAt(seq) && shows(log.value, seq);
   const found = [];
   for (let seq = 1; seq <= head; seq++)
     if (fits(seq) && (!wanted.has("live") || isLive(seq))) found.push(seq);
   return found;
 });
 
-/** Forks and sub-agents that were born in the open lineage stand below the event where they were: [position, agent], or
- *  [position, null, how many more]. Lists that are filtered have none. */
-const born = computed(() => {
+/** Rows below the events at which forks and sub-agents were born: [position, agent], or [position, null, how many
+ *  more]. A filtered list has none. */
+const births = computed(() => {
   const ends = new Map(log.value.pieces.map(([id, , high]) => [id, high]));
   const isBornHere = (one) => one.born_seq <= ends.get(one.parent) && !ends.has(one.id);
-  const all = listed.value ? [] : [...state.agents.value.values()].filter(isBornHere);
+  const all = selection.value ? [] : [...state.agents.value.values()].filter(isBornHere);
   const byBirth = (one, other) =>
     one.born_seq - other.born_seq || (one.created_at < other.created_at ? -1 : 1);
   const groups = Map.groupBy(all.sort(byBirth), (one) => one.born_seq);
   const rows = [];
   for (const [seq, group] of groups) {
-    for (const one of group.slice(0, MOST_BORN)) rows.push([seq, one]);
-    if (group.length > MOST_BORN) rows.push([seq, null, group.length - MOST_BORN]);
+    for (const one of group.slice(0, MOST_BIRTHS)) rows.push([seq, one]);
+    if (group.length > MOST_BIRTHS) rows.push([seq, null, group.length - MOST_BIRTHS]);
   }
   const seqs = rows.map(([seq]) => seq);
-  return { of: state.here(), rows, seqs, places: seqs.map((seq, n) => seq + n) };
+  return { of: openId.value, rows, seqs, indexes: seqs.map((seq, n) => seq + n) };
 });
 
-const length = () => (listed.value ? listed.value.length : log.value.head + born.value.rows.length);
-/** What stands at a place of the list: a position, or one that was born. */
+const length = () =>
+  selection.value ? selection.value.length : log.value.head + births.value.rows.length;
+/** The position or the birth in a row. */
 function lineAt(index) {
-  if (listed.value) return listed.value[index];
-  const known = before(born.value.places, index);
-  return born.value.places[known] === index ? born.value.rows[known] : index - known;
+  if (selection.value) return selection.value[index];
+  const { rows, indexes } = births.value;
+  const last = findLastIndexAtMost(indexes, index); // births up to here push the positions down
+  return indexes[last] === index ? rows[last] : index - last;
 }
 const indexOf = (seq) =>
-  listed.value ? Math.max(0, before(listed.value, seq)) : seq + before(born.value.seqs, seq - 1);
+  selection.value
+    ? Math.max(0, findLastIndexAtMost(selection.value, seq))
+    : seq + findLastIndexAtMost(births.value.seqs, seq - 1);
 
-export function stepped(by) {
-  const list = listed.value;
+export function findStep(by) {
+  const list = selection.value;
   if (!list) return cursor.value + by;
-  const place = before(list, cursor.value);
+  const place = findLastIndexAtMost(list, cursor.value);
   const next = by > 0 ? place + 1 : list[place] === cursor.value ? place - 1 : place;
   return list[Math.max(0, Math.min(next, list.length - 1))] ?? cursor.value;
 }
 export const page = () => Math.max(1, Math.floor(height.value / ROW) - 1);
 
-/** Why an event is not in the context, in words; empty if it is. */
+/** Why an event is not in the context; empty if it is. */
 function whyNot(seq) {
   if (seq > cursor.value) return "after the cursor";
-  const left = state.leftAt(seq);
-  if (left) return `left behind by the ${state.moveAt(left)} at ${state.number(left)}`;
-  return state.letterAt(seq) === "x" || shows(log.value, seq) ? "" : "has no effect";
+  const left = leftAt(seq);
+  if (left) return `left behind by the ${moveAt(left)} at ${number(left)}`;
+  return letterAt(seq) === "x" || shows(log.value, seq) ? "" : "has no effect";
 }
 
 /** Moves at a row, for a pointer: the keyboard has keys for them. */
@@ -103,14 +123,14 @@ function Row({ seq, index, total }) {
   const why = whyNot(seq);
   const { compactions, partner, errors } = log.value;
   const summary = compactions.get(seq);
-  const replaced = `what came before is replaced by the summary at ${state.number(summary || 0)}`;
-  const name = summary ? "compact" : state.letterAt(seq) === "i" && "input";
-  const wasRead = seq === state.readTo.value && !following.value && state.unseen.value;
+  const replaced = `what came before is replaced by the summary at ${number(summary || 0)}`;
+  const name = summary ? "compact" : letterAt(seq) === "i" && "input";
+  const wasRead = seq === readTo.value && !following.value && unseen.value;
   const looks = {
     left: why.startsWith("left"),
     ahead: seq > cursor.value,
     partner: partner[cursor.value - 1] === seq,
-    hit: find.value?.positions.includes(seq),
+    hit: state.find.value?.positions.includes(seq),
     failed: errors.has(seq),
     stopped: wasRead,
   };
@@ -123,21 +143,21 @@ function Row({ seq, index, total }) {
     aria-posinset=${index + 1}
     aria-setsize=${total}
     title=${why}
-    onClick=${() => state.go(seq)}
+    onClick=${() => go(seq)}
   >
-    <span class="seq">${state.number(seq)}</span>
-    <${Kind} kind=${state.kindAt(seq)} name=${name} />
-    <span class="text clip">${summary ? replaced : state.textAt(seq)}</span>
+    <span class="seq">${number(seq)}</span>
+    <${Kind} kind=${kindAt(seq)} name=${name} />
+    <span class="text clip">${summary ? replaced : textAt(seq)}</span>
     ${why && html` <span class="unseen">(${why})</span>`}
     ${state.canWrite && html`<${Actions} seq=${seq} />`}
   </div>`;
 }
 
-function Born({ line: [seq, one, more], index, total }) {
+function Birth({ line: [seq, one, more], index, total }) {
   const open = () => {
     if (one) return state.open(one.id);
     state.pane.value = "event";
-    return state.go(seq, { jump: true });
+    return go(seq, { jump: true });
   };
   return html`<div
     role="option"
@@ -151,7 +171,7 @@ function Born({ line: [seq, one, more], index, total }) {
       one
         ? html`<${Shape} of=${one} depth=${1} />
             <span>${one.spawned ? "spawned" : "forked"} <b>${one.name}</b></span>
-            <span class="hint">${state.counted(one.head - one.fork_seq, "event")}</span>`
+            <span class="hint">${counted(one.head - one.fork_seq, "event")}</span>`
         : html`<span>and ${more} more</span>`
     }
   </div>`;
@@ -176,51 +196,51 @@ function Filters() {
   };
   return html`<div class="filters strip" role="group" aria-label="Show only">
     ${[...Object.keys(FILTERS), "live"].map((name) => html`<${Chip} key=${name} name=${name === "live" ? "live only" : name} count=${counts.value[name]} isOn=${filters.value.has(name)} onClick=${() => toggle(name)} />`)}
-    ${listed.value && html`<span class="hint">${state.number(length())} of ${state.number(log.value.head)}</span>`}
+    ${selection.value && html`<span class="hint">${number(length())} of ${number(log.value.head)}</span>`}
   </div>`;
 }
 
-/** Every position of this lineage: dead ones and those that never were on the screen too. */
+/** Searches every position of this lineage, dead ones too. */
 async function search(q, stop) {
   let positions = [];
   let next = 0;
   while (next !== null && positions.length < MOST_FOUND) {
-    const path = `/agents/${state.here()}/find?q=${encodeURIComponent(q)}&after=${next}`;
+    const path = `/agents/${openId.value}/find?q=${encodeURIComponent(q)}&after=${next}`;
     const found = await state.ask(path, { signal: stop });
     positions = positions.concat(found.positions);
     next = found.next;
-    if (find.value?.q === q) find.value = { q, positions, next };
+    if (state.find.value?.q === q) state.find.value = { q, positions, next };
   }
   if (positions.length && !positions.includes(cursor.value)) nextHit(1);
 }
 
 /** To the next hit, or the one before; it wraps. */
 export function nextHit(by) {
-  const { positions } = find.value || { positions: [] };
+  const { positions } = state.find.value || { positions: [] };
   const isPast = (seq) => (by > 0 ? seq > cursor.value : seq < cursor.value);
   const next = by > 0 ? positions.find(isPast) : positions.findLast(isPast);
   const at = next ?? positions.at(by > 0 ? 0 : -1);
-  if (at) state.go(at, { jump: true });
+  if (at) go(at, { jump: true });
 }
 
 function Find() {
   const box = useRef(null);
-  const { q, positions, next } = find.value;
+  const { q, positions, next } = state.find.value;
   useEffect(() => {
     box.current.focus();
   }, []);
-  useLater(q ? 200 : 0, (stop) => (q ? search(q, stop) : undefined), [q, state.here()]);
+  useLater(q ? 200 : 0, (stop) => (q ? search(q, stop) : undefined), [q, openId.value]);
   const place = positions.indexOf(cursor.value) + 1;
-  const count = `${place ? `${place} of ` : ""}${state.number(positions.length)}`;
+  const count = `${place ? `${place} of ` : ""}${number(positions.length)}`;
   const onInput = (event) => {
-    find.value = { q: event.target.value, positions: [], next: 0 };
-    state.remember(false);
+    state.find.value = { q: event.target.value, positions: [], next: 0 };
+    remember(false);
   };
   const onKey = (event) => {
     if (event.key === "Enter") nextHit(event.shiftKey ? -1 : 1);
     if (event.key === "Escape") {
       event.stopPropagation();
-      find.value = null;
+      state.find.value = null;
       /** @type {HTMLElement} */ (document.querySelector(".rows")).focus();
     }
   };
@@ -237,13 +257,13 @@ function Find() {
     <span role="status">${q && `${count}${next === null ? "" : " …"}`}</span>
     <button onClick=${() => nextHit(-1)} aria-label="Earlier">↑</button
     ><button onClick=${() => nextHit(1)} aria-label="Later">↓</button>
-    <button onClick=${state.setTo(find, null)} aria-label="Close find">Close</button>
+    <button onClick=${state.setTo(state.find, null)} aria-label="Close find">Close</button>
   </div>`;
 }
 
 const Line = ({ line, index, total }) =>
   Array.isArray(line)
-    ? html`<${Born} line=${line} index=${index} total=${total} />`
+    ? html`<${Birth} line=${line} index=${index} total=${total} />`
     : html`<${Row} seq=${line} index=${index} total=${total} />`;
 
 /** A line keeps its element when others come above it. */
@@ -251,17 +271,17 @@ const keyOf = (line) => (Array.isArray(line) ? `b${line[1]?.id || line[0]}` : li
 
 export function Tape() {
   const box = useRef(null);
-  const own = useRef(0); // where we scrolled to ourselves: that is not a person scrolling
-  const lastBorn = useRef(null); // to notice what was born since
+  const own = useRef(0); // where we scrolled to: no person did
+  const lastBirths = useRef(null); // to notice what was born since
   const total = length();
   const factor = factorOf(total, height.value);
-  const first = Math.max(0, Math.floor(scrolled.value / ROW) - SPARE);
-  const last = Math.min(total, Math.ceil((scrolled.value + height.value) / ROW) + SPARE);
+  const first = Math.max(0, Math.floor(scrollOffset.value / ROW) - SPARE);
+  const last = Math.min(total, Math.ceil((scrollOffset.value + height.value) / ROW) + SPARE);
   const shown = Array.from({ length: last - first }, (_, n) => [first + n, lineAt(first + n)]);
   const readOffset = () => box.current.scrollTop * factor;
   const scrollTo = (offset) => {
     box.current.scrollTop = Math.max(0, offset) / factor;
-    own.current = scrolled.value = readOffset();
+    own.current = scrollOffset.value = readOffset();
   };
 
   useSize(box, (element) => {
@@ -274,19 +294,20 @@ export function Tape() {
     if (cursor.value && top >= seen && top + ROW <= seen + view) return;
     const near = Math.abs(top - seen) < view + 2 * ROW;
     scrollTo(near ? (top < seen ? top : top - view + ROW) : top - view / 2);
-  }, [cursor.value, log.value.pieces.length && state.here(), listed.value, height.value]);
+  }, [cursor.value, log.value.pieces.length && openId.value, selection.value, height.value]);
   useLayoutEffect(() => {
-    // what was born above does not push away what is read
-    const seen = lastBorn.current || born.value;
-    lastBorn.current = born.value;
-    const line = Math.floor(scrolled.peek() / ROW);
-    const at = line - 1 - before(seen.places, line);
-    const by = (before(born.value.seqs, at) - before(seen.seqs, at)) * ROW;
-    if (by && seen.of === born.value.of) scrollTo(readOffset() + by);
-  }, [born.value]);
-  const missing = state.findMissingLines(shown.map(([, line]) => line).filter(Number));
+    // Births above keep what is read in its place.
+    const old = lastBirths.current || births.value;
+    lastBirths.current = births.value;
+    const row = Math.floor(scrollOffset.peek() / ROW);
+    const above = row - 1 - findLastIndexAtMost(old.indexes, row); // the last position above
+    const count = ({ seqs }) => findLastIndexAtMost(seqs, above);
+    const more = count(births.value) - count(old);
+    if (more && old.of === births.value.of) scrollTo(readOffset() + more * ROW);
+  }, [births.value]);
+  const missing = findMissingLines(shown.map(([, line]) => line).filter(Number));
   // After the connection was lost they are asked for again.
-  useLater(0, (stop) => (missing ? state.loadLines(missing, stop) : undefined), [
+  useLater(0, (stop) => (missing ? loadLines(missing, stop) : undefined), [
     missing,
     state.live.value,
   ]);
@@ -294,18 +315,18 @@ export function Tape() {
   const onScroll = () => {
     const top = readOffset();
     if (following.value && top < own.current - ROW && total * ROW > height.value) {
-      state.readTo.value = log.value.head;
+      readTo.value = log.value.head;
       following.value = false;
-      state.remember(false);
+      remember(false);
     }
     own.current = top;
-    scrolled.value = top;
+    scrollOffset.value = top;
   };
-  const top = first * ROW - scrolled.value + scrolled.value / factor;
+  const top = first * ROW - scrollOffset.value + scrollOffset.value / factor;
   return html`<section class="tape" aria-label="Events">
     <${Filters} />
-    ${!total && listed.value && html`<p class="hint strip">No event is of this kind: choose another one.</p>`}
-    ${find.value && html`<${Find} />`}
+    ${!total && selection.value && html`<p class="hint strip">No event is of this kind: choose another one.</p>`}
+    ${state.find.value && html`<${Find} />`}
     <div
       class="rows"
       role="listbox"

@@ -1,15 +1,15 @@
-/** One agent: its branches above, every position in the middle, the events and what was seen below. */
+/** One agent: branches, every position, its events, and what the model saw. */
 import { useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import { effect, signal } from "@preact/signals";
 import { html } from "page/parts.js";
 import * as state from "page/state.js";
-import { momentOf } from "page/format.js";
-import { log, cursor, pane, route, number, PANES, showPane } from "page/state.js";
+import { counted, momentOf, number } from "page/format.js";
+import { cursor, log, openAgent, openId, reference, showPane, timeOf } from "page/open_log.js";
 import { Lanes } from "page/lanes.js";
 import { Scrubber } from "page/scrubber.js";
 import { Tape } from "page/tape.js";
 import { Context } from "page/context.js";
-import Detail from "page/detail.js";
+import { Detail } from "page/event.js";
 import Request from "page/request.js";
 import Diff from "page/diff.js";
 import { axis, turnAxis } from "page/axis.js";
@@ -20,7 +20,8 @@ const part = signal("tape"); // on a narrow screen one part is shown at a time
 const split = signal(localStorage.getItem("split") || ""); // the width of the events, if a person dragged it
 
 effect(() => {
-  if (route.value.view === "workbench" && route.value.pane !== "context") part.value = "pane";
+  if (state.route.value.view === "workbench" && state.route.value.pane !== "context")
+    part.value = "pane";
 }); // a link to a pane shows it
 
 function Size({ at }) {
@@ -33,11 +34,11 @@ function Size({ at }) {
 function Position() {
   const at = cursor.value;
   return html`<div class="position">
-    <b class="where" title=${state.reference(at)}
-      ><span class="clip">${state.agent.value?.name}</span>@${number(at)}</b
+    <b class="where" title=${reference(at)}
+      ><span class="clip">${openAgent.value?.name}</span>@${number(at)}</b
     >
     of ${number(log.value.head)}
-    ${at > 0 && log.value.times[at - 1] > 0 && html`<time>${momentOf(state.timeOf(at))}</time>`}
+    ${at > 0 && log.value.times[at - 1] > 0 && html`<time>${momentOf(timeOf(at))}</time>`}
     <${Size} at=${at} />
     <p class="facts">
       <button class="small" title="o" onClick=${() => state.show("overview")}>Overview</button>
@@ -89,7 +90,7 @@ function Menu() {
   </div>`;
 }
 
-/** Between the events and the pane: it can be dragged, or moved with the arrow keys. */
+/** Between the events and the pane; it can be dragged, or moved with arrow keys. */
 function Split() {
   const set = (width) => {
     const most = window.innerWidth - LEFT - LEAST;
@@ -128,8 +129,8 @@ function Tabs() {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
     event.stopPropagation();
-    const names = Object.keys(PANES);
-    showPane(names.at((names.indexOf(pane.value) + step) % names.length));
+    const names = Object.keys(state.PANES);
+    showPane(names.at((names.indexOf(state.pane.value) + step) % names.length));
     event.currentTarget.querySelector("[aria-selected=true]").focus();
   };
   const Tab = (name) =>
@@ -139,14 +140,16 @@ function Tabs() {
       id=${`tab-${name}`}
       key=${name}
       aria-controls="pane"
-      aria-selected=${pane.value === name}
-      tabindex=${pane.value === name ? 0 : -1}
+      aria-selected=${state.pane.value === name}
+      tabindex=${state.pane.value === name ? 0 : -1}
       onClick=${() => showPane(name)}
     >
-      ${PANES[name]}
+      ${state.PANES[name]}
     </button>`;
   return html`<div class="tabs strip">
-    <div role="tablist" aria-label="Panes" onKeyDown=${onKey}>${Object.keys(PANES).map(Tab)}</div>
+    <div role="tablist" aria-label="Panes" onKeyDown=${onKey}>
+      ${Object.keys(state.PANES).map(Tab)}
+    </div>
     ${state.canWrite && html`<${Menu} />`}
   </div>`;
 }
@@ -172,7 +175,7 @@ const Footer = () =>
   html`<footer class="keys" aria-hidden="true">${Object.entries(HINTS).map(Key)}</footer>`;
 
 function Parts() {
-  const names = { lanes: "Branches", tape: "Events", pane: PANES[pane.value] };
+  const names = { lanes: "Branches", tape: "Events", pane: state.PANES[state.pane.value] };
   const Part = ([name, title]) =>
     html`<button key=${name} aria-pressed=${part.value === name} onClick=${state.setTo(part, name)}>
       ${title}
@@ -182,36 +185,36 @@ function Parts() {
   </nav>`;
 }
 
-/** Says at most every five seconds how many events are new, for those who listen to the page. */
+/** Tells screen readers at most every five seconds how many events are new. */
 function Announcer() {
   const [text, setText] = useState("");
   useEffect(() => {
     let said = log.peek().head;
     const timer = setInterval(() => {
       const { head } = log.peek();
-      if (head > said) setText(state.counted(head - said, "new event"));
+      if (head > said) setText(counted(head - said, "new event"));
       said = head;
     }, 5000);
     return () => clearInterval(timer);
-  }, [state.shown.value]);
+  }, [openId.value]);
   return html`<div class="unseen" aria-live="polite">${text}</div>`;
 }
 
 const SHOWN = { context: Context, event: Detail, request: Request, diff: Diff };
 
-/** The open pane, or what went wrong in it: the rest of the page goes on. */
+/** The open pane, or what went wrong in it. */
 function Pane({ name }) {
   const [error] = useErrorBoundary();
   if (error)
     return html`<p class="problem" role="alert">This cannot be shown: ${error.message}</p>`;
   if (log.value.head) return html`<${SHOWN[name]} />`;
-  return state.shown.value && html`<p class="hint">Nothing has been written yet.</p>`;
+  return openId.value && html`<p class="hint">Nothing has been written yet.</p>`;
 }
 
 export function Workbench() {
-  const name = pane.value;
+  const name = state.pane.value;
   return html`<main class="bench" data-part=${part.value} style=${{ "--split": split.value }}>
-    <h1 class="unseen">${state.agent.value ? state.agent.value.name : "Loading"}</h1>
+    <h1 class="unseen">${openAgent.value ? openAgent.value.name : "Loading"}</h1>
     <${Lanes} />
     <${Position} /><${Scrubber} />
     <${Tape} />

@@ -1,10 +1,31 @@
-/** One event for reading: its heading, its thinking, its text, and its images. */
+/** One event: as a message, and in full with the reason why it is in the context or not. */
 import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import * as state from "page/state.js";
-import { log, number } from "page/state.js";
-import { durationOf, visible } from "page/format.js";
-import { html, Kind, Place } from "page/parts.js";
+import {
+  cursor,
+  eventAt,
+  go,
+  kindAt,
+  link,
+  loadEvents,
+  log,
+  openId,
+  ownerOf,
+  reference,
+} from "page/open_log.js";
+import { costOf, counted, durationOf, momentOf, number, visible } from "page/format.js";
+import {
+  Branch,
+  copy,
+  html,
+  Json,
+  Kind,
+  Place,
+  useAnswer,
+  useEvents,
+  Waiting,
+} from "page/parts.js";
 
 const TAGS = new Set(
   "p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a br hr table thead tbody tr th td span div".split(
@@ -12,11 +33,11 @@ const TAGS = new Set(
   ),
 );
 
-/** Elements of a tree [tag, attributes, …children]. Anything that is not on the list is text. */
-export function elements(node, place) {
+/** Elements of a tree [tag, attributes, …children]. Other tags are text. */
+function buildElements(node, place) {
   if (!Array.isArray(node)) return String(node);
   const [tag, { class: look, title, href = "" }, ...children] = node;
-  const inside = children.map(elements);
+  const inside = children.map(buildElements);
   if (!TAGS.has(tag)) return inside;
   const given = { key: place, class: look, title };
   if (/^h[1-6]$/.test(tag))
@@ -35,7 +56,7 @@ function isNumbered(text) {
 
 /** Whether this is what a tool read from a file: its lines get numbers. */
 function isRead(seq, tree) {
-  const call = state.eventAt(log.value.partner[seq - 1]);
+  const call = eventAt(log.value.partner[seq - 1]);
   const text = tree.length === 1 && tree[0][0] === "pre" ? tree[0][2] : null;
   return call?.view.tool === "read" && typeof text === "string" && !isNumbered(text);
 }
@@ -62,14 +83,14 @@ function Thinking({ tree, size }) {
   const onToggle = (event) => setOpen(event.currentTarget.open);
   return html`<details class="thinking" open=${isOpen} onToggle=${onToggle}>
     <summary>thinking (${number(size)} characters)</summary>
-    ${isOpen && html`<div class="body">${tree.map(elements)}</div>`}
+    ${isOpen && html`<div class="body">${tree.map(buildElements)}</div>`}
   </details>`;
 }
 
 function Text({ seq, view, open }) {
   const [unfolded, unfold] = useState(false);
   const load = async () => {
-    await state.loadEvents([seq], { full: true });
+    await loadEvents([seq], { full: true });
     unfold(true);
   };
   if (view.left_out)
@@ -78,7 +99,7 @@ function Text({ seq, view, open }) {
     </button>`;
   const isWhole = open || unfolded || !view.folded;
   return html`<div class=${isWhole ? "body" : "body folded"}>
-      ${isRead(seq, view.tree) ? html`<${Lines} text=${view.tree[0][2]} />` : view.tree.map(elements)}
+      ${isRead(seq, view.tree) ? html`<${Lines} text=${view.tree[0][2]} />` : view.tree.map(buildElements)}
     </div>
     ${!isWhole && html`<button onClick=${() => unfold(true)}>Show all</button>`}`;
 }
@@ -96,8 +117,8 @@ const Facts = ({ seq, event: { data, usage, view } }) =>
     ${data?.copy_of && html`<${Badge}>copy of ${data.copy_of}<//>`}`;
 
 export function Message({ seq, open, isNew }) {
-  const event = state.eventAt(seq);
-  const kind = state.kindAt(seq);
+  const event = eventAt(seq);
+  const kind = kindAt(seq);
   const name = kind === "tool_call" && event?.data?.name;
   const failed = log.value.errors.has(seq);
   return html`<article class=${`message card ${failed ? "failed" : ""} ${kind}`} data-seq=${seq}>
@@ -119,13 +140,12 @@ function describeUsage(usage) {
     usage.model,
     usage.read && `${number(usage.read)} tokens in`,
     usage.wrote && `${number(usage.wrote)} out`,
-    usage.cost && state.costOf(usage),
+    usage.cost && costOf(usage),
   ];
   return facts.filter(Boolean).join(" · ");
 }
 
-/** What a summary stands for, and the way to see it. Another tool's summary does not say it: then it is what the clear
- *  before it left behind. */
+/** What a summary replaces. If another tool wrote it, that is what the clear before it left. */
 function Compacted({ seq, what }) {
   const { count, size, compactions } = log.value;
   const [clear] = [...compactions].find(([, summary]) => summary === seq) || [];
@@ -133,9 +153,9 @@ function Compacted({ seq, what }) {
   const last = clear - 1;
   const { to, events, tokens } = what || { to: last, events: count[last], tokens: size[last] };
   const compare = () => {
-    state.other.value = { agent: state.here(), at: to };
+    state.other.value = { agent: openId.value, at: to };
     state.pane.value = "diff";
-    state.go(seq, { jump: true });
+    go(seq, { jump: true });
   };
   return html`<${Badge}
       >summary of ${number(events)} messages${tokens ? `, ≈ ${number(tokens)} tokens` : ""}<//
@@ -150,7 +170,7 @@ function Image({ seq, n, held }) {
     if (held) return undefined;
     let made = "";
     const load = async () => {
-      const path = `/events/${state.ownerOf(seq)}/${seq}/image/${n}`;
+      const path = `/events/${ownerOf(seq)}/${seq}/image/${n}`;
       const answer = await state.ask(path, { raw: true });
       made = URL.createObjectURL(await answer.blob());
       setUrl(made);
@@ -159,4 +179,63 @@ function Image({ seq, n, held }) {
     return () => made && URL.revokeObjectURL(made);
   }, [seq, n]);
   return url && html`<img src=${url} alt=${`image ${n + 1} of event ${seq}`} />`;
+}
+
+// --- in full ---
+
+function Stored({ event: { seq, kind, content, data } }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<details open=${isOpen} onToggle=${(event) => setOpen(event.currentTarget.open)}>
+    <summary>As it is stored</summary>
+    ${isOpen && html`<${Json} value=${{ seq, kind, content, data }} />`}
+  </details>`;
+}
+
+const Child = ({ of }) =>
+  html`<li>
+    <${Branch} id=${of.id}>${of.name}<//> ${of.spawned ? "spawned" : "forked"},
+    ${counted(of.head - of.fork_seq, "event")}
+  </li>`;
+
+export function Detail() {
+  const seq = cursor.value;
+  const id = openId.value;
+  const summary = log.value.compactions.get(seq);
+  const partner = summary || log.value.partner[seq - 1];
+  useEvents([seq, partner]);
+  const path = seq && id ? `/agents/${id}/explain/${seq}?at=${log.value.head}` : "";
+  const { value: reason, error } = useAnswer(path, { delay: 60 });
+  if (!seq) return html`<p class="hint">Before the first event there is nothing.</p>`;
+  const event = eventAt(seq);
+  const owner = state.agents.value.get(ownerOf(seq));
+  const children = [...state.agents.value.values()].filter(
+    (one) => one.parent === owner?.id && one.born_seq === seq,
+  );
+  return html`<div class="detail">
+    <p class="facts">
+      <b>${reference(seq)}</b>
+      <span class="hint"
+        >${event && momentOf(new Date(event.created_at))}${owner && owner.id !== id && ` · inherited from ${owner.name}`}</span
+      >
+      <span class="gap"></span
+      ><button onClick=${() => copy(reference(seq), "Reference")} title="y">Copy reference</button>
+      <button onClick=${() => copy(link(seq), "Link")} title="Y">Copy link</button>
+    </p>
+    ${error && html`<${Waiting} error=${error} />`}
+    ${reason && html`<p class="card reason">At the head, ${reason.reason}.${reason.by && html` <${Place} seq=${reason.by}>Go to ${number(reason.by)}<//>`}</p>`}
+    <${Message} seq=${seq} open=${true} key=${`m${seq}`} />
+    ${
+      partner > 0 &&
+      html`<h2>${summary ? "The summary" : partner > seq ? "Its result" : "Its call"}</h2>
+        <${Message} seq=${partner} open=${summary} key=${`m${partner}`} />`
+    }
+    ${
+      children.length > 0 &&
+      html`<h2>Started here</h2>
+        <ul>
+          ${children.map((one) => html`<${Child} key=${one.id} of=${one} />`)}
+        </ul>`
+    }
+    ${event && html`<${Stored} key=${seq} event=${event} />`}
+  </div>`;
 }
