@@ -13,7 +13,7 @@ from backstory.web.guard import MOST_BODY, MOST_REQUESTS, AccessCodes, AccessRul
 from tests.web.asgi import HOST, KEY, Client
 
 STATIC = f"/static/{compute_version()}/"
-PAGES = ["/", "/check", "/r/main", f"{STATIC}main.js", f"{STATIC}style/all.css"]
+PAGES = ["/", "/check", "/r/main", f"{STATIC}main.js", f"{STATIC}page.css"]
 DATA = ["/api/sessions", "/api/stats", "/api/search?q=files", "/api/live", "/api/resolve?ref=main"]
 OTHER = "http://evil.example"
 
@@ -112,7 +112,7 @@ def test_every_answer_carries_the_policy_and_grants_nothing_to_others(filled, pa
         "/static/vendor/preact.js",
         "/static/",
         f"{STATIC}main.js/",
-        f"{STATIC}style/../main.js",
+        f"{STATIC}vendor/../main.js",
     ],
 )
 def test_only_what_is_in_the_table_is_served(filled, path):

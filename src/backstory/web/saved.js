@@ -3,7 +3,7 @@
 import { addBlock, addFrame, emptyLog, leftBy, ranges, SPOKEN } from "page/lineage.js";
 import { answerFrom, Failed } from "page/state.js";
 
-const held = JSON.parse(document.getElementById("answers").textContent);
+const answers = JSON.parse(document.getElementById("answers").textContent);
 
 const MOST_HITS = 50;
 
@@ -11,16 +11,16 @@ const missing = (message) => new Failed(404, { error: message });
 
 const logs = new Map();
 function logOf(id) {
-  if (!held.logs[id]) throw missing("there is no such agent in this file");
-  const { frame, outline } = held.logs[id];
+  if (!answers.logs[id]) throw missing("there is no such agent in this file");
+  const { frame, outline } = answers.logs[id];
   if (!logs.has(id)) logs.set(id, addBlock(addFrame(emptyLog(), frame), outline));
   return logs.get(id);
 }
 
 const ownerOf = (id, seq) =>
   (logOf(id).pieces.find(([, low, high]) => seq >= low && seq <= high) || [id])[0];
-const eventOf = (id, seq) => held.logs[ownerOf(id, seq)].events[seq];
-const lineOf = (id, seq) => held.logs[ownerOf(id, seq)].lines[seq];
+const eventOf = (id, seq) => answers.logs[ownerOf(id, seq)].events[seq];
+const lineOf = (id, seq) => answers.logs[ownerOf(id, seq)].lines[seq];
 const between = (after, until) =>
   Array.from({ length: Math.max(0, until - after) }, (_, n) => after + n + 1);
 const positionsOf = (id) => between(0, logOf(id).head);
@@ -79,13 +79,13 @@ const textOf = (event, line) => `${line}\n${event.content || ""}`.toLowerCase();
 
 function search(query) {
   const words = query.get("q").toLowerCase().replace(/["*]/g, "").split(/\s+/);
-  const hits = held.agents.flatMap((agent) => searchIn(agent, words)).slice(0, MOST_HITS);
-  const groups = hits.length ? [{ session: held.session, hits }] : [];
+  const hits = answers.agents.flatMap((agent) => searchIn(agent, words)).slice(0, MOST_HITS);
+  const groups = hits.length ? [{ session: answers.session, hits }] : [];
   return { groups, next: null, behind: 0 };
 }
 
 function searchIn({ id, name, head }, words) {
-  const { events, lines } = held.logs[id];
+  const { events, lines } = answers.logs[id];
   const live = ranges(logOf(id), head);
   const fits = ({ seq, ...event }) =>
     words.every((word) => textOf(event, lines[seq]).includes(word));
@@ -108,9 +108,9 @@ function find(id, query) {
 }
 
 function requestOf(id, query) {
-  const { agent, at } = held.open;
-  if (agent === id && at === Number(query.get("at"))) return held.requests[query.get("format")];
-  const { name } = held.agents.find((one) => one.id === agent);
+  const { agent, at } = answers.open;
+  if (agent === id && at === Number(query.get("at"))) return answers.requests[query.get("format")];
+  const { name } = answers.agents.find((one) => one.id === agent);
   throw missing(
     `This file holds only the request at position ${at} of ${name}. \`backstory web\` shows the others.`,
   );
@@ -136,9 +136,9 @@ function events(id, query) {
 
 /** What the server would answer to each path below /api/agents/<id>. */
 const OF_AGENTS = {
-  frame: (id) => held.logs[id].frame,
-  outline: (id) => held.logs[id].outline,
-  usage: (id) => ({ models: held.logs[id].models }),
+  frame: (id) => answers.logs[id].frame,
+  outline: (id) => answers.logs[id].outline,
+  usage: (id) => ({ models: answers.logs[id].models }),
   explain: (id, query, seq) => explain(id, Number(seq), Number(query.get("at"))),
   request: requestPage,
   lines,
@@ -153,8 +153,8 @@ function answerOf(path) {
   if (what === "diff") return diff(query);
   if (what === "search") return search(query);
   if (what !== "sessions") throw missing("This is not in this file: `backstory web` shows it.");
-  if (id) return { title: held.title, agents: held.agents };
-  return { sessions: [held.session], matching: 1, total: 1 };
+  if (id) return { title: answers.title, agents: answers.agents };
+  return { sessions: [answers.session], matching: 1, total: 1 };
 }
 
 /** The context as text. */
@@ -174,7 +174,7 @@ function rawOf(path) {
   return new Response(JSON.stringify({ ...rest, [key]: messages }));
 }
 
-const opening = `/s/${held.open.session}/a/${held.open.agent}@${held.open.at}`;
+const opening = `/s/${answers.open.session}/a/${answers.open.agent}@${answers.open.at}`;
 /** The address is behind the #: a file has no other place for it. */
 const locate = ({ hash }) => new URL(/^#\//.test(hash) ? hash.slice(1) : opening, "file:///");
 

@@ -1,6 +1,6 @@
 /** Is the store sound, and how large is it? */
 import * as state from "page/state.js";
-import { counted } from "page/format.js";
+import { writeCount } from "page/format.js";
 import { html, Kind, Page, Table, useAnswer, Waiting } from "page/parts.js";
 
 const COUNTS = {
@@ -27,7 +27,7 @@ function Findings() {
   const { findings } = value;
   if (!findings.length)
     return html`<p class="good">The store is sound: every event is as it was written.</p>`;
-  return html`<p class="problem">${counted(findings.length, "problem")}</p>
+  return html`<p class="problem">${writeCount(findings.length, "problem")}</p>
     <ul>
       ${findings.slice(0, MOST_FINDINGS).map((one, index) => html`<${Finding} key=${index} of=${one} />`)}
     </ul>`;

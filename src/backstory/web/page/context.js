@@ -14,7 +14,7 @@ import {
   pin,
   showPane,
 } from "page/open_log.js";
-import { counted, number } from "page/format.js";
+import { number, writeCount } from "page/format.js";
 import { byKind, ranges, SPOKEN, spokenIn, within, without } from "page/lineage.js";
 import { Message } from "page/event.js";
 import { copy, html, Kind, Place, useEvents } from "page/parts.js";
@@ -84,8 +84,8 @@ function Ranges() {
   const count = log.value.count[at];
   return html`<details class="ranges">
     <summary>
-      ${number(count)} live in ${counted(all.length, "range")}, ${number(at - count)} left behind or
-      without effect
+      ${number(count)} live in ${writeCount(all.length, "range")}, ${number(at - count)} left behind
+      or without effect
     </summary>
     <ul>
       ${gaps.slice(-40).map(([low, high, by]) => html`<li key=${by}>${number(low)}–${number(high)} left behind by the ${moveAt(by)} at <${Place} seq=${by} /></li>`)}

@@ -3,12 +3,12 @@ import { h } from "preact";
 import * as state from "page/state.js";
 import { cursor, openId, pin, reference, remember } from "page/open_log.js";
 import { Branch, html, Kind, Pager, usePages, Waiting } from "page/parts.js";
-import { counted, number, visible } from "page/format.js";
+import { number, visible, writeCount } from "page/format.js";
 
 const CHANGES_PER_PAGE = 200;
 const LONGEST = 4000; // characters of a message that are shown
 
-const messages = (n) => counted(n, "message");
+const messages = (n) => writeCount(n, "message");
 function textOf({ kind, content, data }) {
   if (kind !== "tool_call" || !data) return content || "";
   const given = data.arguments;
@@ -67,7 +67,7 @@ function Side({ event, words, sign, isOlder, id, same }) {
 }
 
 export function swap() {
-  const to = state.pinned.value;
+  const to = state.otherSide.value;
   if (!to) return;
   state.other.value = { agent: openId.value, at: cursor.value };
   state.open(to.agent, to.at);
@@ -138,7 +138,7 @@ function Changes({ page, after, turn }) {
 }
 
 export default function Diff() {
-  const to = state.pinned.value;
+  const to = state.otherSide.value;
   const left = `${openId.value}@${cursor.value}`;
   const path = to && `/diff?left=${left}&right=${to.agent}@${to.at}`;
   const { value: page, error, after, turn } = usePages(path, 120);

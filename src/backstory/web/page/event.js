@@ -14,7 +14,7 @@ import {
   ownerOf,
   reference,
 } from "page/open_log.js";
-import { costOf, counted, durationOf, momentOf, number, visible } from "page/format.js";
+import { costOf, durationOf, momentOf, number, visible, writeCount } from "page/format.js";
 import {
   Branch,
   copy,
@@ -48,7 +48,7 @@ function buildElements(node, place) {
   return h(tag, given, inside);
 }
 
-/** Whether the lines of a result have numbers already: many tools write them. */
+/** Many tools number the lines of a result themselves. */
 function isNumbered(text) {
   const [one, two] = text.split("\n", 2).map((line) => /^\s*(\d+)\b/.exec(line)?.[1]);
   return one !== undefined && (two === undefined || Number(two) === Number(one) + 1);
@@ -112,7 +112,7 @@ const Facts = ({ seq, event: { data, usage, view } }) =>
   html`${view.subject && html`<b class="subject clip" title=${view.subject}>${view.subject}</b>`}
     <${Outcome} seq=${seq} failed=${log.value.errors} />
     ${data?.meta && html`<${Badge} title="Nobody typed this">${visible(String(data.meta))}<//>`}
-    <${Compacted} seq=${seq} what=${data?.compacted} />
+    <${SummaryFacts} seq=${seq} what=${data?.compacted} />
     ${usage && html`<${Badge}>${describeUsage(usage)}<//>`}
     ${data?.copy_of && html`<${Badge}>copy of ${data.copy_of}<//>`}`;
 
@@ -146,7 +146,7 @@ function describeUsage(usage) {
 }
 
 /** What a summary replaces. If another tool wrote it, that is what the clear before it left. */
-function Compacted({ seq, what }) {
+function SummaryFacts({ seq, what }) {
   const { count, size, compactions } = log.value;
   const [clear] = [...compactions].find(([, summary]) => summary === seq) || [];
   if (!clear) return null;
@@ -183,7 +183,7 @@ function Image({ seq, n, held }) {
 
 // --- in full ---
 
-function Stored({ event: { seq, kind, content, data } }) {
+function StoredJson({ event: { seq, kind, content, data } }) {
   const [isOpen, setOpen] = useState(false);
   return html`<details open=${isOpen} onToggle=${(event) => setOpen(event.currentTarget.open)}>
     <summary>As it is stored</summary>
@@ -194,7 +194,7 @@ function Stored({ event: { seq, kind, content, data } }) {
 const Child = ({ of }) =>
   html`<li>
     <${Branch} id=${of.id}>${of.name}<//> ${of.spawned ? "spawned" : "forked"},
-    ${counted(of.head - of.fork_seq, "event")}
+    ${writeCount(of.head - of.fork_seq, "event")}
   </li>`;
 
 export function Detail() {
@@ -236,6 +236,6 @@ export function Detail() {
           ${children.map((one) => html`<${Child} key=${one.id} of=${one} />`)}
         </ul>`
     }
-    ${event && html`<${Stored} key=${seq} event=${event} />`}
+    ${event && html`<${StoredJson} key=${seq} event=${event} />`}
   </div>`;
 }

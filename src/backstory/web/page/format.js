@@ -1,7 +1,7 @@
 /** Numbers, dates, ages and texts as the page shows them. */
 
 export const number = (n) => n.toLocaleString("en-US");
-export const counted = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
+export const writeCount = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
 
 /** What answers cost; what the log does not say is estimated at list prices. */
 export const costOf = ({ cost, is_estimate: about }) =>

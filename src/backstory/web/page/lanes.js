@@ -11,9 +11,9 @@ const LANE = 24;
 const FEW = 8; // branches that need no filter
 const MANY = 200; // beyond, branches of branches are folded at first
 
-const folded = signal(new Map()); // agent -> true or false, where a person said so
-const wanted = signal({}); // filters of branches by name
-const scrolled = signal(0);
+const folds = signal(new Map()); // agent -> true or false, where a person said so
+const filterValues = signal({}); // filters of branches by name
+const scrollOffset = signal(0);
 const height = signal(160);
 
 /** The agents from the root to the open one. */
@@ -28,7 +28,7 @@ const path = computed(() => {
 });
 
 const isFolded = (node) =>
-  folded.value.get(node.one.id) ??
+  folds.value.get(node.one.id) ??
   (state.agents.value.size > MANY && node.depth > 0 && !path.value.includes(node));
 
 /** Whoever opens an agent sees it: what it stands below is unfolded. */
@@ -37,7 +37,7 @@ effect(() => {
   if (!path.value.length || state.route.value.agent === opened) return;
   opened = state.route.value.agent;
   const above = new Set(path.value.slice(0, -1).map((node) => node.one.id));
-  folded.value = new Map([...folded.peek()].filter(([id]) => !above.has(id)));
+  folds.value = new Map([...folds.peek()].filter(([id]) => !above.has(id)));
 });
 
 const FILTERS = {
@@ -48,7 +48,7 @@ const FILTERS = {
 };
 
 export const rows = computed(() => {
-  const filters = Object.entries(wanted.value).filter(([, value]) => value);
+  const filters = Object.entries(filterValues.value).filter(([, value]) => value);
   const fits = ({ one }) => filters.every(([name, value]) => FILTERS[name](one, value));
   const found = [];
   const waiting = [...tree.value.roots].reverse();
@@ -114,7 +114,7 @@ export function drawDot(context, x, y, radius) {
   context.fill();
 }
 
-const yOf = (index) => index * LANE - scrolled.value + LANE / 2;
+const yOf = (index) => index * LANE - scrollOffset.value + LANE / 2;
 
 function drawLane(context, node, index, width) {
   const { one } = node;
@@ -139,8 +139,8 @@ function drawLane(context, node, index, width) {
 function drawLanes(canvas) {
   const context = pen(canvas);
   const { clientWidth: width, clientHeight: tall } = canvas;
-  const first = Math.max(0, Math.floor(scrolled.value / LANE) - 1);
-  const last = Math.min(rows.value.length, Math.ceil((scrolled.value + tall) / LANE) + 1);
+  const first = Math.max(0, Math.floor(scrollOffset.value / LANE) - 1);
+  const last = Math.min(rows.value.length, Math.ceil((scrollOffset.value + tall) / LANE) + 1);
   for (let index = first; index < last; index++) {
     const node = rows.value[index];
     drawLane(context, node, index, width);
@@ -180,7 +180,7 @@ function Name({ node, index, inTabs }) {
   const isOpen = !isFolded(node);
   const fold = (event) => {
     event.stopPropagation();
-    folded.value = new Map(folded.value).set(one.id, isOpen);
+    folds.value = new Map(folds.value).set(one.id, isOpen);
   };
   const selected = one.id === state.route.value.agent;
   return html`<div
@@ -208,13 +208,13 @@ export function stepLane(by) {
   if (next) state.open(next.one.id);
 }
 export function foldHere(close) {
-  folded.value = new Map(folded.value).set(state.route.value.agent, close);
+  folds.value = new Map(folds.value).set(state.route.value.agent, close);
 }
 
 function Filters() {
   const set = (name) => (event) => {
     const { type, checked, value } = event.target;
-    wanted.value = { ...wanted.value, [name]: type === "checkbox" ? checked : value };
+    filterValues.value = { ...filterValues.value, [name]: type === "checkbox" ? checked : value };
   };
   const boxes = { marks: "with marks", active: "active", spawned: "spawned" };
   return html`<div class="lane-filters strip hint">
@@ -232,10 +232,10 @@ export function Lanes() {
   const box = useRef(null);
   const still = useRef(null);
   const moving = useRef(null);
-  const first = Math.max(0, Math.floor(scrolled.value / LANE) - 2);
+  const first = Math.max(0, Math.floor(scrollOffset.value / LANE) - 2);
   const here = openRow.value;
-  const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
-  const drawn = [rows, scrolled, height, extent, axis, state.looks, state.route].map(
+  const seen = rows.value.slice(first, Math.ceil((scrollOffset.value + height.value) / LANE) + 2);
+  const drawn = [rows, scrollOffset, height, extent, axis, state.looks, state.route].map(
     (one) => one.value,
   );
   useSize(box, (element) => {
@@ -248,12 +248,12 @@ export function Lanes() {
     const isSeen = top >= scrollTop && top + LANE <= scrollTop + clientHeight;
     if (here < 0 || isSeen) return;
     box.current.scrollTop = Math.max(0, top - clientHeight / 2);
-    scrolled.value = box.current.scrollTop;
+    scrollOffset.value = box.current.scrollTop;
   }, [state.route.value.agent, rows.value]);
   useLayoutEffect(() => drawLanes(still.current), drawn);
   useLayoutEffect(() => drawPath(moving.current), [...drawn, cursor.value, log.value]);
   const onClick = (event) => {
-    const node = rows.value[Math.floor((event.offsetY + scrolled.value) / LANE)];
+    const node = rows.value[Math.floor((event.offsetY + scrollOffset.value) / LANE)];
     if (!node) return;
     const place = placeAtX(event.offsetX, still.current.clientWidth);
     if (node.one.id === openId.value) {
@@ -264,7 +264,7 @@ export function Lanes() {
     state.open(node.one.id, axis.value === "time" || at >= node.one.head ? null : at);
   };
   const onScroll = (event) => {
-    scrolled.value = event.currentTarget.scrollTop;
+    scrollOffset.value = event.currentTarget.scrollTop;
   };
   const onWheel = (event) => {
     box.current.scrollTop += event.deltaY;

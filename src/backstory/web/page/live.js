@@ -1,5 +1,5 @@
-/** One event stream for all tabs of a browser, which would otherwise hold its few connections: the tab that has the
- *  lock reads, and tells the others. (The page's policy refuses a SharedWorker.) */
+/** One event stream for all tabs, as a browser has few connections: the tab with the lock reads, and tells the
+ *  others. (The page's policy refuses a SharedWorker.) */
 import { ask, root } from "page/state.js";
 
 const LOCK = `backstory-live ${root}`;
@@ -35,7 +35,7 @@ function joinUntilHidden(channel, onMessage) {
   waitForStream(hidden.signal, onMessage);
 }
 
-/** Another tab may be reading: then this one is connected already, and asks once for what it missed. */
+/** If another tab reads, this one is connected already, and asks once for what it missed. */
 async function waitForStream(signal, onMessage) {
   const { held } = navigator.locks ? await navigator.locks.query() : { held: [] };
   if (!signal.aborted && held.some((lock) => lock.name === LOCK)) onMessage({ type: "connected" });

@@ -13,7 +13,7 @@ import {
   openAgent,
   openId,
   readTo,
-  unseen,
+  newCount,
 } from "page/open_log.js";
 import { number } from "page/format.js";
 import { Closing, html, Overlay, Page } from "page/parts.js";
@@ -136,7 +136,7 @@ async function connect() {
 function hearHeads(heads) {
   const { session } = route.peek();
   const known = agents.peek();
-  state.heard.value = heads;
+  state.newHeads.value = heads;
   const mine = known.size ? heads.filter((one) => one.session === session) : [];
   if (mine.some((one) => !known.has(one.agent))) state.loadAgents(session).catch(state.trouble);
   else if (mine.some((one) => known.get(one.agent).head !== one.head)) {
@@ -166,7 +166,7 @@ function Status() {
     return html`<span class="status lost" role="status">connection lost, reconnecting</span>`;
   if (!isBench) return live.value === "on" && html`<${Good} text="live" />`;
   if (following.value) return html`<${Good} text="following" />`;
-  const more = unseen.value;
+  const more = newCount.value;
   return html`<button class="status" onClick=${goHead} title="Go to the head and follow (g)">
     ${more ? `${number(more)} new` : "follow"}
   </button>`;

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import * as state from "page/state.js";
 import { catchUp, goHead, kindAt, log, openAgent, openId, reference } from "page/open_log.js";
-import { counted, number } from "page/format.js";
+import { number, writeCount } from "page/format.js";
 import { ranges, within } from "page/lineage.js";
 import { close, copy, html, Kind, Overlay, Waiting } from "page/parts.js";
 
@@ -62,7 +62,7 @@ const sumTokens = (positions) => positions.reduce((sum, seq) => sum + log.value.
 const Lines = ({ title, summary, lines }) =>
   summary.events > 0 &&
   html`<h3>
-      ${title}: ${counted(summary.events, "event")}, ≈ ${number(sumTokens(summary.positions))}
+      ${title}: ${writeCount(summary.events, "event")}, ≈ ${number(sumTokens(summary.positions))}
       tokens
     </h3>
     <ul class="plain-list lines">

@@ -17,7 +17,7 @@ export const openAgent = computed(() => agents.value.get(openId.value));
 export const cursor = signal(0);
 export const following = signal(true);
 export const readTo = signal(0); // where reading stopped when following ended
-export const unseen = computed(() => (following.value ? 0 : log.value.head - readTo.value));
+export const newCount = computed(() => (following.value ? 0 : log.value.head - readTo.value));
 export const liveRanges = computed(() => ranges(log.value, cursor.value));
 const texts = signal(0); // counts arrivals: who reads it is drawn again
 
@@ -35,11 +35,11 @@ export const link = (seq) =>
 
 function writeQuery() {
   const query = new URLSearchParams();
-  const { format, pinned, find } = state;
+  const { format, otherSide, find } = state;
   if (pane.value !== "context") query.set("pane", pane.value);
   if (pane.value === "request" && format.value) query.set("format", format.value);
-  if (pane.value === "diff" && pinned.value)
-    query.set("with", `${pinned.value.agent}@${pinned.value.at}`);
+  if (pane.value === "diff" && otherSide.value)
+    query.set("with", `${otherSide.value.agent}@${otherSide.value.at}`);
   if (find.value?.q) query.set("q", find.value.q);
   return query.size ? `?${query}` : "";
 }

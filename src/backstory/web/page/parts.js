@@ -134,8 +134,7 @@ export async function copy(text, what, shown = `: ${text}`) {
   state.toast.value = { text: `${what} copied${shown}` };
 }
 
-/** Returns the answer of `path` as {value, error}. While the answer to another path of the same topic is awaited, the
- *  last one stays; that of another topic is never shown. */
+/** Returns the answer of `path` as {value, error}. Until it comes, the last answer of the same topic stays. */
 export function useAnswer(path, { topic = path, delay = 0 } = {}) {
   const [answer, setAnswer] = useState({});
   const load = async (stop) => {
@@ -150,7 +149,7 @@ export function useAnswer(path, { topic = path, delay = 0 } = {}) {
   return answer.topic === topic ? answer : {};
 }
 
-/** The answer of `path` from a row on: {value, error, after, turn}, where `turn` goes to another row. */
+/** The same from a row on: {value, error, after, turn}; `turn` goes to another row. */
 export function usePages(path, delay) {
   const [place, setPlace] = useState({ path, after: 0 });
   const after = place.path === path ? place.after : 0;

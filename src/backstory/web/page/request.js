@@ -2,22 +2,22 @@
 import { signal } from "@preact/signals";
 import * as state from "page/state.js";
 import { cursor, log, openAgent, openId, remember } from "page/open_log.js";
-import { counted, number } from "page/format.js";
+import { number, writeCount } from "page/format.js";
 import { copy, html, Json, Pager, Place, usePages, Waiting } from "page/parts.js";
 
 const FORMATS = ["openai", "openai-responses", "anthropic", "gemini", "bedrock"];
 const MESSAGES_PER_PAGE = 30;
 const MANY = 50000; // messages: a longer request is built only on demand
 const tokenCount = signal(null);
-const wanted = signal("");
+const largePath = signal("");
 
 /** The format of the provider that answered last, unless a person chose another one. */
-const chosenFormat = () => state.format.value || log.value.format;
+const readFormat = () => state.format.value || log.value.format;
 
 const pathOf = (name) => `/agents/${openId.value}/${name}?at=${cursor.value}`;
 
 async function readWhole() {
-  const path = `${pathOf("request.json")}&format=${chosenFormat()}`;
+  const path = `${pathOf("request.json")}&format=${readFormat()}`;
   const answer = await state.ask(path, { raw: true });
   return answer.text();
 }
@@ -27,7 +27,7 @@ const copyWhole = async () => copy(await readWhole(), "Request", "");
 async function download() {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([await readWhole()], { type: "application/json" }));
-  link.download = `${openAgent.value.name}-${cursor.value}-${chosenFormat()}.json`;
+  link.download = `${openAgent.value.name}-${cursor.value}-${readFormat()}.json`;
   link.click();
   URL.revokeObjectURL(link.href);
 }
@@ -53,7 +53,7 @@ function Tokens() {
 
 const Repairs = ({ all }) =>
   html`<details class="repairs" open>
-    <summary>${counted(all.length, "repair")}: where the request differs from the log</summary>
+    <summary>${writeCount(all.length, "repair")}: where the request differs from the log</summary>
     <ul>
       ${all.slice(0, 100).map((one, index) => html`<li key=${index}><b>${one.rule}</b> ${one.at && html`at <${Place} seq=${one.at} /> `}${one.why}</li>`)}
     </ul>
@@ -93,15 +93,15 @@ const Page = ({ page, after, turn }) =>
     ${page.messages.map((one, index) => html`<${RequestMessage} key=${index} of=${one} number=${after + index + 1} seqs=${page.origins[index]} />`)}`;
 
 export default function Request() {
-  const path = `${pathOf("request")}&format=${chosenFormat()}&limit=${MESSAGES_PER_PAGE}`;
+  const path = `${pathOf("request")}&format=${readFormat()}&limit=${MESSAGES_PER_PAGE}`;
   const messages = log.value.count[cursor.value];
-  const isLarge = messages > MANY && wanted.value !== path;
+  const isLarge = messages > MANY && largePath.value !== path;
   const { value: page, error, after, turn } = usePages(isLarge ? "" : path, 120);
   return html`<div class="request">
     <p class="facts">
       <label
         >Format
-        <select value=${chosenFormat()} onChange=${choose}>
+        <select value=${readFormat()} onChange=${choose}>
           ${FORMATS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
         </select></label
       >
@@ -113,7 +113,7 @@ export default function Request() {
     ${!page && !isLarge && html`<${Waiting} error=${error} text="Building the request …" />`}
     ${
       isLarge &&
-      html`<button onClick=${state.setTo(wanted, path)}>
+      html`<button onClick=${state.setTo(largePath, path)}>
         Build the request of ${number(messages)} messages
       </button>`
     }

@@ -70,7 +70,7 @@ function drawTimes(context, width, tall) {
   }
 }
 
-/** Calls `draw` with the x of each position that is at least `least` after the one before. */
+/** Calls `draw` with each x that is at least `least` after the last. */
 function drawEach(seqs, width, least, draw) {
   let last = -Infinity;
   for (const seq of seqs) {

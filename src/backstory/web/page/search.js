@@ -8,18 +8,18 @@ import { COMMANDS } from "page/keys.js";
 import { close, html, Overlay, useLater } from "page/parts.js";
 
 const text = signal("");
-const found = signal(null); // the newest answer: {q, groups, next, behind, total}
-const place = signal(0);
-const wanted = signal(""); // the words whose first hit is opened as soon as it comes
+const newest = signal(null); // the newest answer: {q, groups, next, behind, total}
+const choice = signal(0);
+const enteredWords = signal(""); // their first hit is opened as soon as it comes
 
 const HINT = 'All words must match. Use "quotes" for a phrase, begin* for a prefix.';
 const RETRY = 1000; // milliseconds after which an index that is behind is asked again
 const POSITION = /^@?\d+$/;
 const MOST = 5; // branches, marks or commands
 
-const askedFor = () => text.value.trim();
+const readWords = () => text.value.trim();
 /** The answer to what is asked for now, if it has come. */
-const answered = () => (found.value?.q === askedFor() ? found.value : null);
+const findAnswer = () => (newest.value?.q === readWords() ? newest.value : null);
 
 const ask = (q, after, stop) =>
   state.ask(`/search?q=${encodeURIComponent(q)}&after=${after}`, { signal: stop });
@@ -27,9 +27,9 @@ const ask = (q, after, stop) =>
 /** Asks for the first hits, and again while the index is behind. */
 async function load(q, stop) {
   while (q && !stop.aborted) {
-    found.value = { q, ...(await ask(q, 0, stop)) };
-    const { groups, behind } = found.value;
-    if (groups.length && wanted.value === q) openHit(groups[0].session, groups[0].hits[0]);
+    newest.value = { q, ...(await ask(q, 0, stop)) };
+    const { groups, behind } = newest.value;
+    if (groups.length && enteredWords.value === q) openHit(groups[0].session, groups[0].hits[0]);
     if (!behind) return;
     await new Promise((done) => setTimeout(done, RETRY));
   }
@@ -37,20 +37,20 @@ async function load(q, stop) {
 
 /** Adds the next page. A session may have hits in both. */
 async function loadMore() {
-  const { q, groups, next } = answered();
+  const { q, groups, next } = findAnswer();
   const more = await ask(q, next, undefined);
   const joined = new Map(groups.map((one) => [one.session.id, one]));
   for (const one of more.groups) {
     const hits = joined.get(one.session.id)?.hits || [];
     joined.set(one.session.id, { ...one, hits: [...hits, ...one.hits] });
   }
-  if (answered()?.q === q) found.value = { ...more, q, groups: [...joined.values()] };
+  if (findAnswer()?.q === q) newest.value = { ...more, q, groups: [...joined.values()] };
 }
 
 function describeProgress() {
-  if (!askedFor()) return HINT;
-  if (!answered()) return "Searching …";
-  const { behind, total, groups } = answered();
+  if (!readWords()) return HINT;
+  if (!findAnswer()) return "Searching …";
+  const { behind, total, groups } = findAnswer();
   const share = Math.floor((100 * (total - behind)) / total);
   if (behind) return `Searching … ${share} % of the events so far`;
   return groups.length ? "" : "No event matches. Try fewer words, or begin* for a prefix.";
@@ -81,12 +81,12 @@ function findNear(asked) {
 }
 
 function openHit(session, hit) {
-  wanted.value = "";
+  enteredWords.value = "";
   close();
   state.navigate(`${state.root}/s/${session.id}/a/${hit.agent}@${hit.seq}?pane=event`);
 }
 
-function Marked({ hit }) {
+function Snippet({ hit }) {
   const parts = [];
   let end = 0;
   for (const [low, high] of hit.spans) {
@@ -116,34 +116,34 @@ const Option = ({ of: { hit, head, title, what }, index, onClick }) =>
       role="option"
       id=${`hit-${index}`}
       class="result"
-      aria-selected=${index === place.value}
+      aria-selected=${index === choice.value}
       onClick=${onClick}
-      onMouseMove=${state.setTo(place, index)}
+      onMouseMove=${state.setTo(choice, index)}
     >
       ${
         hit
-          ? html`<small>${describeHit(hit)}</small><${Marked} hit=${hit} />`
+          ? html`<small>${describeHit(hit)}</small><${Snippet} hit=${hit} />`
           : html`<span>${title}</span><small>${what}</small>`
       }
     </div>`;
 
 /** Everything that can be chosen, in the order in which it stands. */
 function listOptions() {
-  if (!askedFor()) return [];
+  if (!readWords()) return [];
   const options = [];
-  for (const { session, hits } of answered()?.groups || [])
+  for (const { session, hits } of findAnswer()?.groups || [])
     for (const hit of hits)
       options.push({
         hit,
         head: hit === hits[0] && session,
         run: () => openHit(session, hit),
       });
-  return [...options, ...findNear(askedFor())];
+  return [...options, ...findNear(readWords())];
 }
 
 export default function Search({ over }) {
   const box = useRef(null);
-  const asked = askedFor();
+  const asked = readWords();
   useEffect(() => {
     if (over.text) text.value = over.text;
     box.current.focus();
@@ -156,13 +156,13 @@ export default function Search({ over }) {
     one.run();
   };
   const move = (step) => {
-    place.value = (place.value + step + options.length) % options.length;
-    document.getElementById(`hit-${place.value}`)?.scrollIntoView({ block: "nearest" });
+    choice.value = (choice.value + step + options.length) % options.length;
+    document.getElementById(`hit-${choice.value}`)?.scrollIntoView({ block: "nearest" });
   };
   const enter = () => {
     const isWaiting = describeProgress().startsWith("Searching") && !options[0]?.hit;
-    if (isWaiting && !place.value && !POSITION.test(asked)) wanted.value = asked;
-    else if (options[place.value]) choose(options[place.value]);
+    if (isWaiting && !choice.value && !POSITION.test(asked)) enteredWords.value = asked;
+    else if (options[choice.value]) choose(options[choice.value]);
   };
   const onKey = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -174,8 +174,8 @@ export default function Search({ over }) {
   };
   const onInput = (event) => {
     text.value = event.target.value;
-    place.value = 0;
-    wanted.value = "";
+    choice.value = 0;
+    enteredWords.value = "";
   };
   return html`<${Overlay} label="Search" class="search-box"
     ><input
@@ -187,7 +187,7 @@ export default function Search({ over }) {
       role="combobox"
       aria-expanded=${options.length > 0}
       aria-controls="hits"
-      aria-activedescendant=${options.length ? `hit-${place.value}` : undefined}
+      aria-activedescendant=${options.length ? `hit-${choice.value}` : undefined}
       onInput=${onInput}
       onKeyDown=${onKey}
     />
@@ -195,6 +195,6 @@ export default function Search({ over }) {
     <div id="hits" role="listbox" aria-label="Results">
       ${options.map((one, index) => html`<${Option} key=${index} of=${one} index=${index} onClick=${() => choose(one)} />`)}
     </div>
-    ${answered() && answered().next !== null && html`<button class="more" onClick=${() => loadMore().catch(state.trouble)}>Show more events</button>`}<//
+    ${findAnswer() && findAnswer().next !== null && html`<button class="more" onClick=${() => loadMore().catch(state.trouble)}>Show more events</button>`}<//
   >`;
 }

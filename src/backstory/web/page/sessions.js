@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { computed, signal } from "@preact/signals";
 import * as state from "page/state.js";
 import { log } from "page/open_log.js";
-import { ageOf, counted, dayOf, momentOf, number, visible } from "page/format.js";
+import { ageOf, dayOf, momentOf, number, visible, writeCount } from "page/format.js";
 import { emptyLog } from "page/lineage.js";
 import { Chip, html, Page, useLater } from "page/parts.js";
 
@@ -13,10 +13,10 @@ const time = signal("");
 /** What is looked for. A late answer to another filter is left out. */
 const filter = computed(() => [text.value.trim(), tool.value, time.value].join("\n"));
 const grouping = signal("day");
-const found = signal(null);
+const newest = signal(null);
 const tools = signal({});
-const fresh = signal(new Set()); // sessions that were written to while the page was open
-const changed = new Set(); // those that were not looked at since
+const freshIds = signal(new Set()); // sessions that were written to while the page was open
+const waitingIds = new Set(); // those that were not looked at since
 
 const DAY = 86400;
 /** Names of times, with how many days ago they begin and end. @type {[string, number, number][]} */
@@ -42,32 +42,32 @@ function writeQuery(after) {
 }
 
 async function load(stop) {
-  found.value = { ...(await state.ask(writeQuery(0), { signal: stop })), filter: filter.value };
+  newest.value = { ...(await state.ask(writeQuery(0), { signal: stop })), filter: filter.value };
 }
 
 async function loadMore() {
-  const { sessions, filter: asked } = found.value;
+  const { sessions, filter: asked } = newest.value;
   const more = await state.ask(writeQuery(sessions.length));
   if (asked !== filter.value) return;
-  const rows = new Map([...found.value.sessions, ...more.sessions].map((one) => [one.id, one]));
-  found.value = { ...found.value, sessions: [...rows.values()] };
+  const rows = new Map([...newest.value.sessions, ...more.sessions].map((one) => [one.id, one]));
+  newest.value = { ...newest.value, sessions: [...rows.values()] };
 }
 
 const isFiltered = () => Boolean(text.value.trim() || tool.value || time.value);
 
-/** Asks for the rows of some sessions anew, and puts new sessions on top, if there is no filter. */
+/** Reads the rows of some sessions again. Without a filter, new sessions come on top. */
 async function refresh(ids) {
-  const { sessions: before, filter: asked } = found.value;
+  const { sessions: before, filter: asked } = newest.value;
   const known = new Set(before.map((one) => one.id));
   const wanted = isFiltered() ? ids.filter((id) => known.has(id)) : ids;
   if (!wanted.length) return;
   const { sessions: rows } = await state.ask(`/sessions?ids=${wanted.slice(0, 100).join(",")}`);
-  if (asked !== found.value.filter) return;
-  const { sessions, matching, total } = found.value;
+  if (asked !== newest.value.filter) return;
+  const { sessions, matching, total } = newest.value;
   const byId = new Map(rows.map((one) => [one.id, one]));
   const added = rows.filter((one) => !known.has(one.id));
-  found.value = {
-    ...found.value,
+  newest.value = {
+    ...newest.value,
     sessions: [...added, ...sessions.map((one) => byId.get(one.id) || one)],
     matching: matching + added.length,
     total: total + added.length,
@@ -77,18 +77,18 @@ async function refresh(ids) {
 /** Reads the sessions that are written to once a second at most. */
 function useFreshRows() {
   useEffect(() => {
-    for (const one of state.heard.value) changed.add(one.session);
-    if (changed.size) fresh.value = new Set([...fresh.value, ...changed]);
-  }, [state.heard.value]);
+    for (const one of state.newHeads.value) waitingIds.add(one.session);
+    if (waitingIds.size) freshIds.value = new Set([...freshIds.value, ...waitingIds]);
+  }, [state.newHeads.value]);
   useEffect(() => {
     const timer = setInterval(() => {
-      const ids = [...changed];
-      changed.clear();
-      if (ids.length && found.value) refresh(ids).catch(state.trouble);
+      const ids = [...waitingIds];
+      waitingIds.clear();
+      if (ids.length && newest.value) refresh(ids).catch(state.trouble);
     }, PAUSE);
     return () => {
       clearInterval(timer);
-      state.heard.value = [];
+      state.newHeads.value = [];
     };
   }, []);
 }
@@ -98,7 +98,7 @@ const shorten = (folder) => folder.replace(/^\/(home|Users)\/[^/]+/, "~");
 function describe({ about: { tool: by, cwd, model }, events, agents: count, name, title }) {
   const branches = count > 1 && `${number(count)} branches`;
   const isOwn = ![title, by, "main"].includes(name);
-  const facts = [by, cwd && shorten(cwd), model, counted(events, "event"), branches];
+  const facts = [by, cwd && shorten(cwd), model, writeCount(events, "event"), branches];
   return visible([...facts, isOwn && name].filter(Boolean).join(" · "));
 }
 
@@ -106,7 +106,7 @@ function describe({ about: { tool: by, cwd, model }, events, agents: count, name
 const SessionRow = ({ one }) =>
   html`<${Page} to=${`${state.root}/s/${one.id}/a/${one.latest}`}
     ><span class="title clip"
-      >${fresh.value.has(one.id) && html`<i class="dot" title="written to just now"></i>`}${visible(one.title)}</span
+      >${freshIds.value.has(one.id) && html`<i class="dot" title="written to just now"></i>`}${visible(one.title)}</span
     ><time title=${momentOf(new Date(one.updated_at))}>${ageOf(one.updated_at)}</time
     ><small class="clip"
       >${describe(one)}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${visible(tag)}</span>`)}</small
@@ -187,7 +187,7 @@ function Filter({ all }) {
         onInput=${state.setTyped(text)}
       />
       <span class="hint" role="status">
-        ${all && (isFiltered() ? `${number(all.matching)} of ${number(all.total)}` : counted(all.total, "session"))}
+        ${all && (isFiltered() ? `${number(all.matching)} of ${number(all.total)}` : writeCount(all.total, "session"))}
       </span>
     </p>
     <p class="facts">
@@ -212,7 +212,7 @@ function Rows({ all: { sessions, matching, total } }) {
 }
 
 export default function Sessions() {
-  const all = found.value;
+  const all = newest.value;
   useEffect(() => {
     log.value = emptyLog();
   }, []);

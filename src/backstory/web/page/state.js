@@ -19,7 +19,9 @@ export const pane = signal("context");
 export const format = signal(""); // of the request pane; empty: that of the last answer
 export const other = signal(null); // the other side of a diff: {agent, at}
 /** The other side, if it is in the open session. */
-export const pinned = computed(() => (agents.value.has(other.value?.agent) ? other.value : null));
+export const otherSide = computed(() =>
+  agents.value.has(other.value?.agent) ? other.value : null,
+);
 export const find = signal(null); // {q, positions, done}
 export const dialog = signal(null);
 /** A handler that sets a signal to a value, or to that of its element. */
@@ -36,7 +38,7 @@ export const toast = signal(null);
 export const live = signal("off"); // off, on, lost
 export const failure = signal("");
 export const looks = signal(0); // counts changes of size and colours
-export const heard = signal([]); // heads of the last message of the stream
+export const newHeads = signal([]); // heads of the last message of the stream
 export const domain = signal(null); // [low, high] in x units if the scrubber is zoomed
 
 export const KINDS = {

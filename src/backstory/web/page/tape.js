@@ -17,9 +17,9 @@ import {
   readTo,
   remember,
   textAt,
-  unseen,
+  newCount,
 } from "page/open_log.js";
-import { counted, number } from "page/format.js";
+import { number, writeCount } from "page/format.js";
 import { findLastIndexAtMost, shows } from "page/lineage.js";
 import { Chip, html, Kind, Shape, useLater, useSize } from "page/parts.js";
 
@@ -125,7 +125,7 @@ function Row({ seq, index, total }) {
   const summary = compactions.get(seq);
   const replaced = `what came before is replaced by the summary at ${number(summary || 0)}`;
   const name = summary ? "compact" : letterAt(seq) === "i" && "input";
-  const wasRead = seq === readTo.value && !following.value && unseen.value;
+  const wasRead = seq === readTo.value && !following.value && newCount.value;
   const looks = {
     left: why.startsWith("left"),
     ahead: seq > cursor.value,
@@ -171,7 +171,7 @@ function Birth({ line: [seq, one, more], index, total }) {
       one
         ? html`<${Shape} of=${one} depth=${1} />
             <span>${one.spawned ? "spawned" : "forked"} <b>${one.name}</b></span>
-            <span class="hint">${counted(one.head - one.fork_seq, "event")}</span>`
+            <span class="hint">${writeCount(one.head - one.fork_seq, "event")}</span>`
         : html`<span>and ${more} more</span>`
     }
   </div>`;

@@ -3,7 +3,7 @@ import { useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import { effect, signal } from "@preact/signals";
 import { html } from "page/parts.js";
 import * as state from "page/state.js";
-import { counted, momentOf, number } from "page/format.js";
+import { momentOf, number, writeCount } from "page/format.js";
 import { cursor, log, openAgent, openId, reference, showPane, timeOf } from "page/open_log.js";
 import { Lanes } from "page/lanes.js";
 import { Scrubber } from "page/scrubber.js";
@@ -192,7 +192,7 @@ function Announcer() {
     let said = log.peek().head;
     const timer = setInterval(() => {
       const { head } = log.peek();
-      if (head > said) setText(counted(head - said, "new event"));
+      if (head > said) setText(writeCount(head - said, "new event"));
       said = head;
     }, 5000);
     return () => clearInterval(timer);
