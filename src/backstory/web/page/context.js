@@ -15,7 +15,7 @@ import {
   showPane,
 } from "page/open_log.js";
 import { number, writeCount } from "page/format.js";
-import { byKind, ranges, SPOKEN, spokenIn, within, without } from "page/lineage.js";
+import { byKind, ranges, SPOKEN, countSpoken, isWithin, subtractRanges } from "page/lineage.js";
 import { Message } from "page/event.js";
 import { copy, html, Kind, Place, useEvents } from "page/parts.js";
 
@@ -49,7 +49,7 @@ function findChanges() {
   if (!pinned || pinned.agent !== openId.value || pinned.at > log.value.head) return null;
   const then = ranges(log.value, pinned.at);
   const now = liveRanges.value;
-  return { at: pinned.at, came: without(now, then), left: without(then, now) };
+  return { at: pinned.at, came: subtractRanges(now, then), left: subtractRanges(then, now) };
 }
 
 function Sizes() {
@@ -107,8 +107,8 @@ function Since({ since, only, setOnly }) {
   const onChange = (event) => setOnly(event.target.checked);
   return html`<details class="since">
     <summary>
-      Changed since <b>${number(at)}</b>: ${number(spokenIn(log.value, came))} came,
-      ${number(spokenIn(log.value, left))} left
+      Changed since <b>${number(at)}</b>: ${number(countSpoken(log.value, came))} came,
+      ${number(countSpoken(log.value, left))} left
     </summary>
     <p class="facts">
       <label
@@ -201,7 +201,7 @@ export function Context() {
     const box = end.current.closest(".pane");
     if (last === null) box.scrollTop = box.scrollHeight;
   }, [cursor.value, missing.length === 0, openId.value]);
-  const isNew = (seq) => pinned !== null && within(pinned.came, seq);
+  const isNew = (seq) => pinned !== null && isWithin(pinned.came, seq);
   const nothing = since
     ? "Nothing came in since the pinned position."
     : "The context is empty here: step to another event.";

@@ -19,7 +19,7 @@ import { nextHit, page, findStep } from "page/tape.js";
 
 export const letters = signal(localStorage.getItem("letters") !== "off");
 
-const near = (letters, by) => {
+const goToNearest = (letters, by) => {
   for (let seq = cursor.value + by; seq >= 1 && seq <= log.value.head; seq += by) {
     if (letters.includes(letterAt(seq))) return go(seq);
   }
@@ -60,11 +60,11 @@ const MOVES = [
 export const COMMANDS = [
   ["j", "Step forward", () => go(findStep(1))],
   ["k", "Step back", () => go(findStep(-1))],
-  ["]", "Next prompt", () => near("u", 1)],
-  ["[", "Previous prompt", () => near("u", -1)],
-  ["}", "Next move", () => near("xwj", 1)],
-  ["{", "Previous move", () => near("xwj", -1)],
-  ["m", "Next mark", () => near("m", 1)],
+  ["]", "Next prompt", () => goToNearest("u", 1)],
+  ["[", "Previous prompt", () => goToNearest("u", -1)],
+  ["}", "Next move", () => goToNearest("xwj", 1)],
+  ["{", "Previous move", () => goToNearest("xwj", -1)],
+  ["m", "Next mark", () => goToNearest("m", 1)],
   ["g", "Go to the head and follow", goHead],
   ["Home", "Go to the first event", () => go(1, { jump: true })],
   ["End", "Go to the head", goHead],

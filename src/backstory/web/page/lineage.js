@@ -127,7 +127,7 @@ export function leftBy(live, seq) {
 }
 
 /** The parts of some ranges that are in none of the others; both ascending. */
-export function without(ranges, others) {
+export function subtractRanges(ranges, others) {
   const found = [];
   for (const [first, last] of ranges) {
     let low = first;
@@ -141,10 +141,10 @@ export function without(ranges, others) {
   return found;
 }
 
-export const within = (ranges, seq) => ranges.some(([low, high]) => seq >= low && seq <= high);
+export const isWithin = (ranges, seq) => ranges.some(([low, high]) => seq >= low && seq <= high);
 
-/** The largest context between two positions, with what is not in the log. */
-export function largest({ size, outside, sized }, low, high) {
+/** The largest context between two positions. */
+export function findLargest({ size, outside, sized }, low, high) {
   let most = 0;
   for (let n = low; n <= Math.min(high, sized); n++) most = Math.max(most, size[n] + outside[n]);
   return most;
@@ -172,5 +172,5 @@ export function byKind(log, ranges) {
   return found;
 }
 
-export const spokenIn = (log, ranges) =>
+export const countSpoken = (log, ranges) =>
   byKind(log, ranges).reduce((sum, [, , number]) => sum + number, 0);

@@ -48,7 +48,7 @@ async function readUntil(signal, tell) {
     try {
       const answer = await ask("/live", { raw: true, signal });
       pause = FIRST_PAUSE;
-      tell({ type: "connected" }); // heads are absolute: every tab asks once for what it missed
+      tell({ type: "connected" }); // every tab asks once for what it missed
       await readHeads(answer, (heads) => tell({ type: "heads", heads }));
     } catch (error) {
       if (error.status === 401) throw error;

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import * as state from "page/state.js";
 import { catchUp, goHead, kindAt, log, openAgent, openId, reference } from "page/open_log.js";
 import { number, writeCount } from "page/format.js";
-import { ranges, within } from "page/lineage.js";
+import { ranges, isWithin } from "page/lineage.js";
 import { close, copy, html, Kind, Overlay, Waiting } from "page/parts.js";
 
 /** Each move, the word on its button, and what a person types. */
@@ -21,7 +21,7 @@ const MOVES = {
 /** Back to here is a rewind if a mark of the context is there, else a jump. */
 function chooseMove({ move, at }) {
   if (move !== "back") return move;
-  const isOnStack = within(ranges(log.value, log.value.head), at);
+  const isOnStack = isWithin(ranges(log.value, log.value.head), at);
   return kindAt(at) === "mark" && isOnStack ? "rewind" : "jump";
 }
 

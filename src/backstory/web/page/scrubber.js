@@ -6,7 +6,7 @@ import { cursor, go, kindAt, leftAt, liveRanges, log, openId, timeOf } from "pag
 import { axis, extent, PAD, placeAtX, placeOf, seqAt, tree, whole, xOf } from "page/axis.js";
 import { drawArea, drawDot, drawLine, palette, pen } from "page/lanes.js";
 import { html, useSize } from "page/parts.js";
-import { largest } from "page/lineage.js";
+import { findLargest } from "page/lineage.js";
 
 const FLAGS = 14;
 const CLOSE = 8; // marks closer than this are one flag
@@ -22,7 +22,7 @@ function findColumns(width) {
   for (let x = PAD; x <= width - PAD; x++) {
     if (placeAtX(x, width) > placeOf(sized)) break;
     const at = seqAt(placeAtX(x + 1, width));
-    const top = largest(log.value, seqAt(placeAtX(x, width)), at);
+    const top = findLargest(log.value, seqAt(placeAtX(x, width)), at);
     columns.push([x, top, top * (size[at] / (size[at] + outside[at] || 1))]);
   }
   return columns;
@@ -32,7 +32,7 @@ function findColumns(width) {
 function drawCurve(context, width, tall) {
   const [fill, edge, outside] = palette("curve", "curve-edge", "line");
   const [low, high] = extent.value;
-  const most = largest(log.value, seqAt(low), seqAt(high)) || 1;
+  const most = findLargest(log.value, seqAt(low), seqAt(high)) || 1;
   const yOf = (tokens) => tall - (tokens / most) * (tall - FLAGS - 4);
   const columns = findColumns(width);
   if (!columns.length) return;

@@ -22,7 +22,7 @@ export const other = signal(null); // the other side of a diff: {agent, at}
 export const otherSide = computed(() =>
   agents.value.has(other.value?.agent) ? other.value : null,
 );
-export const find = signal(null); // {q, positions, done}
+export const find = signal(null); // {q, positions, next}
 export const dialog = signal(null);
 /** A handler that sets a signal to a value, or to that of its element. */
 export const setTo = (to, value) => () => {
