@@ -416,3 +416,16 @@ def test_what_nobody_understands_is_counted_by_type_and_version(tmp_path):
     odd = {"type": "odd-link", "sessionId": "s", "version": "2.1.9"}
     _, report = read(write_lines(tmp_path / "x.jsonl", [line("a", None), odd, odd]))
     assert report.unknown == {"odd-link (claude-code 2.1.9)": 2}
+
+
+def test_a_result_belongs_to_the_last_call_with_its_id_before_it(tmp_path):
+    def do(id, parent, message):
+        use = {"type": "tool_use", "id": "call_0", "name": "run", "input": {}}
+        return line(id, parent, "assistant", [use], id=message)
+
+    records = [line("a", None), do("b", "a", "m1"), done("r", "b", "call_0")]
+    records += [do("c", "r", "m2"), done("s", "c", "call_0")]
+    thread = thread_of(tmp_path, *records)
+    events = log(thread)
+    assert [event.kind for event in events] == ["user", *["tool_call", "tool_result"] * 2]
+    assert len(context(events)) == 5

@@ -96,6 +96,8 @@ class RecordIndex:
                 self.calls[call["id"]] = number
         elif kind == RESULTS:
             row.results = list_result_ids(record)
+            # Ids may repeat: now, the last call with this id is the one before the result.
+            row.unit = self._find_unit_of_calls(row.results) or key
         elif kind == BOUNDARY:
             self._add_boundary(row, record)
         return row
@@ -170,7 +172,9 @@ class RecordIndex:
                 row.above = self._find_above_boundary(number, row)
             else:
                 row.above = self._find_above(number, row, lost_are_roots)
-            unit = self._find_unit_of_results(row)
+            unit: str | None = row.unit
+            if row.kind == RESULTS and unit == row.key:  # its call came later, or is not here
+                unit = self._find_unit_of_calls(row.results)
             is_new = self.tail_line is not None and row.line > self.tail_line
             if is_new and (row.above < 0 or unit is None):
                 raise ReadWhole  # it refers to something before the tail
@@ -197,12 +201,12 @@ class RecordIndex:
             self.mended["lost parent"] += 1
         return self._replace_lost(row.parent, number)
 
-    def _find_unit_of_results(self, row: Row) -> str | None:
-        """Return the unit of a row: that of the calls that it has results of. None: not here."""
-        for id in row.results:
+    def _find_unit_of_calls(self, ids: Sequence[str]) -> str | None:
+        """Return the unit of the calls with these ids. None: they are not here."""
+        for id in ids:
             if id in self.calls:
                 return self.rows[self.calls[id]].unit
-        return None if row.kind == RESULTS else row.unit
+        return None
 
     def is_row(self, key: str) -> bool:
         """Return True if a record is part of the conversation."""
