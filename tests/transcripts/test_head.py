@@ -3,7 +3,8 @@
 import json
 
 import backstory
-from backstory.transcripts import export_transcript
+from backstory.errors import InvalidEvent
+from backstory.transcripts import export_transcript, writing
 from tests.transcripts.reading import write_lines
 from tests.transcripts.test_growth import TASK, finish
 from tests.transcripts.test_import import user
@@ -64,3 +65,27 @@ def test_a_tool_that_continues_an_export_twice_adds_a_branch_if_a_person_continu
             "a prompt",
             "mine",
         ]
+
+
+def test_notes_after_a_message_that_cannot_be_stored_do_not_move_the_head(tmp_path, monkeypatch):
+    check_draft = writing.check_draft
+
+    def refuse(kind, content, *arguments):
+        if content == "no store can store this":
+            raise InvalidEvent("too much")
+        return check_draft(kind, content, *arguments)
+
+    monkeypatch.setattr(writing, "check_draft", refuse)
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [user("u1", "one", None, 1), user("u2", "no store can store this", "u1", 2)]
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(write_lines(path, lines), settle=0)
+        [agent] = store.agents()
+        for number in range(6):
+            agent.note(f"note {number}")
+        lines.append(user("u3", "three", "u2", 3))
+        outcome = store.import_transcripts(write_lines(path, lines), settle=0)
+        assert list(agent.conversation())[-1].content == "three"
+        assert outcome.merge_reports().notes == []
+        kinds = [event.kind for event in agent.events()]
+        assert "jump" not in kinds

@@ -626,7 +626,7 @@ def find_message(agent: Agent, tree: LogTree, end: int) -> int:
             low = max(first - 1, last - OUTLINE)
             rows = agent.outline(low, last)
             notes = [row.seq for row in rows if row.kind == "note"]
-            stand_ins = {e.seq for e in agent.events(notes[-5:]) if e.content in STAND_INS}
+            stand_ins = {e.seq for e in agent.events(notes) if e.content in STAND_INS}
             for row in reversed(rows):
                 if row.kind in SPEAKING_KINDS or row.seq in stand_ins:
                     return row.seq
