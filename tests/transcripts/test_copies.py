@@ -347,3 +347,28 @@ def test_a_session_of_an_earlier_version_is_left_alone_and_the_way_out_is_named(
     [note] = outcome.merge_reports().notes
     assert "delete the session" in note.what
     assert "import it again" in note.what
+
+
+def test_a_longer_copy_in_another_project_is_the_fork_whatever_else_is_beside_the_original(
+    store, tmp_path
+):
+    other = "0c5f2f0e-0000-4000-8000-0000000000f0"
+    later = [record | {"timestamp": "2026-06-01T00:00:00.000Z"} for record in TALK]
+    later = [rename(record, "later") for record in later]
+    write_lines(tmp_path / "A" / "0.jsonl", later)
+    write_lines(tmp_path / "A" / f"{SESSION}.jsonl", TALK)
+    copied = [record | {"sessionId": other} for record in TALK]
+    added_by_copy = user("f1", "elsewhere", "a4", 20, sessionId=other)
+    write_lines(tmp_path / "B" / f"{other}.jsonl", [*copied, added_by_copy])
+    store.import_transcripts(tmp_path, settle=0)
+    assert main(store).parent is None
+    assert store.agent(other).parent == main(store).id
+
+
+def rename(record, mark):
+    """A record with an id and a parent of its own."""
+    parent = record["parentUuid"]
+    return record | {
+        "uuid": f"{mark} {record['uuid']}",
+        "parentUuid": parent and f"{mark} {parent}",
+    }

@@ -406,15 +406,28 @@ def has_entry_since(session: SourceSession, time: float) -> bool:
 
 
 def sort_key(group: FileGroup) -> tuple[str, int]:
-    """Return the time of a group's first record, and its size.
+    """Return the time of a group's earliest record, and the size of its file.
 
     A session that began as a copy of another one has the same first record, and is longer.
     """
+    keys = []
     for file in group.files_to_read:
-        for record in file.open().peek()[:20] if file.path.is_file() else ():
-            if isinstance(record, dict) and isinstance(record.get("timestamp"), str):
-                return record["timestamp"], file.size
-    return "", 0
+        time = read_first_time(file)
+        if time is not None:
+            keys.append((time, file.size))
+    return min(keys, default=("", 0))
+
+
+def read_first_time(file: FoundFile) -> str | None:
+    """Return the time of the first record of a file that has one."""
+    try:
+        records = file.open().peek()[:20] if file.path.is_file() else ()
+    except (OSError, Unreadable):
+        return None  # it is reported when it is read
+    for record in records:
+        if isinstance(record, dict) and isinstance(record.get("timestamp"), str):
+            return str(record["timestamp"])
+    return None
 
 
 # --- finding files ---
