@@ -7,6 +7,7 @@ import pytest
 
 import backstory
 from backstory.transcripts import export_transcript
+from backstory.transcripts.claude_code.tree import ClaudeTree
 from tests.storage.held import held
 from tests.transcripts.reading import write_lines
 from tests.transcripts.test_import import (
@@ -494,3 +495,23 @@ def test_a_fork_that_an_interrupted_import_did_not_write_comes_with_the_next(
             added(store, fork)
     added(store, fork)
     assert said(store.agent(OTHER)) == ["one", "first", "two again", "third"]
+
+
+def test_a_file_that_was_not_tried_after_an_error_is_read_by_the_next_import(
+    store, tmp_path, monkeypatch
+):
+    write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
+    side = {"isSidechain": True, "agentId": "b1"}
+    helper = tmp_path / SESSION / "subagents" / "agent-b1.jsonl"
+    write_lines(helper, [user("s1", "look", None, 7, **side)])
+    read_steps = ClaudeTree.read_steps
+
+    def fail(self):
+        raise OSError(5, "Input/output error")
+        yield
+
+    monkeypatch.setattr(ClaudeTree, "read_steps", fail)
+    assert added(store, tmp_path) == 0
+    monkeypatch.setattr(ClaudeTree, "read_steps", read_steps)
+    added(store, tmp_path)
+    assert said(store.agent(f"{SESSION}/b1")) == ["look"]

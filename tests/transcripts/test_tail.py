@@ -223,3 +223,63 @@ def test_a_tail_may_begin_at_any_line(tmp_path, monkeypatch, tool, seed, window)
             path.write_bytes(b"".join(lines[:end]))
             grown.import_transcripts(path, settle=0)
         compare_with_fresh(grown, path)
+
+
+def turn(number, parent, id="call_1"):
+    """An answer with a call, and its result."""
+    name = f"{id}.{number}"
+    return [
+        answer(f"a{name}", call(id), parent, number % 60),
+        result(f"r{name}", id, f"result {number}", f"a{name}", number % 60),
+    ]
+
+
+def test_a_call_id_that_is_also_before_the_window_is_numbered(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [CHAT[0], *turn(0, "u0"), *CHAT[1:]]
+    lines[3] = lines[3] | {"parentUuid": "rcall_1.0"}
+    store.import_transcripts(write_lines(path, lines), settle=0)
+    parent = "u59"
+    for number in range(60, 64):
+        lines += turn(number, parent)
+        parent = f"rcall_1.{number}"
+        store.import_transcripts(write_lines(path, lines), settle=0)
+        compare_with_fresh(store, path)
+        lines.append(attach(f"x{number}", parent, 1))
+        parent = f"x{number}"
+
+
+def test_what_a_tail_wrote_is_counted_if_another_file_is_read_whole_then(store, tmp_path):
+    side = {"isSidechain": True, "agentId": "b1"}
+    path = tmp_path / f"{SESSION}.jsonl"
+    inner = tmp_path / SESSION / "subagents" / "agent-b1.jsonl"
+    helper = [line | side for line in CHAT]
+    write_lines(inner, helper)
+    grow_main = [answer("n1", text("a"), "u59", 59), user("n2", "b", "n1", 59)]
+    store.import_transcripts(write_lines(path, CHAT).parent, settle=0)
+    failed = answer("e1", text("API Error"), "u59", 59, isApiErrorMessage=True, **side)
+    write_lines(inner, [*helper, answer("n3", text("c"), "u59", 58, **side), failed])
+    write_lines(path, [*CHAT, *grow_main])
+    before = sum(agent.head for agent in store.agents())
+    outcome = store.import_transcripts(tmp_path, settle=0)
+    assert said(main(store))[-2:] == ["a", "b"]
+    [session] = outcome.sessions
+    assert session.new_events == sum(agent.head for agent in store.agents()) - before
+
+
+def test_a_large_file_that_is_deleted_before_its_tail_is_read_is_reported(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    store.import_transcripts(write_lines(path, CHAT), settle=0)
+    write_lines(path, [*CHAT, answer("a60", text("the end"), "u59", 59)])
+    other = write_lines(tmp_path / "other.jsonl", [user("o1", "hello", None, 1)])
+    importer = importing.Importer(store, [path, other], settle=0)
+    path.unlink()
+    assert [one.id for one in importer.import_sessions()] == ["other"]
+    assert [fault.source for fault in importer.outcome.report.unread] == [path.as_posix()]
+
+
+def test_a_first_line_that_is_in_the_window_is_read_once(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [user("u0", "short", None, 0), answer("a1", text("long" * WINDOW), "u0", 1)]
+    outcome = grow(store, path, lines, [user("u2", "on", "a1", 2)])
+    assert outcome.merge_reports().mended == {}

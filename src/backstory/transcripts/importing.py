@@ -35,11 +35,11 @@ from backstory.transcripts.model import (
 from backstory.transcripts.openai_chat import describe_lookalike
 from backstory.transcripts.raw import keep_records
 from backstory.transcripts.sources import FileSource, read_safely
-from backstory.transcripts.writing import SessionStore, SessionWriter
+from backstory.transcripts.writing import REPEATED, SessionStore, SessionWriter
 
 SETTLE = 30.0  # seconds without a change after which a source counts as complete
 TOOL = "file"  # under which the cursors of files are remembered
-VERSION = 3  # of these cursors; raised when readers change, so that everything is read again
+VERSION = 4  # of these cursors; raised when readers change, so that everything is read again
 UNKNOWN_FILE = "not a transcript that is known"
 CHANGED = "it changed, and its conversations have no ids: those that grew are new sessions"
 DOUBTFUL = 0.1  # of the records of a file may be of an unknown type
@@ -286,12 +286,14 @@ class Importer:
             done = self._writer.write(session, is_busy=group.is_busy, modified=group.last_change)
         except (OSError, Unreadable) as error:
             self._report_unread(session.source, error)
+            self._unfinished.update(thread.source for thread in session.threads if thread.source)
             return
         if done.unfinished:
             self._unfinished.add(session.source)
         check_understood(session)
         for thread in session.threads:
-            self._note_end(group, thread)
+            if REPEATED not in session.report.mended:  # ids are numbered from the beginning
+                self._note_end(group, thread)
         self.outcome.sessions.append(done)
         yield done
 

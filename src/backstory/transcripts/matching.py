@@ -256,7 +256,10 @@ class Matcher:
                 return self._choose_position(known)  # it was matched when its line was new
             if self._log.is_fork:
                 raise ReadWhole  # it is perhaps what the fork inherited, under another id
-        return self._find_on_line(entry.id, tip, unit)
+        position = self._find_on_line(entry.id, tip, unit)
+        if self._is_tail and self.find(entry.id) and (position is None or position <= tip):
+            raise ReadWhole  # perhaps the id is also before the tail: then it has to be numbered
+        return position
 
     def _choose_position(self, positions: Sequence[int]) -> int:
         """Return the newest position on the line of the head, else the newest one."""

@@ -275,6 +275,17 @@ class ImportedSession:
         """True if anything was added."""
         return bool(self.new_events or self.new_agents)
 
+    def add_written(self, earlier: "ImportedSession") -> None:
+        """Add what was written of the session before one of its files was read whole."""
+        self.is_new = self.is_new or earlier.is_new
+        self.new_agents += earlier.new_agents
+        self.new_events += earlier.new_events
+        self.branches += earlier.branches
+        self.cuts += earlier.cuts
+        for note in earlier.report.notes:
+            if note not in self.report.notes:
+                self.report.notes.append(note)
+
 
 @dataclass
 class ImportOutcome:

@@ -148,10 +148,10 @@ class FileSource:
         with self._open() as file:
             first = 0  # the number of lines before those that are read
             if self.tail is not None:
-                line = file.readline(LONGEST)
-                for part, value in enumerate(decode_line(line.strip()).values):
-                    yield SourceLine(1, value, LinePlace(0, len(line), part))
+                first_line = read_first_line(file)
                 first = seek_window(file, start)
+                if first > 0:
+                    yield from first_line
             for number, offset, line in self._read_lines(file, first, report):
                 for part, value in enumerate(self._decode(line, number, report)):
                     if number > start.lines:
@@ -218,12 +218,14 @@ class FileSource:
         end = self._end
         if self._plain is not None or end.offset <= WINDOW:
             return {}
-        return {"end": list(end), "digest": self._compute_digest(end.offset)}
+        digest = self._compute_digest(end.offset)
+        return {} if digest is None else {"end": list(end), "digest": digest}
 
     def continue_at(self, known: Data) -> None:
         """Let `lines` read the tail, unless the file is not the one that was read before."""
         end = ReadEnd(*known["end"])
-        if self._compute_digest(end.offset) == known["digest"]:
+        digest = self._compute_digest(end.offset)
+        if digest is not None and digest == known["digest"]:
             self._start = end
             self.tail = SourceTail(end.lines, end.records, known["state"])
 
@@ -233,14 +235,17 @@ class FileSource:
         self.tail = None
 
     def _compute_digest(self, end: int) -> str | None:
-        """Return a digest of the beginning and of the bytes before `end`."""
+        """Return a digest of the beginning and of the bytes before `end`. None: they are gone."""
         found = blake2b(digest_size=16)
-        with self._path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < end:
-                return None
-            found.update(file.read(AROUND))
-            file.seek(max(end - AROUND, 0))
-            found.update(file.read(min(AROUND, end)))
+        try:
+            with self._path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < end:
+                    return None
+                found.update(file.read(AROUND))
+                file.seek(max(end - AROUND, 0))
+                found.update(file.read(min(AROUND, end)))
+        except OSError:
+            return None  # it is reported when it is read
         return found.hexdigest()
 
     # --- others ---
@@ -298,6 +303,15 @@ def skip_line(file: IO[bytes]) -> None:
     while chunk := file.readline(CHUNK):
         if chunk.endswith(b"\n"):
             return
+
+
+def read_first_line(file: IO[bytes]) -> list[SourceLine]:
+    """Return the records in the first line."""
+    line = file.readline(LONGEST)
+    values = decode_line(line.strip()).values
+    return [
+        SourceLine(1, value, LinePlace(0, len(line), part)) for part, value in enumerate(values)
+    ]
 
 
 def seek_window(file: IO[bytes], end: ReadEnd) -> int:

@@ -139,6 +139,8 @@ class SessionWriter:
         self._compared = changes.copy_without_counts()
         self._is_dry = is_dry
         self._agents: dict[str, Agent] = {}  # created in a dry run, by key
+        # What was written of sessions before one of their files had to be read whole.
+        self._interrupted: dict[tuple[str, str], ImportedSession] = {}
 
     def has_origins(self, session: SourceSession) -> bool:
         """Return True if the store has the threads that a session's threads begin in."""
@@ -157,6 +159,9 @@ class SessionWriter:
         without one. Raises ReadWhole if the tail of a file is not enough.
         """
         done = ImportedSession(session.tool, session.source, session.id, report=session.report)
+        interrupted = self._interrupted.pop((session.tool, session.id), None)
+        if interrupted is not None:
+            done.add_written(interrupted)
         for thread in sort_threads(session.threads):
             for attempt in range(ATTEMPTS):
                 intake = self._store.intake(dry_run=self._is_dry)
@@ -164,6 +169,9 @@ class SessionWriter:
                 try:
                     self._write_thread(job, is_busy, modified)
                     break
+                except ReadWhole:
+                    self._interrupted[session.tool, session.id] = done
+                    raise
                 except (Conflict, NameTaken):  # someone else writes to it: look again
                     if attempt == ATTEMPTS - 1:
                         raise
