@@ -63,7 +63,6 @@ class AtifFormat(TranscriptFormat):
     """ATIF's trajectories."""
 
     name: ClassVar[str] = NAME
-    writes: ClassVar[bool] = True
 
     def recognize(self, head: SourceHead) -> bool:
         """Return True for a schema version that names it, beside steps."""

@@ -192,7 +192,6 @@ class TranscriptFormat(ABC):
     # How the names of files end that only say more about others, such as ".meta.json".
     companions: ClassVar[tuple[str, ...]] = ()
     reads_tails: ClassVar[bool] = False  # JSON lines that only grow, and `read` knows tails
-    writes: ClassVar[bool] = False  # `write` is implemented
     has_ids: ClassVar[bool] = True  # False: a session that grew is another one
 
     @abstractmethod

@@ -45,7 +45,6 @@ class ClaudeCodeFormat(TranscriptFormat):
     places = (KnownPlace("CLAUDE_CONFIG_DIR", "projects", "~/.claude/projects"),)
     companions = (".meta.json",)
     reads_tails = True
-    writes = True
 
     def recognize(self, head: SourceHead) -> bool:
         """Return True for objects with a type, and a uuid, a parent or a session."""

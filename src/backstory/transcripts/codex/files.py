@@ -222,7 +222,6 @@ class CodexFormat(TranscriptFormat):
         KnownPlace("CODEX_HOME", str(INDEX), "~/.codex/session_index.jsonl"),
     )
     reads_tails = True
-    writes = True
 
     def recognize(self, head: SourceHead) -> bool:
         """Return True for records with a payload, for bare items after a header of 2025, and for

@@ -84,7 +84,6 @@ class PiFormat(TranscriptFormat):
         KnownPlace("PI_CODING_AGENT_DIR", "sessions", "~/.pi/agent/sessions"),
         KnownPlace(None, "sessions", "~/.omp/agent/sessions"),
     )
-    writes = True
 
     def recognize(self, head: SourceHead) -> bool:
         """Return True if the first record is a header. omp has `title` lines before it."""
