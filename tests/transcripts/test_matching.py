@@ -115,7 +115,7 @@ class PlainLog:
         known = KnownLog(
             tree=LogTree((move.position, move.data["target_message_id"]) for move in moves),
             head=self.head,
-            message=message,
+            head_message=message,
             home=self.head,
             home_message=message,
             is_moved=self.tool_message is not None and message != self.tool_message,

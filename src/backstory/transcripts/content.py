@@ -61,6 +61,17 @@ def choose_name(value: Any, otherwise: str) -> str:
     return otherwise
 
 
+def get_text(record: Data, name: str) -> str | None:
+    """Return a field that is a text and not empty."""
+    value = record.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def get_call_id(data: Data | None) -> object:
+    """Return the id of the call in the data of a call or result."""
+    return (data or {}).get("id")
+
+
 def pick_texts(record: Mapping[str, Any], names: Mapping[str, str]) -> Data:
     """Return the fields of a record that are texts and not empty, under our names for theirs."""
     found = {}

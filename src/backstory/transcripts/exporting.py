@@ -17,13 +17,13 @@ from backstory.log.kinds import MESSAGE_KINDS, MOVE_KINDS
 from backstory.log.times import to_microseconds
 from backstory.present import html, markdown
 from backstory.references import Reference
+from backstory.transcripts.content import get_call_id
 from backstory.transcripts.format import (
     ExportedFile,
     ExportedMessage,
     list_outside_formats,
     load_format,
 )
-from backstory.transcripts.matching import get_call_id
 from backstory.transcripts.model import Data, ExportedPositions
 from backstory.wire.context import RequestContext
 from backstory.wire.formats import get_format

@@ -253,6 +253,7 @@ class Importer:
         for session in self._list_sessions(group.format, group.open_sources(report)):
             if (session.id, session.source) in done or not self._is_wanted(session):
                 continue
+            # A tail is written at once: only here is its ReadWhole caught.
             if self._writer.has_origins(session) or any(thread.tail for thread in session.threads):
                 yield from self._write_session(group, session)
             else:

@@ -15,15 +15,16 @@ from backstory.log.data_keys import COPY, TARGET
 from backstory.log.events import Event
 from backstory.log.kinds import MESSAGE_KINDS
 from backstory.log.moves import LABEL
+from backstory.transcripts.content import get_call_id
 from backstory.transcripts.model import (
     OUTSIDE,
     Data,
     Entry,
     Label,
-    ReadWhole,
     SourceMove,
     SourceTail,
     Step,
+    TailRule,
     Unit,
 )
 
@@ -104,7 +105,7 @@ class KnownLog:
 
     tree: LogTree = field(default_factory=LogTree)
     head: int = 0  # the newest position
-    message: int = 0  # the last position of the head's line with a message or a clear
+    head_message: int = 0  # the last position of the head's line with a message or a clear
     time: int | None = None  # of the newest event
     # Where the head goes back to if it does not follow the tool, and the message there. It is not
     # the head if an import was killed.
@@ -130,10 +131,9 @@ class Matcher:
         self._log = log
         self._tree = log.tree
         self._is_busy = is_busy  # incomplete units are left out, and what continues them
-        self._is_tail = tail is not None
-        self._read_lines = 0 if tail is None else tail.lines  # the log has their entries
+        self._tail_rule = TailRule(tail)
         self._position = log.head  # the newest
-        self._at = log.message  # the message that the next event continues
+        self._at = log.head_message  # the message that the next event continues
         self._time = log.time
         self._tips: dict[str | None, int] = {None: 0}  # where a unit is continued
         self._units: dict[int, str] = {}  # the unit of each position of the log that was matched
@@ -237,28 +237,26 @@ class Matcher:
         """Return the end of the unit that a unit continues."""
         if unit.after in self._tips:
             return self._tips[unit.after]
-        if not self._is_tail:
-            return self._at  # a reader's mistake: nothing is lost
-        if unit.after != OUTSIDE:
-            raise ReadWhole
-        # The first of a unit's entries that the log has once is where it was.
-        for entry in unit.entries:
-            positions = self.find(entry.id)
-            if positions:
-                return self._choose_position(positions)
-        raise ReadWhole  # a new unit that continues something before the tail
+        if unit.after == OUTSIDE:
+            # The first of a unit's entries that the log has is where it was.
+            for entry in unit.entries:
+                positions = self.find(entry.id)
+                if positions:
+                    return self._choose_position(positions)
+        self._tail_rule.refuse("a unit continues something before the window")
+        return self._at  # a reader's mistake: nothing is lost
 
     def _find_position(self, entry: Entry, tip: int, unit: str) -> int | None:
         """Return the position of an entry on the line of `tip`. None if it has to be appended."""
-        if 0 < entry.line <= self._read_lines:  # 0: a source without lines
-            known = self.find(entry.id)
+        known = self.find(entry.id)
+        if self._tail_rule.was_read(entry.line):
             if known:
-                return self._choose_position(known)  # it was matched when its line was new
-            if self._log.is_fork:
-                raise ReadWhole  # it is perhaps what the fork inherited, under another id
+                return self._choose_position(known)  # it was matched when it was new in the file
+            is_own = not self._log.is_fork
+            self._tail_rule.require(is_own, "a fork perhaps inherited it under another id")
         position = self._find_on_line(entry.id, tip, unit)
-        if self._is_tail and self.find(entry.id) and (position is None or position <= tip):
-            raise ReadWhole  # perhaps the id is also before the tail: then it has to be numbered
+        is_next = position is not None and position > tip  # an import was killed, or from a copy
+        self._tail_rule.require(is_next or not known, "an id is also before the window")
         return position
 
     def _choose_position(self, positions: Sequence[int]) -> int:
@@ -301,8 +299,7 @@ class Matcher:
         """Yield a note that names an earlier position."""
         id = name_label(label)
         if label.at not in self._tips:
-            if self._is_tail and not self.find(id):
-                raise ReadWhole
+            self._tail_rule.require(bool(self.find(id)), "a label of something before the window")
             return
         if self.find(id):
             return
@@ -315,7 +312,7 @@ class Matcher:
 
     def _place_head(self) -> Iterator[NewEvent]:
         """Move the head to the tool's leaf, or back to where it was."""
-        leaf, time = self._find_leaf()
+        leaf, time = self._find_tool_unit()
         if leaf is None and self._move is None:
             return
         log = self._log
@@ -327,14 +324,13 @@ class Matcher:
             self.has_new_branch = self._position > log.head and log.is_moved
             yield from self._go(log.home_message, time, target=log.home)
 
-    def _find_leaf(self) -> tuple[str | None, int | None]:
+    def _find_tool_unit(self) -> tuple[str | None, int | None]:
         """Return the unit that the tool is at: that of the last move, else the last one."""
         if self._move is None:
             return self._leaf, None
         if self._move.to in self._tips:
             return self._move.to, self._move.time
-        if self._is_tail:
-            raise ReadWhole
+        self._tail_rule.refuse("a move to something before the window")
         return self._leaf, None
 
     # --- events ---
@@ -412,8 +408,3 @@ def find_shared(entries: Iterable[Entry], events: Iterable[Event]) -> list[int]:
             break
         positions.append(event.seq)
     return positions
-
-
-def get_call_id(data: Data | None) -> object:
-    """Return the id of the call in the data of a call or result."""
-    return (data or {}).get("id")

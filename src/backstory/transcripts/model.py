@@ -17,7 +17,10 @@ OUTSIDE = "(before the tail)"  # `Unit.after` of a unit that continues something
 
 
 class ReadWhole(Exception):
-    """Raised if the tail of a file is not enough: the file is then read from its beginning."""
+    """Raised if a tail refers to something before it.
+
+    `Importer._import_group` then reads the group's files whole.
+    """
 
 
 class Unreadable(Error):
@@ -153,6 +156,42 @@ class SourceTail(NamedTuple):
     lines: int  # the number of lines that were read before; later lines are new
     records: int  # `Thread.records` of that time
     state: Data  # `Thread.state` of that time
+
+
+class TailRule:
+    """Decides whether the tail of a file is enough, or the file has to be read from its beginning.
+
+    A tail is the window, which are the last lines that were read before, and the new lines. It is
+    enough if all of this is true:
+
+    - The log has the thread, and it has the entries of the window under their own ids.
+    - Each new unit continues the last unit of the window, or another new one. There is no new
+      beginning, and the tool ends at the last unit.
+    - Nothing new refers to something before the window: not a result to its call, a label to its
+      unit, a rollback to its target, nor a compaction to the messages that it keeps.
+    - The log does not have the id of a new entry already: then the id has to be numbered. A file
+      with numbered ids is always read whole: `Importer._write_session` notes no end of it.
+
+    Whoever reads or matches a tail checks one of these with `require`. If the whole file is read,
+    everything is allowed.
+    """
+
+    def __init__(self, tail: SourceTail | None) -> None:
+        self.is_tail = tail is not None
+        self._lines = 0 if tail is None else tail.lines
+
+    def was_read(self, file_line: int) -> bool:
+        """Return True if a line is in the window, and not new. 0: a record without a line."""
+        return 0 < file_line <= self._lines
+
+    def require(self, is_enough: bool, why: str) -> None:
+        """Raise ReadWhole if only a tail is read, and it is not enough."""
+        if self.is_tail and not is_enough:
+            raise ReadWhole(why)
+
+    def refuse(self, why: str) -> None:
+        """Raise ReadWhole if only a tail is read."""
+        self.require(False, why)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from backstory.log.events import Draft, Event
 from backstory.log.kinds import TOOL_KINDS
 from backstory.log.times import to_datetime, to_microseconds
 from backstory.storage.ids import name_from_key
-from backstory.transcripts.content import make_unique
+from backstory.transcripts.content import get_call_id, make_unique
 from backstory.transcripts.decoding import ESCAPED, escape_nul
 from backstory.transcripts.masks import ContentFilter
 from backstory.transcripts.matching import (
@@ -31,7 +31,6 @@ from backstory.transcripts.matching import (
     Matcher,
     NewEvent,
     find_shared,
-    get_call_id,
     name_copy,
     name_label,
 )
@@ -47,6 +46,7 @@ from backstory.transcripts.model import (
     ReadWhole,
     SourceSession,
     Step,
+    TailRule,
     Thread,
     Unit,
     order_nodes,
@@ -90,8 +90,10 @@ class ThreadCursor(NamedTuple):
     """Everything that is remembered of a thread between imports."""
 
     head: int | None = None  # the tool's last message; None: no import was completed
-    message: int | None = None  # while an import writes: the last message of the head's line, and
-    home: int | None = None  # where the head was before
+    # While an import writes: the last message of the line of the log's head, and where that head
+    # was before.
+    message: int | None = None
+    home: int | None = None
     newest: int = 0  # time of the newest entry or move of the newest source
     records: int = 0  # how many records that source had
     about: Data = {}  # noqa: RUF012 - never changed; the details that the source said last
@@ -184,8 +186,7 @@ class SessionWriter:
         report = ImportReport()
         steps = mend_steps(job.thread.read_steps(report), report)
         if job.agent is None:
-            if job.thread.tail is not None:
-                raise ReadWhole
+            TailRule(job.thread.tail).refuse("the store does not have the thread")
             first = read_beginning(steps, is_busy)
             origin = job.thread.origin
             is_spawned = origin is not None and origin.is_spawned
@@ -499,9 +500,9 @@ class ThreadWriter:
         log.tree = LogTree(moves)
         log.time = to_microseconds(agent.updated_at)
         log.is_fork = bool(agent.fork_seq)
-        log.message = find_message(agent, log.tree, log.head)
+        log.head_message = find_message(agent, log.tree, log.head)
         log.home = log.head
-        is_interrupted = cursor.message == log.message
+        is_interrupted = cursor.message == log.head_message
         if is_interrupted and cursor.home is not None:
             log.home = cursor.home
         log.home_message = find_message(agent, log.tree, log.home)

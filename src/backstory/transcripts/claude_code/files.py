@@ -14,11 +14,10 @@ from backstory.transcripts.claude_code.records import (
     SPEAKERS,
     USAGE,
     get_content,
-    get_text,
     is_understood,
 )
 from backstory.transcripts.claude_code.sessions import NAME, find_project, read_sessions
-from backstory.transcripts.content import as_object, is_one_of
+from backstory.transcripts.content import as_object, get_text, is_one_of
 from backstory.transcripts.format import (
     ExportedFile,
     ExportedHistory,

@@ -7,6 +7,7 @@ from backstory.transcripts.content import (
     AnswerBlock,
     AnswerBuilder,
     as_object,
+    get_text,
     get_type,
     is_one_of,
     join_text,
@@ -62,12 +63,6 @@ USAGE = {
     "cache_write": "cache_creation_input_tokens",
 }
 SYNTHETIC = "<synthetic>"  # the model of lines that the tool wrote
-
-
-def get_text(record: Data, name: str) -> str | None:
-    """Return a field that is a text and not empty."""
-    value = record.get(name)
-    return value if isinstance(value, str) and value else None
 
 
 def get_content(record: Data) -> Any:

@@ -15,13 +15,13 @@ from backstory.transcripts.claude_code.records import (
     RESULTS,
     find_kind,
     get_content,
-    get_text,
     is_understood,
     list_calls,
 )
 from backstory.transcripts.claude_code.tree import ClaudeTree, RecordIndex, Row
 from backstory.transcripts.content import (
     as_object,
+    get_text,
     is_one_of,
     join_text,
     list_objects,
@@ -34,7 +34,6 @@ from backstory.transcripts.model import (
     ExportedPositions,
     ImportReport,
     Origin,
-    ReadWhole,
     SourceSession,
     Step,
     Thread,
@@ -54,7 +53,7 @@ class ClaudeFile:
         self.agent = agent  # the sub-agent that the whole file belongs to
         self._report = report
         tail = source.tail
-        self.main = RecordIndex(None if tail is None else tail.lines)
+        self.main = RecordIndex(tail)
         self.side = RecordIndex()
         self.about: Data = {}  # title, folder, version
         self._has_custom_title = False
@@ -69,8 +68,8 @@ class ClaudeFile:
         for line in source.lines(report):
             if isinstance(line.value, dict):
                 self._add(line.value, line.number, line.place)
-        if tail is not None and (self.side.rows or self.forked_from or self.exported):
-            raise ReadWhole
+        is_alone = not (self.side.rows or self.forked_from or self.exported)
+        self.main.tail_rule.require(is_alone, "side chains, forks and exports are read whole")
         self.main.resolve()
         self.side.resolve(lost_are_roots=True)
         report.mended.update(self.main.mended + self.side.mended)
@@ -206,7 +205,7 @@ class SessionFiles:
     def _build_agent_thread(self, file: ClaudeFile, agent: str) -> list[Thread]:
         meta = as_object(file.source.read_sibling(f"{file.source.stem}.meta.json", self.report))
         call = get_text(meta, "toolUseId")
-        if call is None and not file.main.is_tail:
+        if call is None and not file.main.tail_rule.is_tail:
             call = self._find_call(file, agent)
         entry = None if call is None else name_call(call)
         threads = self._build_thread(file, agent, Origin(self.id, call=entry, is_spawned=True))

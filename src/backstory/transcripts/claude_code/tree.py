@@ -17,20 +17,20 @@ from backstory.transcripts.claude_code.records import (
     SUMMARY,
     find_kind,
     get_answer_id,
-    get_text,
     is_reasoning,
     list_calls,
     list_result_ids,
     read_entries,
 )
-from backstory.transcripts.content import as_object, parse_time
+from backstory.transcripts.content import as_object, get_call_id, get_text, parse_time
 from backstory.transcripts.model import (
     OUTSIDE,
     Data,
     Entry,
-    ReadWhole,
     SourceMove,
+    SourceTail,
     Step,
+    TailRule,
     Unit,
 )
 from backstory.transcripts.unit_tree import TreeNode, UnitTree
@@ -69,21 +69,16 @@ class KeptMessages(NamedTuple):
 class RecordIndex:
     """The records of one thread: rows, and for each contracted record the row it stands for."""
 
-    def __init__(self, tail_line: int | None = None) -> None:
+    def __init__(self, tail: SourceTail | None = None) -> None:
         self.rows: list[Row] = []
         self.calls: dict[str, int] = {}  # the row of a call, by its id
         self.kept: dict[str, KeptMessages] = {}  # by the key of the boundary
         self.roots: list[str] = []  # the key of root number n is roots[-n - 1]
         self.mended: Counter[str] = Counter()
-        self.tail_line = tail_line  # of a tail: the last line that was read before
+        self.tail_rule = TailRule(tail)
         self._leads: dict[str, int] = {}  # the row or root that a key stands for
         self._contracted: dict[str, tuple[str, int]] = {}  # parent, and the next row
         self._begun: dict[int, int] = {}  # the contracted root before a row
-
-    @property
-    def is_tail(self) -> bool:
-        """True if earlier records are missing."""
-        return self.tail_line is not None
 
     def add(self, record: Data, kind: str, line: int, place: Any) -> Row:
         """Add a record of the conversation."""
@@ -158,7 +153,7 @@ class RecordIndex:
 
     def _replace_lost(self, key: str, number: int) -> int:
         """Return what stands for a record that is not here: the row or root before row `number`."""
-        if number == 0 or self.is_tail:
+        if number == 0 or self.tail_rule.is_tail:
             return self._add_root(key)
         return self._begun.get(number, number - 1)
 
@@ -171,13 +166,13 @@ class RecordIndex:
             if row.kind == BOUNDARY:
                 row.above = self._find_above_boundary(number, row)
             else:
-                row.above = self._find_above(number, row, lost_are_roots)
+                row.above = self._find_row_above(number, row, lost_are_roots)
             unit: str | None = row.unit
             if row.kind == RESULTS and unit == row.key:  # its call came later, or is not here
                 unit = self._find_unit_of_calls(row.results)
-            is_new = self.tail_line is not None and row.line > self.tail_line
-            if is_new and (row.above < 0 or unit is None):
-                raise ReadWhole  # it refers to something before the tail
+            if not self.tail_rule.was_read(row.line):
+                self.tail_rule.require(row.above >= 0, "a parent before the window, or none")
+                self.tail_rule.require(unit is not None, "a result of a call before the window")
             row.unit = unit or row.unit
             row.parent, row.results = None, ()  # a large file has many
         self.calls.clear()
@@ -189,7 +184,7 @@ class RecordIndex:
             return logical
         return self._replace_lost(row.key, number)
 
-    def _find_above(self, number: int, row: Row, lost_are_roots: bool) -> int:
+    def _find_row_above(self, number: int, row: Row, lost_are_roots: bool) -> int:
         if row.parent is None:
             return self._add_root(row.key)
         above = self.find_row(row.parent)
@@ -197,7 +192,7 @@ class RecordIndex:
             return above
         if lost_are_roots:
             return self._add_root(row.parent)
-        if number > 0 and not self.is_tail:
+        if number > 0 and not self.tail_rule.is_tail:
             self.mended["lost parent"] += 1
         return self._replace_lost(row.parent, number)
 
@@ -213,7 +208,7 @@ class RecordIndex:
         number = self._leads.get(key, -1)
         return number >= 0 and self.rows[number].key == key
 
-    def list_kept(self, boundary: str) -> list[str]:
+    def list_kept_keys(self, boundary: str) -> list[str]:
         """Return the keys of the records that a compaction kept."""
         kept = self.kept[boundary]
         if kept.tail is None:
@@ -280,8 +275,9 @@ class ClaudeTree:
                 self._own.setdefault(row.unit, []).append(number)
         self._own = self._numbers | self._own
         self._continued: str | None = None  # of a tail: the unit that was the last one before
-        if index.tail_line is not None:
-            self._keep_tail(index.tail_line)
+        self._tail_rule = index.tail_rule
+        if self._tail_rule.is_tail:
+            self._keep_tail()
         self._anchors = {self._find_anchor(boundary): boundary for boundary in index.kept}
         self._roots: dict[str, int] = {}  # the root that a unit begins at
         self._times: dict[str, int] = {}  # of the newest record of each unit
@@ -291,23 +287,24 @@ class ClaudeTree:
             self._mended["circle of parents"] += self._units.circles
         if len(set(self._roots.values())) > 1:
             self._units = UnitTree([*nodes, *self._build_clears()])
-        self._leaf = self._find_leaf(leaf)
+        self._leaf = self._find_live_unit(leaf)
 
     def _list_rows(self, unit: str | None) -> list[Row]:
         """Return the rows of a unit. A clear has none."""
         return [self._rows[number] for number in self._numbers.get(unit or "", ())]
 
-    def _keep_tail(self, tail_line: int) -> None:
-        """Keep the unit that was the last one, and the new ones. Raises ReadWhole unless all new
-        rows come after it."""
-        last = sum(row.line <= tail_line for row in self._rows) - 1
+    def _keep_tail(self) -> None:
+        """Keep the unit that was the last one, and the new ones, if all new rows come after it."""
+        rule = self._tail_rule
+        last = sum(rule.was_read(row.line) for row in self._rows) - 1
         new = self._rows[last + 1 :]
         self._continued = self._rows[last].unit if last >= 0 else ""
-        if new and any(row.kind in COMPACTIONS for row in self._list_rows(self._continued)):
-            raise ReadWhole  # what was kept may be before the tail
+        if new:
+            kinds = {row.kind for row in self._list_rows(self._continued)}
+            rule.require(kinds.isdisjoint(COMPACTIONS), "what was kept may be before the window")
         for row in new:
-            if row.kind == BOUNDARY or not self._is_after(row, last):
-                raise ReadWhole
+            rule.require(row.kind != BOUNDARY, "what is kept may be before the window")
+            rule.require(self._is_after(row, last), "it does not continue the last unit")
         units = self._numbers.items()
         self._numbers = {unit: numbers for unit, numbers in units if numbers[-1] >= last}
 
@@ -332,7 +329,7 @@ class ClaudeTree:
 
     def _build_node(self, unit: str) -> TreeNode:
         own = self._own[unit]
-        above = self._find_above(unit, own)
+        above = self._find_row_before(unit, own)
         parent = None
         if above < 0:
             self._roots[unit] = above
@@ -343,13 +340,13 @@ class ClaudeTree:
         is_echo = self._rows[own[0]].kind in ECHOES
         return TreeNode(unit, parent, own[0], own[-1], is_echo)
 
-    def _find_above(self, unit: str, own: list[int]) -> int:
+    def _find_row_before(self, unit: str, own: list[int]) -> int:
         """Return the row that a unit continues, or the root that it begins at."""
         for number in own:
             above = self._rows[number].above
             if above < 0 or self._rows[above].unit != unit:
                 return above
-        return -1
+        return -1  # only its own results are above it: the first root
 
     def _find_lowest(self, number: int) -> str:
         """Return the unit that a row stands for if something continues it.
@@ -368,8 +365,7 @@ class ClaudeTree:
             number = row.above
         if lowest is not None and number == first:
             unit = lowest
-        if unit not in self._numbers:
-            raise ReadWhole
+        self._tail_rule.require(unit in self._numbers, "it continues a unit before the last one")
         return unit
 
     def _build_clears(self) -> list[TreeNode]:
@@ -399,13 +395,13 @@ class ClaudeTree:
 
     # --- the live unit ---
 
-    def _find_leaf(self, named: str | None) -> str | None:
+    def _find_live_unit(self, named: str | None) -> str | None:
         """Return the unit that the tool would continue."""
         leaf = self._units.find_leaf()
         if leaf is None:
             return None
-        if self._index.is_tail and self._units.nodes[leaf].is_echo:
-            raise ReadWhole
+        is_echo = self._units.nodes[leaf].is_echo
+        self._tail_rule.require(not is_echo, "the live unit is perhaps before the window")
         if leaf in self._numbers:
             leaf = self._find_lowest(self._own[leaf][-1])
         # A result that is the last record of all belongs to the live branch.
@@ -421,8 +417,7 @@ class ClaudeTree:
         number = self._index.find_row(named)
         unit = "" if number is None or number < 0 else self._rows[number].unit
         if unit not in self._numbers:
-            if self._index.is_tail:
-                raise ReadWhole
+            self._tail_rule.refuse("the tool named a record before the window")
             return leaf
         is_on_line = self._units.is_above(unit, leaf) or self._units.is_above(leaf, unit)
         return leaf if is_on_line else unit
@@ -443,8 +438,7 @@ class ClaudeTree:
             yield Unit(node.id, after, entries, time=self._times.get(node.id))
             last = node.id
         if last is not None and last != self._leaf:
-            if self._index.is_tail:
-                raise ReadWhole
+            self._tail_rule.refuse("the tool is not at the last unit")
             yield SourceMove(self._leaf)
 
     def _list_entries(self, unit: str) -> list[Entry]:
@@ -504,7 +498,7 @@ class ClaudeTree:
 
     def _list_kept_units(self, boundary: str) -> list[str]:
         units: dict[str, None] = {}
-        for kept in self._index.list_kept(boundary):
+        for kept in self._index.list_kept_keys(boundary):
             number = self._index.find_row(kept)
             if number is not None and number >= 0:
                 units[self._rows[number].unit] = None
@@ -520,18 +514,16 @@ class ClaudeTree:
 
 def put_results_after_calls(entries: list[Entry]) -> list[Entry]:
     """Return entries so that a result that came before its call is directly after it."""
-    calls = {get_call(entry): n for n, entry in enumerate(entries) if entry.kind == "tool_call"}
+    calls: dict[object, int] = {}
+    for number, entry in enumerate(entries):
+        if entry.kind == "tool_call":
+            calls[get_call_id(entry.data)] = number
     places: list[float] = []
     for number, entry in enumerate(entries):
         is_result = entry.kind == "tool_result"
-        after_call = calls.get(get_call(entry), -1) + 0.5
+        after_call = calls.get(get_call_id(entry.data), -1) + 0.5
         places.append(max(number, after_call) if is_result else number)
     return [entries[number] for number in sorted(range(len(entries)), key=places.__getitem__)]
-
-
-def get_call(entry: Entry) -> Any:
-    """Return the id of the call of an entry."""
-    return (entry.data or {}).get("id")
 
 
 def index_lines(lines: Sequence[Data]) -> ClaudeTree:

@@ -18,6 +18,7 @@ from backstory.transcripts.codex.rollouts import (
 )
 from backstory.transcripts.content import (
     as_object,
+    get_text,
     join_text,
     list_objects,
     parse_time,
@@ -97,7 +98,7 @@ class RolloutFile:
         if source.tail is None:
             reader.is_mirror = self.is_mirror()
         else:
-            reader.begin_tail(source.tail.state)
+            reader.begin_tail(source.tail)
         records = 0
         for page, end in self.pages if source.tail is None else self.pages[-1:]:
             yield from reader.read(page.id, page.source.lines(report), end)
@@ -272,12 +273,6 @@ class CodexFormat(TranscriptFormat):
 
 
 # --- what records say about threads ---
-
-
-def get_text(record: Data, name: str) -> str | None:
-    """Return a field that is a text and not empty."""
-    value = record.get(name)
-    return value if isinstance(value, str) and value else None
 
 
 def is_thread_name(record: Any) -> bool:

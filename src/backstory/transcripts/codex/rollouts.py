@@ -29,9 +29,10 @@ from backstory.transcripts.model import (
     Data,
     Entry,
     ImportReport,
-    ReadWhole,
     SourceMove,
+    SourceTail,
     Step,
+    TailRule,
     Unit,
 )
 
@@ -66,7 +67,7 @@ class RolloutReader:
         self._thread = ""  # the id of the file
         self._is_own_file = True
         self._model: str | None = None
-        self._is_tail = False
+        self._tail_rule = TailRule(None)
         self._is_first_meta = True
         self._history: list[HistoryItem] = []
         self._count = 0  # of units
@@ -74,11 +75,11 @@ class RolloutReader:
         self._answer: list[Unit] = []  # units that wait for their usage, which is reported later
         self._last_record: Data = {}
 
-    def begin_tail(self, state: Data) -> None:
+    def begin_tail(self, tail: SourceTail) -> None:
         """Prepare to read the end of a file whose beginning is in the log."""
-        self._is_tail = True
+        self._tail_rule = TailRule(tail)
         self._is_first_meta = False
-        self._model, self.is_mirror = state["model"], state["is_mirror"]
+        self._model, self.is_mirror = tail.state["model"], tail.state["is_mirror"]
         self._history = [HistoryItem(OUTSIDE, OUTSIDE, b"")]
 
     def get_state(self) -> Data:
@@ -249,8 +250,7 @@ class RolloutReader:
         too."""
         if not isinstance(turns, int) or isinstance(turns, bool) or turns <= 0:
             return
-        if self._is_tail:
-            raise ReadWhole
+        self._tail_rule.refuse("a rollback to something before the window")
         prompts = [number for number, item in enumerate(self._history) if item.is_prompt]
         if not prompts:
             return
@@ -264,8 +264,7 @@ class RolloutReader:
         """Yield a clear, then each item of the new history: a copy if the old one has it, else
         new."""
         yield from self._finish_answer()
-        if self._is_tail:
-            raise ReadWhole
+        self._tail_rule.refuse("a compaction may keep what is before the window")
         summary = {"type": "compacted", "content": payload.get("message")}
         id = name_entry(self._thread, summary, time)
         old = self._history
