@@ -174,6 +174,21 @@ def test_a_proxy_needs_its_secret_and_its_address(store_url):
         assert said in ran.stderr
 
 
+def test_the_end_of_the_server_closes_connections_whose_request_is_not_complete(filled):
+    with served(filled) as site:
+        host = f"127.0.0.1:{site.port}"
+        head = f"POST /api/key HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json"
+        body = head + "\r\nContent-Length: 9\r\n\r\nhalf"
+        connection = socket.create_connection(("127.0.0.1", site.port))
+        connection.settimeout(5)
+        connection.sendall(body.encode())
+        answers = get(f"http://{host}", "/api/live", site.key)
+        answers.readline()  # the server has read the body before it
+    with connection:
+        assert connection.recv(1_000) == b""
+    answers.close()
+
+
 def test_a_request_that_is_never_completed_is_closed_and_a_stream_is_not(filled, monkeypatch):
     monkeypatch.setattr(server, "REQUEST_TIME", 0.3)
     with served(filled) as site:

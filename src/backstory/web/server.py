@@ -62,7 +62,8 @@ class TimedProtocol(H11Protocol):
 
 
 class PageServer(uvicorn.Server):
-    """uvicorn for the page. It ends the streams first, because it would wait for them."""
+    """uvicorn for the page. It ends the streams first, because it would wait for them, and leaves
+    no connection open, such as one that a browser made meanwhile."""
 
     def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
         super().__init__(config)
@@ -71,6 +72,10 @@ class PageServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._end_streams()
         await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(0)  # the event loop closes their sockets
 
 
 class Site:
