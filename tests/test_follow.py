@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import apsw
@@ -132,6 +132,15 @@ def test_a_store_is_followed_from_the_positions_that_were_seen(store, agent):
     fork.user("c")
     seen = store.follow({agent.id: 1}, timeout=0)
     assert [(owner.name, event.content) for owner, event in seen] == [("main", "b"), ("fork", "c")]
+
+
+def test_events_of_one_agent_keep_their_order_though_their_times_decrease(store, agent):
+    with store.follow(timeout=PATIENCE) as follower:
+        with store.intake() as intake:
+            intake.extend(agent, [("user", "a", None, None, datetime.now(UTC) + timedelta(300))])
+            intake.extend(agent, [("user", "b"), ("user", "c")])
+        found = take(follower, 3)
+    assert [event.content for _, event in found] == ["a", "b", "c"]
 
 
 def test_an_import_with_old_times_is_followed_too(store, agent, new_url):

@@ -4,6 +4,7 @@ A follower remembers the positions that it has read, reads the events after them
 store's watch to report a commit.
 """
 
+import heapq
 import threading
 import time
 from collections import deque
@@ -258,7 +259,7 @@ class StoreChanges(Generic[T]):
 
     def _read_new_events(self, agents: Sequence[AgentRecord]) -> list[tuple[T, Event]]:
         """Return the next events of these agents, at most a page of each."""
-        found: list[tuple[T, Event]] = []
+        by_agent: list[list[tuple[T, Event]]] = []
         positions: dict[str, int] = {}
         for agent in agents:
             known = self._tracker.positions.get(agent.id, 0)
@@ -269,12 +270,12 @@ class StoreChanges(Generic[T]):
             if after < last:
                 handle = self._make_handle(agent)
                 events = self._read_own_events(agent, after + 1, last)
-                found += [(handle, event) for event in events]
+                by_agent.append([(handle, event) for event in events])
             positions[agent.id] = last
         # Only now, so that a failed read is repeated completely.
         self._tracker.positions.update(positions)
-        found.sort(key=lambda pair: pair[1].created_us)
-        return found
+        # Not sorted: the times of one agent may decrease, and its own order counts.
+        return list(heapq.merge(*by_agent, key=lambda pair: pair[1].created_us))
 
     def _read_own_events(self, agent: AgentRecord, low: int, high: int) -> list[Event]:
         try:
