@@ -106,6 +106,22 @@ def test_what_cannot_be_attached_is_refused_and_nothing_is_written(agent, wrong,
     assert agent.head == 0
 
 
+@pytest.mark.parametrize(
+    ("content", "data", "problem"),
+    [
+        (None, None, "this user event has no content"),
+        (b"Look!", None, "must be a string, not bytes"),
+        ("Look!", ["by", "ann"], "must be a dict or None, not list"),
+        ("Look!", 5, "must be a dict or None, not int"),
+    ],
+)
+def test_a_message_with_attachments_is_checked_like_one_without(agent, content, data, problem):
+    for images in ([PNG], ()):
+        with pytest.raises(backstory.InvalidEvent, match=problem):
+            agent.user(content, images=images, data=data)
+    assert agent.head == 0
+
+
 def test_a_message_with_only_attachments_describes_them(agent):
     from backstory.present.event_text import gist
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from backstory.errors import Invalid
+from backstory.log.checks import check_content, check_data
 from backstory.wire.media import (
     IMAGES,
     OWN,
@@ -42,7 +43,10 @@ def add_attachments(
     files: Iterable[Attachment],
     data: dict[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Return the data of a message with its images and files."""
+    """Return the data of a message with its images and files. Raises InvalidEvent."""
+    check_content("user", content)
+    if data is not None:
+        check_data("user", data)
     blocks = [_build_image(image) for image in _check_list(images, "images")]
     blocks += [write_own_block(read_attachment(file)) for file in _check_list(files, "files")]
     if not blocks:
