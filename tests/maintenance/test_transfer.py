@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -129,6 +130,22 @@ def test_inherited_events_of_a_deleted_agent_keep_their_keys(new_url, backend):
         other.import_from(io.StringIO(text))
         assert exported(other) == text
         assert {key: other.agent("last").find(key).seq for key in "abc"} == {"a": 1, "b": 2, "c": 3}
+
+
+def test_an_agent_may_be_deleted_before_the_time_at_which_it_was_created(new_url):
+    """As when the clock of its machine was ahead."""
+    with backstory.open(new_url("memory")) as store:
+        with store.intake() as intake:
+            agent = intake.agent("early", created_at=datetime.now(UTC) + timedelta(300))
+            intake.extend(agent, [("user", "hi")])
+        store.agent("early").fork("child").user("there")
+        store.delete(store.agent("early"))
+        assert {finding.severity for finding in store.verify()} <= {"warning"}
+        text = exported(store)
+    with backstory.open(new_url("memory")) as store:
+        store.import_from(lines(text))
+        assert [event.content for event in store.agent("child").events()] == ["hi", "there"]
+        assert exported(store) == text
 
 
 def test_an_export_is_a_snapshot_of_its_beginning(store):

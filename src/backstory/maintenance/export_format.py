@@ -121,13 +121,14 @@ def parse_agent(fields: Mapping[str, Any]) -> AgentRecord:
         raise Invalid(
             "fork_seq, born_seq and created_us must be whole numbers, and spawned true or false"
         )
-    created_us, deleted_us = values["created_us"], fields.get("deleted_us")
-    if deleted_us is not None and (not is_time(deleted_us) or deleted_us < created_us):
-        raise Invalid("the agent was deleted before it was made")
+    # It may be before `created_us`, which may have been a time in the future.
+    deleted_us = fields.get("deleted_us")
+    if deleted_us is not None and not is_time(deleted_us):
+        raise Invalid("the time of its deletion is not between 1970 and 9999")
     return AgentRecord(
         pk=None,
         head=values["fork_seq"],
-        updated_us=created_us,
+        updated_us=values["created_us"],
         deleted_us=deleted_us,
         **values,
     )
