@@ -90,13 +90,14 @@ def test_prompt_is_a_user_message_that_a_person_typed():
     ("pieces", "position"),
     [
         ([], None),
-        ([[]], None),
-        ([[Event.of(1, "clear"), Event.of(2, "system", "s")]], None),
-        ([[Event.of(1, "clear"), user(2), Event.of(3, "assistant", "!"), user(4)]], 3),
-        ([[jump(5, 2, "undo")], [Event.of(1, "clear"), user(2)]], 1),
-        ([[jump(5, 2)], [Event.of(1, "clear"), user(2)]], 4),
-        ([[Event.of(7, "clear"), user(8, compacted={}), user(9, copy_of=3)]], 6),
-        ([[Event.of(9, "mark")], [Event.of(1, "clear"), user(2)]], 1),  # a fork's own piece
+        ([(None, [])], None),
+        ([(0, [Event.of(1, "clear"), Event.of(2, "system", "s")])], None),
+        ([(0, [Event.of(1, "clear"), user(2), Event.of(3, "assistant", "!"), user(4)])], 3),
+        ([(2, [jump(5, 2, "undo")]), (0, [Event.of(1, "clear"), user(2)])], 1),
+        ([(2, [jump(5, 2)]), (0, [Event.of(1, "clear"), user(2)])], 4),
+        ([(0, [Event.of(7, "clear"), user(8, compacted={}), user(9, copy_of=3)])], 6),
+        # A fork's own piece.
+        ([(None, [Event.of(9, "mark")]), (0, [Event.of(1, "clear"), user(2)])], 1),
     ],
 )
 def test_undo_by_turns_leads_to_the_position_before_the_last_prompt_or_move(pieces, position):
@@ -190,6 +191,14 @@ def test_fork_undoes_a_turn_of_its_parent_and_leaves_the_parent_unchanged(agent)
     fork.undo(turn=True)
     assert list_contents(fork) == []
     assert list_contents(agent) == ["one", "!"]
+
+
+def test_move_without_effect_is_not_what_a_fork_undoes(agent):
+    agent.extend([("clear",), ("user", "one"), ("assistant", "!")])
+    fork = agent.fork("idea")
+    fork.append("rewind", None, {"target_message_id": 99})
+    fork.undo(turn=True)
+    assert list_contents(fork) == []
 
 
 def test_new_turn_after_an_undo_is_undone_first(agent):

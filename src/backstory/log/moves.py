@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from backstory.log.data_keys import COMPACTED, COPY, REDO, TARGET, UNDO
 from backstory.log.events import Event
-from backstory.log.kinds import MOVE_KINDS
 
 LABEL = "backstory.label"  # the name of a note; data: {"label": a name or None, "at": a position}
 
@@ -41,17 +40,17 @@ def find_undo_target(moves: Iterable[Event]) -> int | None:
     return None
 
 
-def find_turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
+def find_turn_target(pieces: Iterable[tuple[int | None, Sequence[Event]]]) -> int | None:
     """Return the position before the newest turn or move, or None if there is none.
 
-    `pieces` are the events of a context, newest piece first. Each piece begins with the move that
-    led to it, except for the first piece of a log or fork.
+    `pieces` are the pieces of a context, newest first, each with its base and its events. If it has
+    a base, it begins with the move that led to it.
     """
-    for events in pieces:
+    for base, events in pieces:
         for event in reversed(events):
             if is_prompt(event):
                 return event.seq - 1
-        if events and events[0].kind in MOVE_KINDS:
+        if base is not None:
             target = find_undo_target(events[:1])
             if target is not None:
                 return target

@@ -103,8 +103,9 @@ def find_undo_position(reader: Reader, agent: AgentRecord, walk: Walk) -> int:
 
 def find_turn_position(reader: Reader, agent: AgentRecord, walk: Walk) -> int:
     """Return the position before the last turn or move."""
-    newest_first = (reader.read_events(agent, [piece]) for piece in reversed(walk.pieces))
-    target = moves.find_turn_target(newest_first)
+    newest_first = reversed(walk.pieces)
+    pieces = ((piece.base, reader.read_events(agent, [piece])) for piece in newest_first)
+    target = moves.find_turn_target(pieces)
     if target is None:
         raise NotFound(f"nothing to undo: no turn and no move led to the context of {agent.name!r}")
     return target
