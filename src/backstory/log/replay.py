@@ -21,8 +21,8 @@ NO_STACKS: Mapping[int, Container[int]] = {}
 class Context(NamedTuple):
     """The result of a replay: the live events at position `at`, in order.
 
-    `messages` contains all of them: messages, and also marks, notes, and valid rewinds and jumps.
-    `Agent.messages()` returns only the messages among them.
+    `messages` are all these events: not only messages, but also marks, notes, and valid rewinds and
+    jumps. `Agent.messages()` returns only the messages among them.
     """
 
     messages: list[Event]

@@ -58,8 +58,9 @@ def erase_events(
         with suppress(Corrupt):  # an agent may be deleted in the middle: then read once more
             return find_erased_events(backend, agent, checked)
         return find_erased_events(backend, agent, checked)
-    # Copies, and digests of requests, may be anywhere after an event. So the rows of all its heirs
-    # are read before anything is locked, and then only those that were written since.
+    # The events are looked for twice, so that the session is locked only for what was written in
+    # between. Copies, and digests of requests, may be anywhere after an event. So the rows of all
+    # its heirs are read before anything is locked, and then only those that were written since.
     links = SessionLinks()
     with suppress(Corrupt):  # while nothing is locked, an agent may be deleted in the middle
         finder = TextFinder(backend, agent, links)

@@ -351,7 +351,8 @@ class Transaction(Reader, Protocol):
 
     def record_removals(self, records: Sequence[RemovalRecord]) -> None:
         """Record what this transaction removes. Every removal calls this, also one that finds that
-        all was removed before: its text may still be in a file."""
+        all was removed before: its text may still be in a file. After the commit of a transaction
+        that called this, SQLite empties its write-ahead log."""
 
 
 class StoreWatch(Protocol):

@@ -276,7 +276,7 @@ def append_in_transaction(
     else:
         head = transaction.read_head(agent)
     new = [draft for draft in drafts if draft.key not in existing]
-    if new or not drafts:
+    if new or not drafts:  # only `append_together` may pass no drafts
         check_head(agent, head, expected)
     if not new:
         return AppendedEvents(merge_in_order(drafts, existing, []), [])
