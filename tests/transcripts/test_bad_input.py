@@ -6,12 +6,14 @@ import sqlite3
 import subprocess
 import sys
 import zipfile
+from datetime import UTC, datetime
 from random import Random
 
 import apsw
 import pytest
 
 import backstory
+from backstory.transcripts.claude_code.tree import ClaudeTree
 from tests.transcripts.reading import read, write_lines
 from tests.transcripts.stories import Story
 from tests.transcripts.test_import import REWOUND, SESSION, answer, main, said, settle, text, user
@@ -396,3 +398,22 @@ def test_a_format_of_others_that_fails_is_reported(store, tmp_path, monkeypatch)
     outcome = store.import_transcripts(path, settle=0)
     [unread] = outcome.merge_reports().unread
     assert "KeyError" in unread.what
+
+
+def test_a_thread_that_fails_keeps_no_other_out_if_a_time_is_asked_for(
+    store, tmp_path, monkeypatch
+):
+    read_steps = ClaudeTree.read_steps
+
+    def fail_once(tree):
+        monkeypatch.setattr(ClaudeTree, "read_steps", read_steps)
+        raise KeyError("a field")
+        yield
+
+    monkeypatch.setattr(ClaudeTree, "read_steps", fail_once)
+    for name in ("one", "two"):
+        write_lines(tmp_path / name / f"{name}.jsonl", [user(name, name, None, 1)])
+    outcome = store.import_transcripts(tmp_path, settle=0, since=datetime(2026, 2, 1, tzinfo=UTC))
+    [unread] = outcome.merge_reports().unread
+    assert "KeyError" in unread.what
+    assert len(outcome.sessions) == 1

@@ -316,7 +316,13 @@ class Importer:
         """Return True if a session is in the folder and the time that the user asks for."""
         if self._project is not None and not self._is_in_project(session):
             return False
-        return self._since is None or has_entry_since(session, self._since)
+        if self._since is None:
+            return True
+        try:
+            return has_entry_since(session, self._since)
+        except (OSError, Unreadable) as error:
+            self._report_unread(session.source, error)
+            return False
 
     def _is_in_project(self, session: SourceSession) -> bool:
         for thread in session.threads:
