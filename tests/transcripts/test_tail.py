@@ -283,3 +283,11 @@ def test_a_first_line_that_is_in_the_window_is_read_once(store, tmp_path):
     lines = [user("u0", "short", None, 0), answer("a1", text("long" * WINDOW), "u0", 1)]
     outcome = grow(store, path, lines, [user("u2", "on", "a1", 2)])
     assert outcome.merge_reports().mended == {}
+
+
+def test_a_clock_that_was_set_back_before_the_window_does_not_hide_what_is_new(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [*CHAT, answer("a60", text("earlier"), "u59", 10)]
+    grow(store, path, lines, [user("u60", "next", "a60", 20)])
+    assert said(main(store))[-2:] == ["earlier", "next"]
+    compare_with_fresh(store, path)

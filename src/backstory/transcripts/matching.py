@@ -316,6 +316,8 @@ class Matcher:
         if leaf is None and self._move is None:
             return
         log = self._log
+        is_newest = self.newest >= log.newest
+        self._tail_rule.require(is_newest, "what is before the window may be newer")
         if self.is_newer:
             self.tool_message = self._tips[leaf]
         if self.is_newer and not log.is_moved:
