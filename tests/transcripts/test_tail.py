@@ -291,3 +291,14 @@ def test_a_clock_that_was_set_back_before_the_window_does_not_hide_what_is_new(s
     grow(store, path, lines, [user("u60", "next", "a60", 20)])
     assert said(main(store))[-2:] == ["earlier", "next"]
     compare_with_fresh(store, path)
+
+
+def test_a_title_after_a_window_in_which_nothing_was_said_is_imported(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    prompt = {"type": "last-prompt", "lastPrompt": "hello", "sessionId": SESSION}
+    titles = [
+        {"type": "custom-title", "customTitle": title, "sessionId": SESSION}
+        for title in ("A draft", "A title")
+    ]
+    grow(store, path, [prompt, *CHAT, attach("x1", "u59", 59), prompt], titles)
+    assert main(store).about["title"] == "A title"

@@ -167,7 +167,7 @@ class TailRule:
     - The log has the thread, and it has the entries of the window under their own ids.
     - Each new unit continues the last unit of the window, or another new one. There is no new
       beginning, and the tool ends at the last unit.
-    - Nothing that was imported before is newer than it.
+    - Something was said in it, and nothing that was imported before is newer.
     - Nothing new refers to something before the window: not a result to its call, a label to its
       unit, a rollback to its target, nor a compaction to the messages that it keeps.
     - The log does not have the id of a new entry already: then the id has to be numbered. A file

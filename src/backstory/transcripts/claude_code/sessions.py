@@ -188,6 +188,7 @@ class SessionFiles:
     ) -> list[Thread]:
         """Return the thread of a file, if anything was said in it."""
         if not file.main.rows:
+            file.main.tail_rule.refuse("nothing was said in the window")
             return []
 
         def read_steps(report: ImportReport) -> Iterator[Step]:
