@@ -57,7 +57,13 @@ class FoundFile:
     path: Path
     shown: str
     state: Data  # its size and time, as they were before it was read
-    cursor: Data  # as it was remembered
+    # What is remembered of it, {} if nothing is:
+    # - `size`, `time`, `parts`, `version`: its `state`. If they are the same, it did not change.
+    # - `format`: the name of its format, or None.
+    # - `end`, `digest`, `state`: of a large file whose tail can be read. They are a `ReadEnd`, a
+    #   digest of the bytes that must not change, and `Thread.state`.
+    # - `settled`: False if it has to be read again although it did not change.
+    cursor: Data
     format: TranscriptFormat | None = None
     is_changed: bool = True
     is_quiet: bool = True  # nobody wrote to it recently
@@ -213,13 +219,13 @@ class Importer:
         if not (self._is_dry or self._keeps_raw):
             for file in changed:
                 file.start_tail()
-        done: set[tuple[str, str]] = set()
+        handled: set[tuple[str, str]] = set()  # ids and sources of sessions
         try:
-            yield from self._read_group(group, done)
+            yield from self._read_group(group, handled)
         except ReadWhole:
             for file in changed:
                 file.open().read_whole()
-            yield from self._read_group(group, done)
+            yield from self._read_group(group, handled)
 
     def _end_group(self, group: FileGroup, progress: ImportProgress | None) -> None:
         """Remember the files of a group, and let them go, unless a session of it waits."""
@@ -246,19 +252,19 @@ class Importer:
         progress(self._done + min(read, size), self.total)
 
     def _read_group(
-        self, group: FileGroup, done: set[tuple[str, str]]
+        self, group: FileGroup, handled: set[tuple[str, str]]
     ) -> Iterator[ImportedSession]:
-        """Import the sessions of a group, but not those that are `done`."""
+        """Import the sessions of a group, but not those that were `handled`."""
         report = self.outcome.report
         for session in self._list_sessions(group.format, group.open_sources(report)):
-            if (session.id, session.source) in done or not self._is_wanted(session):
+            if (session.id, session.source) in handled or not self._is_wanted(session):
                 continue
             # A tail is written at once: only here is its ReadWhole caught.
             if self._writer.has_origins(session) or any(thread.tail for thread in session.threads):
                 yield from self._write_session(group, session)
             else:
                 self._waiting.append((group, session))
-            done.add((session.id, session.source))
+            handled.add((session.id, session.source))
 
     def _list_sessions(
         self, format: TranscriptFormat, sources: Sequence[FileSource]

@@ -146,13 +146,13 @@ class FileSource:
         end = start = self._start
         seen: set[int] = set()
         with self._open() as file:
-            first = 0  # the number of lines before those that are read
+            skipped_lines = 0  # before those that are read
             if self.tail is not None:
                 first_line = read_first_line(file)
-                first = seek_window(file, start)
-                if first > 0:
+                skipped_lines = seek_window(file, start)
+                if skipped_lines > 0:
                     yield from first_line
-            for number, offset, line in self._read_lines(file, first, report):
+            for number, offset, line in self._read_lines(file, skipped_lines, report):
                 for part, value in enumerate(self._decode(line, number, report)):
                     if number > start.lines:
                         seen.add(hash((part, line.rstrip())))

@@ -273,7 +273,7 @@ class ClaudeTree:
             self._numbers.setdefault(row.unit, []).append(number)
             if row.kind != RESULTS:
                 self._own.setdefault(row.unit, []).append(number)
-        self._own = self._numbers | self._own
+        self._own = self._numbers | self._own  # A unit of results alone has its results.
         self._continued: str | None = None  # of a tail: the unit that was the last one before
         self._tail_rule = index.tail_rule
         if self._tail_rule.is_tail:
