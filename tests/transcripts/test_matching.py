@@ -114,7 +114,7 @@ class PlainLog:
         message = self.find_message(self.head)
         known = KnownLog(
             tree=LogTree((move.position, move.data["target_message_id"]) for move in moves),
-            head=self.head,
+            newest_position=self.head,
             head_message=message,
             home=self.head,
             home_message=message,

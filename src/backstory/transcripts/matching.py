@@ -99,12 +99,27 @@ class LogTree:
                     yield position
 
 
+# An example: a file contained "hi", "one" and, again after "hi", "two". It was imported, and then a
+# person added "mine" to the log.
+#
+#     1 user "hi"    2 user "one"    3 jump to 1    4 user "two"    5 user "mine"
+#
+# The head is at 5, and its line is 1, 3, 4, 5. Now the file also contains "three", after "two". The
+# tip of the unit "two" is 4, and so the matcher yields
+#
+#     6 jump to 4    7 user "three"    8 jump to 5
+#
+# The tool message was 4, and is 7 now. The head was not there, but at 5: a person moved it
+# (`is_moved`). That is its home, to which the last jump goes back. If an import is killed after 7,
+# the next one finds the head at 7, but its home is still 5.
+
+
 @dataclass
 class KnownLog:
     """The part of an agent's log that a source is compared with."""
 
     tree: LogTree = field(default_factory=LogTree)
-    head: int = 0  # the newest position
+    newest_position: int = 0
     head_message: int = 0  # the last position of the head's line with a message or a clear
     time: int | None = None  # of the newest event
     # Where the head goes back to if it does not follow the tool, and the message there. It is not
@@ -132,7 +147,7 @@ class Matcher:
         self._tree = log.tree
         self._is_busy = is_busy  # incomplete units are left out, and what continues them
         self._tail_rule = TailRule(tail)
-        self._position = log.head  # the newest
+        self._position = log.newest_position  # the newest
         self._at = log.head_message  # the message that the next event continues
         self._time = log.time
         self._tips: dict[str | None, int] = {None: 0}  # where a unit is continued
@@ -215,7 +230,7 @@ class Matcher:
     def _note_unit(self, entry: Entry, unit: Unit) -> None:
         """Note which unit an entry belongs to, on whatever lines the log has it."""
         for position in self.find(entry.id):
-            if position <= self._log.head:
+            if position <= self._log.newest_position:
                 self._units[position] = unit.id
 
     def _find_tip(self, entry: Entry, tip: int, position: int) -> int:
@@ -323,7 +338,7 @@ class Matcher:
         if self.is_newer and not log.is_moved:
             yield from self._go(self._tips[leaf], time)
         else:
-            self.has_new_branch = self._position > log.head and log.is_moved
+            self.has_new_branch = self._position > log.newest_position and log.is_moved
             yield from self._go(log.home_message, time, target=log.home)
 
     def _find_tool_unit(self) -> tuple[str | None, int | None]:

@@ -442,7 +442,7 @@ class ThreadWriter:
         self._repeated: set[int] = set()  # positions whose text the batch contains again
         self._floor = to_microseconds(self._agent.created_at)
         self._log = self._load_log()
-        self._head = self._log.head  # in the store
+        self._head = self._log.newest_position  # in the store
         self.matcher = Matcher(self._log, is_busy=is_busy, tail=job.thread.tail)
 
     def count_open_calls(self) -> int:
@@ -493,15 +493,17 @@ class ThreadWriter:
     def _load_log(self) -> KnownLog:
         """Return the part of the agent's log that is compared."""
         agent, cursor = self._agent, self._job.cursor
-        log = KnownLog(newest=cursor.newest, records=cursor.records, head=agent.listed_head)
-        if not log.head:
+        log = KnownLog(
+            newest=cursor.newest, records=cursor.records, newest_position=agent.listed_head
+        )
+        if not log.newest_position:
             return log
         moves = [(move.seq, move.base) for move in agent.moves() if move.kind != "clear"]
         log.tree = LogTree(moves)
         log.time = to_microseconds(agent.updated_at)
         log.is_fork = bool(agent.fork_seq)
-        log.head_message = find_message(agent, log.tree, log.head)
-        log.home = log.head
+        log.head_message = find_message(agent, log.tree, log.newest_position)
+        log.home = log.newest_position
         is_interrupted = cursor.message == log.head_message
         if is_interrupted and cursor.home is not None:
             log.home = cursor.home
@@ -526,7 +528,7 @@ class ThreadWriter:
     def _look_up(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Yield the steps. Before one is yielded, the positions of its entries are looked up."""
         while chunk := list(islice(steps, LOOK_UP)):
-            if self._log.head:
+            if self._log.newest_position:
                 self._find_positions(chunk)
             for step in chunk:
                 if isinstance(step, Unit):
