@@ -47,15 +47,22 @@ def check_name(name: str) -> None:
 
 
 def parameters(values: Any) -> dict[str, Any]:
-    """The parameters of a table; a nested table has those of one format."""
+    """The parameters of a table. Those of one format are in a nested table, or have its name and
+    a dot before their own; the result has them in a nested table."""
     if not isinstance(values, Mapping):
         raise Invalid(f"params is {values!r:.50}", remedy="write it as a table: [params]")
-    return {
-        name: dict(value)
-        if name in FORMATS and isinstance(value, Mapping)
-        else parameter(name, value)
-        for name, value in values.items()
-    }
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in FORMATS and isinstance(value, Mapping):
+            checked[name] = {**checked.get(name, {}), **value}
+            continue
+        checked_value = parameter(name, value)
+        outer, dot, inner = name.partition(".")
+        if dot:
+            checked[outer] = {**checked.get(outer, {}), inner: checked_value}
+        else:
+            checked[name] = checked_value
+    return checked
 
 
 def _number(name: str, value: Any) -> int | float:

@@ -58,7 +58,7 @@ def change_settings(
     """The note with the settings that differ from those at a position, if there are any. Of a
     model without a format, only new `params` are recorded."""
     settings = read_settings(note.data for note in agent.notes(SETTINGS, at=at))
-    all_params = {**settings.params, **params}
+    all_params = merge_params(settings.params, params)
     if getattr(model, "format", None) is None:
         change = settings.find_changes(params=all_params)
     else:
