@@ -54,6 +54,16 @@ def test_a_prompt_that_was_not_answered_is_answered_by_the_repeat(agent):
     assert agent.head == 3
 
 
+def test_a_repeat_with_another_model_writes_nothing(agent):
+    models = [Actor(speaks("Hello you")), Actor()]
+    for name, model in zip(("one", "other"), models, strict=True):
+        model.name, model.format, model.params = name, "openai", {}
+    first = written(Loop(agent, models[0]).ask("Hi", key="k"))
+    head = agent.head
+    assert written(Loop(agent, models[1]).ask("Hi", key="k")) == first
+    assert agent.head == head
+
+
 def test_a_prompt_that_is_no_longer_in_the_context_is_not_asked(agent):
     agent.user("Hi", key="k")
     agent.clear()

@@ -326,3 +326,27 @@ def test_a_call_that_was_cut_off_is_answered_with_what_to_do(agent):
     model = Actor([cut], speaks("Smaller."))
     list(Loop(agent, model, [Tool.of(quick)]).ask("Hi"))
     assert results(agent) == {"c1": "not run: your answer was cut off: write smaller parts"}
+
+
+def test_cancel_between_the_prompt_and_the_answer_ends_the_turn(agent):
+    model = Actor(speaks("never said"))
+    loop = Loop(agent, model)
+    updates = loop.ask("Hi")
+    next(updates)
+    loop.cancel()
+    assert list(updates) == [Stopped("stopped before it was complete")]
+    assert model.heard == []
+    assert said(agent)[-1] == ("user", "Hi")
+
+
+@pytest.mark.parametrize("words", ["one two", "one"])  # cancelled before a word, and at the end
+def test_cancel_ends_a_compaction_by_a_model_that_cannot_be_stopped(agent, words):
+    agent.user("Hi")
+    agent.assistant("Hello")
+    before = agent.head
+    loop = Loop(agent, Actor(speaks(words)))
+    updates = loop.compact()
+    next(updates)
+    loop.cancel()
+    assert list(updates) == [Stopped("stopped before it was complete")]
+    assert agent.head == before

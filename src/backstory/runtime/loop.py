@@ -144,21 +144,27 @@ class Loop:
         again: its turn is continued, or, if it was answered, only reported."""
         check_expected(expected)
         check_not_blank("user", text)
-        prompt = ("user", storable(text), None, key)
+        turn = self.resume()  # before the prompt is written, so that `cancel` finds it
         with defer_signals():
-            # As of the expected head, so that a repeat writes the same events.
-            at = None if expected is None else min(expected, self.agent.head)
-            settings = change_settings(self.agent, self.model, self.tools, at=at)
-            written = self.agent.extend([*settings, prompt], expected=expected)
-        event = written[-1]
+            event = self._write_prompt(text, key, expected)
         yield EventWritten(event)
         if isinstance(event, RepeatedEvent):
-            yield from self._repeat(event)
+            yield from self._repeat(event, turn)
         else:
-            yield from self.resume()
+            yield from turn
 
-    def _repeat(self, prompt: RepeatedEvent) -> Updates:
-        """Report the events after a prompt. If it was not answered yet, let the model answer it."""
+    def _write_prompt(self, text: str, key: str | None, expected: int | None) -> Event:
+        """Write a prompt, after the settings that changed."""
+        prompt = ("user", storable(text), None, key)
+        if key is not None and expected is None and self.agent.events(keys=[key]):
+            return self.agent.extend([prompt])[-1]  # a repeat sends nothing, so it changes nothing
+        # As of the expected head, so that a repeat writes the same events.
+        at = None if expected is None else min(expected, self.agent.head)
+        settings = change_settings(self.agent, self.model, self.tools, at=at)
+        return self.agent.extend([*settings, prompt], expected=expected)[-1]
+
+    def _repeat(self, prompt: RepeatedEvent, turn: Updates) -> Updates:
+        """Report the events after a prompt. If it was not answered yet, let `turn` answer it."""
         if not prompt.is_live:
             yield Stopped(GONE)
             return
@@ -174,7 +180,7 @@ class Loop:
             last = event
         is_interrupted = (last.data or {}).get("interrupted") is True
         if last.kind != "assistant" or is_interrupted:
-            yield from self.resume()
+            yield from turn
 
     def resume(self) -> Updates:
         """Let the model answer, and run the tools that it calls, until it calls no more."""
@@ -226,7 +232,7 @@ class LoopTurn:
             with suppress(Error):  # the first error matters more
                 self._close_open_calls()
             raise
-        else:
+        else:  # no answer within max_steps
             yield Stopped(OUT_OF_STEPS.format(self._loop.max_steps))
 
     def cancel(self) -> None:
@@ -304,12 +310,21 @@ class LoopTurn:
 
     # --- compaction ---
 
+    def _stream_summary(
+        self, conversation: Conversation, tools: Sequence[Tool]
+    ) -> Iterator[StreamItem]:
+        """Ask the model for a summary. Raises TurnCancelled at the next part after `cancel`, so
+        that nothing is written then, whatever the model is."""
+        with stream_of(self._open_stream(conversation, tools)) as parts:
+            for part in parts:
+                self._check_cancelled()
+                yield part
+
     def run_compaction(self, focus: str) -> Updates:
         """Compact the context, whatever its size."""
         loop = self._loop
-        open_stream = self._open_stream
         work = compact_context(
-            loop.agent, loop.model, loop.tools, focus=focus, open_stream=open_stream
+            loop.agent, loop.model, loop.tools, focus=focus, open_stream=self._stream_summary
         )
         try:
             with closing(work) as parts:
@@ -333,7 +348,7 @@ class LoopTurn:
         """Compact the context. Return False if there is nothing to compact, or someone else
         wrote."""
         loop = self._loop
-        work = compact_context(loop.agent, loop.model, loop.tools, open_stream=self._open_stream)
+        work = compact_context(loop.agent, loop.model, loop.tools, open_stream=self._stream_summary)
         try:
             with closing(work) as parts:
                 for part in parts:
