@@ -1,13 +1,17 @@
 """A chat without its screen: how it begins, and what it calls its agents."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import backstory
 from backstory.agent import Agent
-from backstory.chat.commands import restore_typed
+from backstory.chat.commands import ask_another, restore_typed
 from backstory.chat.session import Chat, begin
-from backstory.errors import Invalid
-from tests.runtime.acting import Actor
+from backstory.errors import Invalid, NotFound
+from backstory.runtime.compaction import REQUEST_HEADING
+from backstory.runtime.loop import Stopped
+from tests.runtime.acting import Actor, speaks
 
 
 def test_two_that_begin_at_once_write_the_prompt_once(tmp_path, monkeypatch):
@@ -48,7 +52,7 @@ def test_retry_brings_back_a_prompt_only_where_it_was_taken_back():
     other = store.start("other")
     other.user("What is left?")
     other.user("given up on purpose")
-    assert chat.take_back(chat.say("never answered"))
+    assert chat.take_back(chat.write_prompt("never answered"))
     while other.head < chat.agent.head - 1:
         other.note("app.step")
     other.undo(turn=True)
@@ -107,12 +111,12 @@ def test_parameters_survive_a_clear_and_apply_to_a_new_session():
     """C3: --thinking was in the first request, and not in the one after /clear."""
     store = backstory.open(":memory:")
     chat = Chat(store, store.start("main"), Actor(), params={"thinking": 4000})
-    chat.say("one")
+    chat.write_prompt("one")
     chat.clear()
-    chat.say("two")
+    chat.write_prompt("two")
     assert chat.agent.conversation().settings.params == {"thinking": 4000}
     chat.start_new()
-    chat.say("three")
+    chat.write_prompt("three")
     assert chat.agent.name == "main-2"
     assert chat.agent.conversation().settings.params == {"thinking": 4000}
 
@@ -122,7 +126,7 @@ def test_what_tools_changed_is_named_when_it_leaves_the_context():
     store = backstory.open(":memory:")
     chat = Chat(store, store.start("main"), Actor())
     agent = chat.agent
-    chat.say("Change things")
+    chat.write_prompt("Change things")
     calls = [
         ("c1", "write_file", {"path": "a.py", "content": "x"}, {"allowed_by": "person"}),
         ("c2", "edit_file", {"path": "b.py"}, {"error": True}),
@@ -137,3 +141,85 @@ def test_what_tools_changed_is_named_when_it_leaves_the_context():
     assert chat.describe_changes(before) == ""
     agent.undo(turn=True)
     assert chat.describe_changes(before) == "; not restored: a.py, what 1 command did"
+
+
+def test_a_parameter_of_a_format_is_added_to_those_that_are_set():
+    store = backstory.open(":memory:")
+    first = Chat(store, store.start("main"), Actor(), params={"openai": {"user": "u"}})
+    first.write_prompt("one")
+    again = Chat(store, first.agent, Actor(), params={"openai": {"seed": 7}})
+    assert again.params() == {"openai": {"user": "u", "seed": 7}}
+    again.write_prompt("two")
+    assert again.agent.conversation().settings.params == {"openai": {"user": "u", "seed": 7}}
+    default_params = {"openai": {"user": "u"}}
+    new = Chat(
+        store,
+        store.start("new"),
+        Actor(),
+        params={"openai": {"seed": 7}},
+        default_params=default_params,
+    )
+    assert new.params() == {"openai": {"user": "u", "seed": 7}}
+
+
+def test_a_summary_is_no_prompt_and_needs_no_answer():
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor(speaks("An answer"), speaks("In short")))
+    list(chat.ask("A question"))
+    list(chat.loop.compact())
+    assert chat.agent.context().messages[-1].kind == "user"
+    assert not chat.is_unanswered()
+    assert chat.prompts() == []
+    with pytest.raises(NotFound, match="nothing to answer yet"):
+        chat.retry()
+    with pytest.raises(NotFound, match="nothing to answer yet"):
+        chat.ask_again("other")
+
+
+def test_a_summary_that_quotes_the_current_request_needs_an_answer():
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor())
+    chat.agent.user("Count the files")
+    chat.agent.compact(f"In short{REQUEST_HEADING}Count the files")
+    assert chat.is_unanswered()
+    assert chat.prompts() == []
+    chat.retry()
+    assert chat.ask_again("other") == "main"
+
+
+def test_a_kept_prompt_is_a_prompt_after_a_compaction():
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor())
+    chat.write_prompt("one")
+    chat.agent.assistant("An answer")
+    chat.write_prompt("two")
+    chat.agent.compact("In short", keep=1)
+    assert [prompt.content for prompt in chat.prompts()] == ["two"]
+    assert chat.is_unanswered()
+
+
+def test_ctrl_c_while_a_prompt_is_written_ends_its_turn(monkeypatch):
+    """The store was locked: the prompt was answered although it was stopped."""
+    store = backstory.open(":memory:")
+    model = Actor(speaks("never said"))
+    chat = Chat(store, store.start("main"), model)
+    write_prompt = Chat.write_prompt
+
+    def wait_for_the_store(self, *arguments, **options):
+        self.loop.cancel()
+        return write_prompt(self, *arguments, **options)
+
+    monkeypatch.setattr(Chat, "write_prompt", wait_for_the_store)
+    *_, last = chat.ask("A question")
+    assert isinstance(last, Stopped)
+    assert model.heard == []
+
+
+def test_retry_with_another_model_changes_no_model_if_there_is_nothing_to_answer():
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor())
+    changed = []
+    worker = SimpleNamespace(chat=chat, change_model=changed.append, wait_aloud=lambda act: act())
+    with pytest.raises(NotFound, match="nothing to answer yet"):
+        ask_another(worker, "other")
+    assert changed == []

@@ -118,17 +118,20 @@ def retry(worker: "ChatWorker", rest: str) -> None:
     if rest:
         ask_another(worker, rest)
         return
+    turn = worker.chat.resume()  # first, so that Ctrl-C stops it while the store is locked
     worker.wait_aloud(worker.chat.retry)
     worker.draw_new()
-    worker.answer(worker.chat.resume())
+    worker.answer(turn)
 
 
 def ask_another(worker: "ChatWorker", model: str) -> None:
     """Let another model answer the last prompt in a fork."""
+    worker.chat.find_request()  # before the model changes: there may be nothing to answer
     worker.change_model(model)
+    turn = worker.chat.resume()
     first = worker.wait_aloud(lambda: worker.chat.ask_again(model))
     worker.redraw(f"{model} answers in the fork {worker.chat.agent.name!r}", asking=True)
-    worker.answer(worker.chat.resume())
+    worker.answer(turn)
     worker.say(f"/diff {first} compares the answers, /switch {first} goes back")
 
 

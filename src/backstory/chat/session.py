@@ -13,16 +13,18 @@ from backstory.agent import Agent
 from backstory.chat import mentions, project
 from backstory.chat.tour import TOUR, TourModel, is_over
 from backstory.errors import Conflict, Invalid, NotFound
+from backstory.log.data_keys import COMPACTED
 from backstory.log.events import Event
 from backstory.log.kinds import KINDS
 from backstory.log.messages import ToolCall, read_call
 from backstory.log.settings import SETTINGS
 from backstory.present.agent_lists import find_free_name, short_ref, short_refs
 from backstory.present.text import count, one_line
+from backstory.runtime.compaction import read_request
 from backstory.runtime.loop import COMPACT_AT, Allow, EventWritten, Loop, Updates
 from backstory.runtime.models import Model
 from backstory.runtime.parameters import check_name
-from backstory.runtime.requests import write_settings
+from backstory.runtime.requests import merge_params, write_settings
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool
 from backstory.storage.ids import name_from_key
@@ -33,6 +35,7 @@ SYSTEM = (
     "You are a helpful assistant in a terminal, working in a folder on the user's computer. "
     "Use the tools to look things up instead of guessing. Answer briefly, in Markdown."
 )
+NOTHING_ASKED = "there is nothing to answer yet: say something"
 CHANGING_TOOLS = ("write_file", "edit_file")
 
 
@@ -67,7 +70,7 @@ class Chat:
         self.is_new = begin(agent, system, self.instructions)
         self._unwritten_params = dict(params or {})
         if self.is_new:
-            self._unwritten_params = {**(default_params or {}), **self._unwritten_params}
+            self._unwritten_params = merge_params(default_params or {}, self._unwritten_params)
         self.other_folder = ""  # where the session began, if that is not this folder
         if folder is not None:
             began_in = self.root.about.get("cwd", str(folder))
@@ -94,12 +97,13 @@ class Chat:
 
     def ask(self, text: str, files: Sequence[str] = (), *, typed: str | None = None) -> Updates:
         """Ask the model, and yield what happens. Only the typed part may name files."""
+        turn = self.resume()  # before the prompt is written, so that `cancel` finds it
         with defer_signals():
-            event = self.say(text, files, typed=typed)
+            event = self.write_prompt(text, files, typed=typed)
         yield EventWritten(event)
-        yield from self.resume()
+        yield from turn
 
-    def say(
+    def write_prompt(
         self,
         text: str,
         files: Sequence[str] = (),
@@ -108,7 +112,8 @@ class Chat:
         seen: int | None = None,
     ) -> Event:
         """Write a prompt, with the files that its typed part names (default: all of it); `resume`
-        lets the model answer. `seen` is the head that the person saw; raises Conflict if there is
+        lets the model answer; call it before, so that Ctrl-C stops the turn while the store is
+        locked. `seen` is the head that the person saw; raises Conflict if there is
         more."""
         prompt = mentions.read(text, self.folder or Path.cwd(), files, typed=typed)
         params = self._unwritten_params
@@ -120,7 +125,7 @@ class Chat:
 
     def params(self) -> dict[str, Any]:
         """The parameters that are in force here."""
-        return {**self.agent.conversation().settings.params, **self._unwritten_params}
+        return merge_params(self.agent.conversation().settings.params, self._unwritten_params)
 
     def set_parameter(self, name: str, value: Any) -> None:
         """Set a parameter from here on; None removes it."""
@@ -156,7 +161,8 @@ class Chat:
         return project.are_outdated(self.agent, self.instructions)
 
     def resume(self) -> Updates:
-        """Let the model continue, and yield what happens."""
+        """Let the model continue, and yield what happens. From the call on, `loop.cancel` stops
+        it; nothing is read or asked before the first update."""
         return self.loop.resume()
 
     def take_back(self, prompt: Event) -> bool:
@@ -176,9 +182,9 @@ class Chat:
         # Compare events, not positions: another agent may have the same position.
         if undone is not None and head == undone.seq and self.agent.events([head]) == [undone]:
             self.agent.redo(expected=head)
-        last = self._last()
-        if last is None:
-            raise NotFound("there is nothing to answer yet: say something")
+        last = self._find_last_message()
+        if last is None or is_complete_summary(last):
+            raise NotFound(NOTHING_ASKED)
         if last.kind == "assistant":
             if not (last.data or {}).get("interrupted"):
                 raise Invalid(
@@ -189,21 +195,29 @@ class Chat:
     def ask_again(self, model: str) -> str:
         """Switch to a fork from before the last answer, where another model can answer. Returns the
         name of the agent with the first answer."""
-        prompts = self.prompts()
-        if not prompts:
-            raise NotFound("there is nothing to answer yet: say something")
+        request = self.find_request()
         before = self.agent
         name = name_from_key(f"{before.name}-{model}")
         free_name = find_free_name(name, self.store.agents())
-        self.loop.agent = before.fork(free_name, at=prompts[-1].seq)
+        self.loop.agent = before.fork(free_name, at=request.seq)
         return before.name
+
+    def find_request(self) -> Event:
+        """Return the last message that asks for an answer: a prompt, or a summary that quotes one.
+        Raises NotFound if there is none."""
+        for event in self.agent.context().messages[::-1]:
+            if event.kind == "user" and not is_complete_summary(event):
+                return event
+        raise NotFound(NOTHING_ASKED)
 
     def is_unanswered(self) -> bool:
         """Whether the last message is from the person or a tool, so that an answer is missing."""
-        last = self._last()
-        return last is not None and last.kind != "assistant"
+        last = self._find_last_message()
+        if last is None or is_complete_summary(last):
+            return False
+        return last.kind != "assistant"
 
-    def _last(self) -> Event | None:
+    def _find_last_message(self) -> Event | None:
         spoken = (
             event for event in self.agent.context().messages[::-1] if KINDS[event.kind].is_message
         )
@@ -226,8 +240,8 @@ class Chat:
         return self.agent.conversation().tokens(self.model.name)
 
     def prompts(self) -> list[Event]:
-        """The live prompts, oldest first."""
-        return [event for event in self.agent.context().messages if event.kind == "user"]
+        """The live prompts, oldest first, also those that a compaction has copied."""
+        return [event for event in self.agent.context().messages if is_typed(event)]
 
     # --- moving ---
 
@@ -333,6 +347,17 @@ def begin(agent: Agent, system: str, instructions: project.Instructions | None =
     except Conflict:  # someone else has just begun it
         return False
     return True
+
+
+def is_typed(event: Event) -> bool:
+    """Return True for a prompt or its copy, and False for the summary of a compaction."""
+    return event.kind == "user" and COMPACTED not in (event.data or {})
+
+
+def is_complete_summary(event: Event) -> bool:
+    """Return True for the summary of a compaction that quotes no request: it needs no answer."""
+    is_summary = event.kind == "user" and COMPACTED in (event.data or {})
+    return is_summary and not read_request(event)
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -160,19 +160,20 @@ class ChatWorker:
     def _send(self, text: str) -> None:
         """Write a prompt, and let the model answer. If that fails, its text is in the editor
         again."""
+        turn = self.chat.resume()  # before the prompt is written, so that Ctrl-C stops it
         try:
             self.catch_up()
             prompt = self.wait_aloud(lambda: self._write_prompt(text))
         except (Error, OSError):
             self.screen.put_draft(text)
             raise
-        self.answer(self.chat.resume(), prompt)
+        self.answer(turn, prompt)
 
     def _write_prompt(self, text: str) -> Event:
         """Write a prompt after what is on the screen."""
         while True:
             try:
-                return self.chat.say(text, seen=self._drawn.position)
+                return self.chat.write_prompt(text, seen=self._drawn.position)
             except Conflict:  # someone else was faster
                 self.catch_up()
 
