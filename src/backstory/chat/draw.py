@@ -34,7 +34,6 @@ from backstory.wire.repair import INTERRUPTED
 _WITHOUT_LINKS = ("linux", "dumb", "vt100")  # terminals without hyperlinks
 _LEFT_OUT = ["html_inline", "html_block", "entity", "image", "reference"]
 _PARSER = MarkdownIt().enable(["strikethrough", "table"]).disable(_LEFT_OUT)
-OUTPUT = "output"  # the key of a command's output in prompts of earlier versions
 MOST_LINES = 3  # lines of a result that are shown when it is folded
 MOST_PROMPT_LINES = 40
 MOST_SYSTEM = 1_000  # characters that a line of any width is cut from
@@ -119,8 +118,7 @@ class EventPen:
         return Text(f"↩ {event.kind} to {target}", style="dim")
 
     def _draw_user(self, event: Event) -> RenderableType:
-        """Return a prompt, with its files or the output of an earlier version's command, or a
-        summary that replaces older messages."""
+        """Return a prompt with its files, or a summary that replaces older messages."""
         data = event.data or {}
         if COMPACTED in data:
             summary = self._fold(event.content or "", MOST_PROMPT_LINES, f": /show @{event.seq}")
@@ -130,8 +128,6 @@ class EventPen:
         drawings: list[RenderableType] = [Text(""), Text(prompt, "bold green", overflow="fold")]
         for name in data.get(ATTACHED) or ():
             drawings.append(Text(f"  ⎘ {one_line(str(name))}", style="dim", overflow="fold"))
-        if OUTPUT in data:
-            drawings.append(self._draw_output(str(data[OUTPUT]), event.seq, "dim"))
         return Group(*drawings)
 
     def _draw_call(self, event: Event, *, sign: str = "● ") -> RenderableType:
@@ -156,7 +152,7 @@ class EventPen:
         return self._draw_output(str(output or ""), event.seq, "red" if result.error else "dim")
 
     def _draw_output(self, text: str, position: int, style: str) -> RenderableType:
-        """Return the output of a tool or a command, and how to see the rest of it."""
+        """Return the output of a tool, and how to see the rest of it."""
         hint = f": Ctrl-O or /show @{position}"
         lines = self._fold(text.rstrip() or "(no output)", MOST_LINES, hint)
         return indent(Text(lines, style=style, overflow="fold"))
