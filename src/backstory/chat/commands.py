@@ -48,7 +48,7 @@ def mark(worker: "ChatWorker", rest: str) -> None:
     """Set a mark to return to."""
     written = worker.wait_aloud(lambda: worker.chat.agent.mark(rest or None))
     worker.draw_new()
-    worker.say(f"/rewind {written.label or ''}".rstrip() + " comes back here")
+    worker.print_notice(f"/rewind {written.label or ''}".rstrip() + " comes back here")
 
 
 def rewind(worker: "ChatWorker", rest: str) -> None:
@@ -121,7 +121,7 @@ def retry(worker: "ChatWorker", rest: str) -> None:
     turn = worker.chat.resume()  # first, so that Ctrl-C stops it while the store is locked
     worker.wait_aloud(worker.chat.retry)
     worker.draw_new()
-    worker.answer(turn)
+    worker.draw_turn(turn)
 
 
 def ask_another(worker: "ChatWorker", model: str) -> None:
@@ -131,8 +131,8 @@ def ask_another(worker: "ChatWorker", model: str) -> None:
     turn = worker.chat.resume()
     first = worker.wait_aloud(lambda: worker.chat.ask_again(model))
     worker.redraw(f"{model} answers in the fork {worker.chat.agent.name!r}", asking=True)
-    worker.answer(turn)
-    worker.say(f"/diff {first} compares the answers, /switch {first} goes back")
+    worker.draw_turn(turn)
+    worker.print_notice(f"/diff {first} compares the answers, /switch {first} goes back")
 
 
 def fork(worker: "ChatWorker", rest: str) -> None:
@@ -180,7 +180,7 @@ def change_model(worker: "ChatWorker", rest: str) -> None:
         worker.change_model(rest)
     model = worker.chat.model
     window = f", {model.window:,} tokens" if model.window else ""
-    worker.say(f"the model is {model.name}{window}; /model NAME changes it")
+    worker.print_notice(f"the model is {model.name}{window}; /model NAME changes it")
 
 
 def set_parameter(worker: "ChatWorker", rest: str) -> None:
@@ -195,7 +195,7 @@ def set_parameter(worker: "ChatWorker", rest: str) -> None:
         worker.draw_line(f"  {known} = {json.dumps(setting, ensure_ascii=False)}")
     none = "" if params else "no parameters are set; "
     names = ", ".join(NAMES)
-    worker.say(f"{none}/set NAME VALUE sets one, /set NAME removes it ({names})")
+    worker.print_notice(f"{none}/set NAME VALUE sets one, /set NAME removes it ({names})")
 
 
 def show_help(worker: "ChatWorker", _: str) -> None:
@@ -205,8 +205,8 @@ def show_help(worker: "ChatWorker", _: str) -> None:
         rows.append((f"/{name} {command.takes}", command.run.__doc__ or ""))
     worker.draw_table(rows)
     others = " ".join(f"/{name}" for name in worker.shell_commands if name not in COMMANDS)
-    worker.say(f"As in the command line, on this agent: {others}")
-    worker.say(KEYS)
+    worker.print_notice(f"As in the command line, on this agent: {others}")
+    worker.print_notice(KEYS)
 
 
 def leave(worker: "ChatWorker", _: str) -> None:

@@ -83,7 +83,7 @@ class ChatScreen:
         self._external: asyncio.Task[None] | None = None  # the external editor
         self._error: BaseException | None = None
         self._work: Work
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._event_loop: asyncio.AbstractEventLoop | None = None
         self._session: PromptSession[str | None] = PromptSession(
             self._draw_message,
             multiline=True,
@@ -129,7 +129,7 @@ class ChatScreen:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        self._loop = loop
+        self._event_loop = loop
         self._has_ended = asyncio.Event()
         threading.Thread(target=self._run_work, args=(loop,), daemon=True).start()
         while not self._has_ended.is_set():
@@ -172,9 +172,9 @@ class ChatScreen:
         with self._typed:
             self.is_leaving = True
             self._typed.notify()
-        if self._loop is not None:  # otherwise there is nothing to stop yet
+        if self._event_loop is not None:  # otherwise there is nothing to stop yet
             self._work.interrupt()
-            self._loop.call_soon_threadsafe(self._give_answer, None)
+            self._event_loop.call_soon_threadsafe(self._give_answer, None)
 
     # --- what the worker calls ---
 
@@ -259,8 +259,8 @@ class ChatScreen:
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop of the main thread, and wait for its result."""
-        assert self._loop is not None, "the worker runs within `run`"
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        assert self._event_loop is not None, "the worker runs within `run`"
+        return asyncio.run_coroutine_threadsafe(coroutine, self._event_loop).result()
 
     # --- in the event loop of the main thread ---
 

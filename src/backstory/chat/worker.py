@@ -59,7 +59,7 @@ class ChatWorker:
     ) -> None:
         """`shell_commands` are those of the command line that may run here."""
         self.chat = chat
-        self.chat.loop.allow = Permissions(self.ask).decide
+        self.chat.loop.allow = Permissions(self.ask_permission).decide
         self.shell_commands = shell_commands
         self.is_done = False
         self.is_expanded = False  # results in full
@@ -115,7 +115,7 @@ class ChatWorker:
         except EOFError:
             self.is_done = True
         except KeyboardInterrupt:
-            self.say("stopped")
+            self.print_notice("stopped")
         except (Error, OSError) as error:
             self.complain(error)
 
@@ -123,12 +123,12 @@ class ChatWorker:
         self.draw(*(Text(visible(line), style="dim", overflow="fold") for line in self._greeting))
         self._follow(self.chat.agent)
         if self.chat.is_new and self.chat.instructions:
-            self.say(f"instructions: {self.chat.instructions.describe(self.chat.folder)}")
+            self.print_notice(f"instructions: {self.chat.instructions.describe(self.chat.folder)}")
         if not self.chat.is_new:
             self.draw_context()
-            self.say(self.chat.describe_restored())
+            self.print_notice(self.chat.describe_restored())
             if self.chat.has_new_instructions():
-                self.say(
+                self.print_notice(
                     "the project's instructions have changed: @AGENTS.md in a prompt sends the new "
                     "ones"
                 )
@@ -140,7 +140,7 @@ class ChatWorker:
             self.is_expanded = not self.is_expanded
             self.redraw("results in full" if self.is_expanded else "results short")
         elif commands.is_command(text):
-            self.say(text)
+            self.print_notice(text)
             commands.run(self, text.strip())
             self._remember_prompts()
         elif text.strip():
@@ -152,7 +152,7 @@ class ChatWorker:
             latest = self.chat.store.resolve("@").agent
             if latest != self.chat.agent:
                 here = self.chat.ref(self.chat.agent)
-                self.say(
+                self.print_notice(
                     f"backstory chat {here} comes back here; without a name it is "
                     f"{latest.name!r}, the one that was written to last"
                 )
@@ -167,7 +167,7 @@ class ChatWorker:
         except (Error, OSError):
             self.screen.put_draft(text)
             raise
-        self.answer(turn, prompt)
+        self.draw_turn(turn, prompt)
 
     def _write_prompt(self, text: str) -> Event:
         """Write a prompt after what is on the screen."""
@@ -179,7 +179,7 @@ class ChatWorker:
 
     def wait_aloud(self, write: Callable[[], T]) -> T:
         """Run a write, and say so if it has to wait for others."""
-        timer = Timer(WAIT_SECONDS, self.say, (LOCKED,))
+        timer = Timer(WAIT_SECONDS, self.print_notice, (LOCKED,))
         timer.daemon = True
         timer.start()
         try:
@@ -187,7 +187,7 @@ class ChatWorker:
         finally:
             timer.cancel()
 
-    def answer(self, updates: Updates, prompt: Event | None = None) -> None:
+    def draw_turn(self, updates: Updates, prompt: Event | None = None) -> None:
         """Draw the prompt and the answer."""
         drawing = AnswerDrawing(self.screen, self._drawn, is_expanded=self.is_expanded)
         if self.screen.is_leaving:  # before there was something to stop
@@ -203,7 +203,7 @@ class ChatWorker:
             self._draw_missed(drawing)
             is_taken_back = isinstance(error, ModelError) and self._take_back(prompt)
             if not is_taken_back and self.chat.is_unanswered():
-                self.say(UNANSWERED)
+                self.print_notice(UNANSWERED)
             raise
         except BaseException:
             self._give_back_queue()
@@ -216,10 +216,12 @@ class ChatWorker:
         """Say how a turn ended: it was stopped, or what it took."""
         if drawing.is_stopped:
             is_kept = any(event.kind in ("assistant", "tool_result") for event in missed)
-            self.say("stopped; what was said is kept" if is_kept else "stopped; /retry asks again")
+            self.print_notice(
+                "stopped; what was said is kept" if is_kept else "stopped; /retry asks again"
+            )
             self._give_back_queue()
         elif drawing.has_answer:
-            self.say(drawing.summarize())
+            self.print_notice(drawing.summarize())
         if drawing.seconds > BELL_SECONDS:
             self.screen.ring()
 
@@ -236,7 +238,9 @@ class ChatWorker:
             drawing.print_rest(unsaved or drawing.text)
             self.warn("this answer could not be recorded")
         elif unsaved.strip():
-            self.say(unsaved if len(unsaved) <= MAX_UNSAVED else f"{unsaved[:MAX_UNSAVED]}…")
+            self.print_notice(
+                unsaved if len(unsaved) <= MAX_UNSAVED else f"{unsaved[:MAX_UNSAVED]}…"
+            )
             self.warn("this could not be recorded")
 
     def _take_back(self, prompt: Event | None) -> bool:
@@ -247,9 +251,9 @@ class ChatWorker:
                 self._give_back_queue()
                 self._remember_prompts(commands.restore_typed(prompt))
                 if self.screen.put_draft(commands.restore_typed(prompt)):
-                    self.say(f"{TAKEN_BACK}, and is in the editor again")
+                    self.print_notice(f"{TAKEN_BACK}, and is in the editor again")
                 else:
-                    self.say(f"{TAKEN_BACK}; the ↑ key brings it back")
+                    self.print_notice(f"{TAKEN_BACK}; the ↑ key brings it back")
                 return True
         return False
 
@@ -265,7 +269,7 @@ class ChatWorker:
             self.redraw(MOVED)
         return missed
 
-    def ask(self, action: Action) -> str:
+    def ask_permission(self, action: Action) -> str:
         """Show a complete action, and return what the person typed."""
         self.draw(draw.draw_action(action))
         choices = "yes, session, or why not" if action.effect == "run" else "yes, or why not"
@@ -285,7 +289,7 @@ class ChatWorker:
         drawing = AnswerDrawing(self.screen, self._drawn)
         drawing.follow(self.chat.loop.compact(focus))
         if drawing.is_stopped:
-            self.say("stopped; the context is unchanged")
+            self.print_notice("stopped; the context is unchanged")
         else:
             self.redraw("compacted", "/undo takes it back")
 
@@ -337,7 +341,7 @@ class ChatWorker:
         new = self.chat.agent.events(after=self._drawn.position)
         if any(event.kind != "note" for event in new):
             if not self._others_wrote:
-                self.say("someone else wrote to this agent:")
+                self.print_notice("someone else wrote to this agent:")
             self._others_wrote = True
         if any(event.kind in MOVE_KINDS for event in self.draw_new()):
             self.redraw(MOVED)
@@ -357,7 +361,7 @@ class ChatWorker:
         rule = Rule(Text(f"── {one_line(title)}", style="dim"), align="left", style="dim")
         self.draw(Text("\n" * (self.screen.height - 1)), rule)
         self.draw_context(asking=asking)
-        self.say(f"{title}; {hint}" if hint else title)
+        self.print_notice(f"{title}; {hint}" if hint else title)
 
     def draw_context(self, *, asking: bool = False) -> None:
         """Draw the live context, or the end of a long one."""
@@ -366,7 +370,7 @@ class ChatWorker:
         self._mark_drawn(context.at)
         earlier = max(0, len(events) - MAX_DRAWN)
         if earlier:
-            self.say(
+            self.print_notice(
                 f"… {count(earlier, 'earlier event')} of the context not drawn: "
                 "/context lists them, /show @POSITION shows one"
             )
@@ -397,7 +401,7 @@ class ChatWorker:
         if things:
             self.screen.print(*things)
 
-    def say(self, text: str) -> None:
+    def print_notice(self, text: str) -> None:
         """Print a dimmed line from the chat, not from the log."""
         self.draw(Text(visible(text), style="dim", overflow="fold"))
 
