@@ -134,3 +134,35 @@ def test_the_command_writes_it(tmp_path):
     subprocess.run([sys.executable, "-m", "backstory", *written], check=True, timeout=PATIENCE)
     nonce = re.compile("nonce-?=?[\"']?[\\w-]{22}")
     assert nonce.sub("", out.read_text()) == nonce.sub("", wanted)
+
+
+REASONS = """async ([agent, head]) => {
+  const { ask } = await import("page/state.js");
+  const reasons = [];
+  for (let seq = 1; seq <= head; seq++) {
+    const { reason, by, live } = await ask(`/agents/${agent}/explain/${seq}?at=${head}`);
+    reasons.push({ reason, by, live });
+  }
+  return reasons;
+}"""
+
+
+def test_the_file_explains_events_as_a_server_does(opened, file):
+    with backstory.open(":memory:") as store:
+        main = store.start("main", system="Be careful.")
+        main.user("Before the compaction.")
+        main.compact("A summary.")
+        main.append("jump", None, {"target_message_id": 999})
+        main.mark("here")
+        main.user("Left behind.")
+        main.rewind()
+        main.user("The last one.")
+        file.write_text(build_file(store, store.resolve("main")))
+        wanted = []
+        for seq in range(1, main.head + 1):
+            why = main.explain(seq)
+            wanted.append({"reason": why.reason, "by": why.by, "live": why.live})
+        page = opened()
+        at(page, f"main@{main.head}")
+        assert page.evaluate(REASONS, [main.id, main.head]) == wanted
+        assert len({why["reason"].partition(") ")[2] for why in wanted}) >= 5

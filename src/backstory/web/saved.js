@@ -1,6 +1,6 @@
 /** The page as one file (`backstory export --to html`): what a server would answer comes out of the
  *  file itself. It contains the events of one session, and the requests at one position. */
-import { addBlock, addFrame, emptyLog, leftBy, ranges, SPOKEN } from "page/lineage.js";
+import { addBlock, addFrame, emptyLog, leftBy, ranges, shows, SPOKEN } from "page/lineage.js";
 import { answerFrom, Failed } from "page/state.js";
 
 const answers = JSON.parse(document.getElementById("answers").textContent);
@@ -25,12 +25,23 @@ const between = (after, until) =>
   Array.from({ length: Math.max(0, until - after) }, (_, n) => after + n + 1);
 const positionsOf = (id) => between(0, logOf(id).head);
 
+/** Explains an event in the words of a server. */
 function explain(id, seq, at) {
-  const by = leftBy(ranges(logOf(id), at), seq);
-  const name = `event ${seq} (${eventOf(id, seq).kind})`;
-  if (!by) return { by: null, live: true, reason: `${name} is in the context` };
-  const reason = `${name} was left behind by the ${eventOf(id, by).kind} at ${by}`;
-  return { by, live: false, reason };
+  const { kind } = eventOf(id, seq);
+  const log = logOf(id);
+  const by = leftBy(ranges(log, at), seq) || null;
+  const answer = (why, by = null, live = false) => ({
+    by,
+    live,
+    reason: `event ${seq} (${kind}) ${why}`,
+  });
+  if (kind !== "clear" && !shows(log, seq))
+    return answer("is malformed, invalid or of an unknown kind: it has no effect");
+  if (!by && kind === "clear") return answer("empties the context; it is never shown");
+  if (!by) return answer("is in the context", null, true);
+  const summary = log.compactions.get(by);
+  if (summary) return answer(`was compacted by ${by}; the summary is at ${summary}`, by);
+  return answer(`was left behind by the ${eventOf(id, by).kind} at ${by}`, by);
 }
 
 /** The messages of a context, each under the name of the one event that it is. */
