@@ -45,6 +45,11 @@ def test_all_words_must_match_and_tool_and_time_choose_too(library):
     assert count("until=1000") == 0
 
 
+def test_a_filter_that_is_no_number_is_refused_where_there_are_no_sessions():
+    with backstory.open(":memory:") as store:
+        assert Client(store)("/api/sessions?since=yesterday").status == 400
+
+
 def test_a_session_that_was_written_to_is_compared_anew_and_one_that_was_deleted_is_gone(library):
     client = Client(library)
     [row] = client("/api/sessions?q=crackle").json["sessions"]

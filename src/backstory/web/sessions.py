@@ -60,28 +60,26 @@ class SessionFilter:
 
     def _choose(self, query: Query) -> dict[str, Any]:
         """Return a page of the sessions that match, the latest first, and how many there are."""
-        sessions = query.store.sessions(order="updated")
-        found = [session for session in sessions if self._fits(session, query)]
+        since = query.read_int("since")  # seconds since 1970
+        until = query.read_int("until", FAR_AWAY)
+        words = query.arguments.get("q", "")[:LONGEST_TEXT].lower().split()
+        tool = query.arguments.get("tool", "")
+        is_any = not words and not tool
         after = query.read_int("after")
+        sessions = query.store.sessions(order="updated")
+        found = []
+        for session in sessions:
+            if not since <= session.updated_at.timestamp() <= until:
+                continue
+            # A line is only read if there are words or a tool to compare.
+            if is_any or self._read_line(session, query).matches(words, tool):
+                found.append(session)
         page = found[after : after + SESSIONS_PER_PAGE]
         return {
             "sessions": build_rows(query.store, page),
             "matching": len(found),
             "total": len(sessions),
         }
-
-    def _fits(self, session: Session, query: Query) -> bool:
-        """Return True if a session is of the time that is asked for, and its line matches. The line
-        is only read if there are words or a tool to compare."""
-        since = query.read_int("since")  # seconds since 1970
-        until = query.read_int("until", FAR_AWAY)
-        if not since <= session.updated_at.timestamp() <= until:
-            return False
-        words = query.arguments.get("q", "")[:LONGEST_TEXT].lower().split()
-        tool = query.arguments.get("tool", "")
-        if not words and not tool:
-            return True
-        return self._read_line(session, query).matches(words, tool)
 
     def _count_tools(self, query: Query) -> dict[str, int]:
         """Return how many sessions come from each tool, the most frequent first."""
