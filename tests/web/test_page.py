@@ -430,3 +430,48 @@ def test_what_each_side_of_a_diff_has_of_its_own_stands_side_by_side(show, fille
     _, *words = screen(".pair").first.inner_text().split("\n")
     assert words == ["Delete b.py.", "5 user", "Rename a.py to main.py."]
     assert screen(".pair").count() == 2
+
+
+CURSOR = """async () => (await import("page/open_log.js")).cursor.value"""
+
+
+@pytest.mark.parametrize(
+    ("at", "key", "place"), [(1, "k", 1), (1, "j", 2), (4, "k", 2), (4, "j", 6), (8, "j", 8)]
+)
+def test_a_step_through_filtered_rows_never_goes_the_other_way(show, filled, at, key, place):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@{at}").ready()
+    screen(".filters button").filter(has_text="prompts").click()
+    screen(".filters .hint").filter(has_text="2 of 10").wait_for()
+    screen.press(key)
+    assert screen.page.evaluate(CURSOR) == place
+
+
+SCROLL_UP = """() => {
+  const box = document.querySelector(".pane.context");
+  box.scrollTop = box.scrollTop ? 0 : 1;
+  return document.querySelector(".message[data-seq='1']") !== null;
+}"""
+SCROLL_DOWN = """() => {
+  const box = document.querySelector(".pane.context");
+  const bottom = box.scrollHeight - box.clientHeight;
+  box.scrollTop = box.scrollTop < bottom ? bottom : bottom - 1;
+  return document.querySelector(".message[data-seq='60']") !== null;
+}"""
+
+
+def test_the_later_messages_of_a_context_end_where_none_is_left(show):
+    with backstory.open(":memory:") as store:
+        store.start("main").extend([("user", f"line {n}") for n in range(1, 61)])
+        screen = show(store).ready()
+        screen.page.wait_for_function(SCROLL_UP)
+        later = screen("button.more").filter(has_text="Show later messages")
+        later.wait_for()
+        screen.page.wait_for_function(SCROLL_DOWN)
+        later.wait_for(state="detached")
+
+
+def test_a_pane_that_is_a_property_of_every_object_is_no_pane(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}?pane=toString").ready()
+    screen(".pane.context").wait_for()

@@ -153,3 +153,49 @@ def test_what_is_heard_of_an_agent_has_the_time_of_its_last_event(show):
         main.user("Later.")
         screen.row(11).filter(has_text="Later.").wait_for()
         assert screen.page.evaluate(UPDATED, main.id) > before
+
+
+def navigate_away(screen, other):
+    screen.page.evaluate(NAVIGATE, [other.session, other.id])
+    screen.at("other@1,000")
+
+
+def test_an_error_that_comes_late_leaves_the_next_view_alone(show, two):
+    screen = show(two).ready()
+    held = hold(screen, "/sessions/ffff/agents")
+    with screen.page.expect_request(re.compile("/sessions/ffff/agents")):
+        screen.page.evaluate(NAVIGATE, ["ffff", "0000"])
+    navigate_away(screen, two.agent("other"))
+    screen.expected.append("status of 404")
+    release(screen, held)
+    assert screen(".bench").count() == 1
+    assert screen("[role=alert]").count() == 0
+
+
+def test_agents_that_come_late_leave_the_next_session_alone(show, two):
+    other = two.agent("other")
+    screen = show(two).ready()
+    held = hold(screen, f"/sessions/{other.session}/agents")
+    with screen.page.expect_request(re.compile("/agents$")):
+        screen.page.evaluate(NAVIGATE, [other.session, other.id])
+    screen.page.go_back()
+    screen.at("main@1,000")
+    release(screen, held)
+    assert screen.texts(".name > span") == ["main"]
+
+
+REFER = """async () => {
+  const state = await import("page/state.js");
+  state.navigate(`${state.root}/r/main`);
+}"""
+
+
+def test_a_reference_that_is_resolved_late_leads_nowhere(show, two):
+    screen = show(two).ready()
+    held = hold(screen, "/resolve")
+    with screen.page.expect_request(re.compile("/resolve")):
+        screen.page.evaluate(REFER)
+    other = two.agent("other")
+    navigate_away(screen, other)
+    release(screen, held)
+    assert other.session in screen.page.url

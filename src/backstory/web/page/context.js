@@ -162,9 +162,8 @@ function useWindow(all, end) {
   };
   const showLater = () => {
     if (view.last === null) return undefined;
-    const more = findMessagesAfter(all, view.last, STEP);
-    const isEnd = more.length < STEP;
-    return move(more, { last: isEnd ? null : more[more.length - 1], most: MOST });
+    const more = findMessagesAfter(all, view.last, STEP + 1);
+    return move(more, { last: more[STEP] ? more[STEP - 1] : null, most: MOST });
   };
   useEffect(() => {
     setView({ last: null, most: STEP });

@@ -54,12 +54,14 @@ async function arrive(to) {
   if (to.view === "reference") {
     const ref = encodeURIComponent(decodeURIComponent(to.ref));
     const found = await state.ask(`/resolve?ref=${ref}`);
+    if (route.peek() !== to) return;
     const at = found.at === null ? "" : `@${found.at}`;
     state.navigate(`${root}/s/${found.session}/a/${found.agent}${at}`, true);
     return;
   }
   if (to.view !== "workbench") return;
   if (!agents.peek().has(to.agent)) await state.loadAgents(to.session);
+  if (route.peek() !== to) return;
   const found = [...agents.peek().values()].filter((one) => one.id.startsWith(to.agent));
   if (found.length !== 1)
     throw new state.Failed(404, { error: `There is no agent ${to.agent} in this session.` });
@@ -102,6 +104,7 @@ effect(() => {
 effect(() => {
   const to = route.value;
   arrive(to).catch((error) => {
+    if (route.peek() !== to) return;
     if (error.status === 404 || error instanceof URIError) route.value = state.MISSING;
     state.trouble(error);
   });

@@ -116,7 +116,7 @@ export function parse(location) {
   const bench = /^\/s\/([^/]+)\/a\/([^/@]+)(?:@(\d+))?$/.exec(path);
   if (bench) {
     const [, session, agent, at] = bench;
-    const shows = name in PANES ? name : "context";
+    const shows = Object.hasOwn(PANES, name) ? name : "context";
     return { ...query, view: "workbench", session, agent, at: at ? Number(at) : null, pane: shows };
   }
   if (path.startsWith("/r/")) return { view: "reference", ref: path.slice(3) }; // still encoded
@@ -167,6 +167,7 @@ export function navigate(url, replaces = false) {
 
 export async function loadAgents(session) {
   const found = await ask(`/sessions/${session}/agents`);
+  if (route.peek().session !== session) return;
   title.value = found.title;
   agents.value = new Map(found.agents.map((one) => [one.id, one]));
 }

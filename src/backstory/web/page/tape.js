@@ -93,9 +93,8 @@ const indexOf = (seq) =>
 export function findStep(by) {
   const list = selection.value;
   if (!list) return cursor.value + by;
-  const place = findLastIndexAtMost(list, cursor.value);
-  const next = by > 0 ? place + 1 : list[place] === cursor.value ? place - 1 : place;
-  return list[Math.max(0, Math.min(next, list.length - 1))] ?? cursor.value;
+  const place = findLastIndexAtMost(list, by > 0 ? cursor.value : cursor.value - 1);
+  return list[by > 0 ? place + 1 : place] ?? cursor.value;
 }
 export const page = () => Math.max(1, Math.floor(height.value / ROW) - 1);
 
