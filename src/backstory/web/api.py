@@ -158,7 +158,7 @@ def find(query: Query) -> Any:
     return {"positions": found, "next": reached if reached < head else None, "head": head}
 
 
-def read_models(query: Query) -> Any:
+def read_usage_by_model(query: Query) -> Any:
     """Return the models that answered in a lineage, with what they read, wrote and cost."""
     agent = query.find_agent()
     events = query.read_events(agent, 0, agent.head)
@@ -240,17 +240,6 @@ def read_stats(query: Query) -> Any:
     return stats_json(query.store.stats(), largest=LARGEST)
 
 
-def build_reads() -> dict[str, Callable[[Query], Any]]:
-    """Return the function for each path. Some of them remember what they have read of a store."""
-    sessions = SessionFilter()
-    return {
-        **READS,
-        "/sessions": sessions.read_sessions,
-        "/tools": sessions.read_tools,
-        "/agents/{id}/request": NewestRequest().read_page,
-    }
-
-
 READS: dict[str, Callable[[Query], Any]] = {
     "/sessions/{id}/agents": read_agents,
     "/agents/{id}/frame": read_frame,
@@ -263,7 +252,7 @@ READS: dict[str, Callable[[Query], Any]] = {
     "/agents/{id}/tokens": count_tokens,
     "/agents/{id}/preview": preview,
     "/agents/{id}/find": find,
-    "/agents/{id}/usage": read_models,
+    "/agents/{id}/usage": read_usage_by_model,
     "/events/{id}/{seq:int}/image/{n:int}": read_image,
     "/diff": diff,
     "/search": search,
@@ -271,3 +260,14 @@ READS: dict[str, Callable[[Query], Any]] = {
     "/verify": verify,
     "/stats": read_stats,
 }
+
+
+def build_reads() -> dict[str, Callable[[Query], Any]]:
+    """Return the function for each path. Some of them remember what they have read of a store."""
+    sessions = SessionFilter()
+    return {
+        **READS,
+        "/sessions": sessions.read_sessions,
+        "/tools": sessions.read_tools,
+        "/agents/{id}/request": NewestRequest().read_page,
+    }

@@ -21,7 +21,12 @@ MOST_EVENTS = 100_000  # of one block
 BACK = 1_000  # events before a block in which the calls of its first results are looked for
 LOOKED_BACK = 40  # messages in which the last answer is looked for
 SECOND = 1_000_000
-FORMATS_BY_MODEL = {"claude": "anthropic", "gemini": "gemini", "gpt": "openai", "o": "openai"}
+FORMATS_BY_MODEL_PREFIX = {
+    "claude": "anthropic",
+    "gemini": "gemini",
+    "gpt": "openai",
+    "o": "openai",
+}
 LETTERS = {
     "system": "s",
     "user": "u",
@@ -66,7 +71,7 @@ def find_format(agent: Agent) -> str:
         if provider in FORMATS:
             return str(provider)
         model = find_model(data) or ""
-        for start, format in FORMATS_BY_MODEL.items():
+        for start, format in FORMATS_BY_MODEL_PREFIX.items():
             if model.startswith(start):
                 return format
     return FORMATS[0]

@@ -1,8 +1,8 @@
 """A call of the page's API without its HTTP: the store, the names in the path, the arguments."""
 
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from threading import Event as Flag
 from typing import Any, NamedTuple, TypeVar
 
 from backstory.agent import Agent
@@ -28,7 +28,7 @@ class Query(NamedTuple):
     store: Store
     path: Mapping[str, Any]  # the parts of the path that have names
     arguments: Mapping[str, str]
-    gone: Flag | None = None  # set when the client has disconnected
+    gone: threading.Event | None = None  # set when the client has disconnected
 
     def find_agent(self, id: str | None = None) -> Agent:
         """Return the agent with an id, or with a unique beginning of one: by default the agent in
