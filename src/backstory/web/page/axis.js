@@ -28,7 +28,7 @@ export const tree = computed(() => {
   }
   const later = (a, b) =>
     b.one.born_seq - a.one.born_seq || (a.one.created_at < b.one.created_at ? 1 : -1);
-  const waiting = [...roots.sort(later)].reverse();
+  const waiting = roots.sort(later).toReversed();
   while (waiting.length) {
     const node = waiting.pop();
     node.children.sort(later);
@@ -42,7 +42,7 @@ export const tree = computed(() => {
   return { nodes, roots };
 });
 
-export const offset = computed(() => (tree.value.nodes.get(openId.value) || { offset: 0 }).offset);
+export const offset = computed(() => tree.value.nodes.get(openId.value)?.offset ?? 0);
 
 /** The known moments and their places with pauses folded; null if the axis is not time. */
 const clock = computed(() => {
@@ -65,7 +65,7 @@ const clock = computed(() => {
   return {
     spots: own.map((moment, n) => (n ? placeAt(moment) : 0)),
     placeAt,
-    end: places[places.length - 1] || 1,
+    end: places.at(-1) || 1,
   };
 });
 

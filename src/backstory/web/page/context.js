@@ -20,7 +20,7 @@ import { Message } from "page/event.js";
 import { copy, html, Kind, Place, useEvents } from "page/parts.js";
 
 const STEP = 15; // messages that come at an end of the list
-const MOST = 45;
+const MOST_MESSAGES = 45;
 const NEAR = 300; // pixels from an end at which more come
 const FRAME = "The tools, and the frame of every request";
 
@@ -29,7 +29,7 @@ const isSpoken = (seq) => SPOKEN.includes(letterAt(seq));
 /** Returns the last messages of some ranges up to a position, oldest first. */
 function findMessagesBefore(ranges, last, most) {
   const found = [];
-  for (const [low, high] of [...ranges].reverse())
+  for (const [low, high] of ranges.toReversed())
     for (let seq = Math.min(high, last); seq >= low && found.length < most; seq--)
       if (isSpoken(seq)) found.push(seq);
   return found.reverse();
@@ -45,7 +45,7 @@ function findMessagesAfter(ranges, first, most) {
 
 /** What came and left since the pinned position; null if none of this agent is pinned. */
 function findChanges() {
-  const pinned = state.other.value;
+  const pinned = state.pinned.value;
   if (!pinned || pinned.agent !== openId.value || pinned.at > log.value.head) return null;
   const then = ranges(log.value, pinned.at);
   const now = liveRanges.value;
@@ -115,7 +115,7 @@ function Since({ since, only, setOnly }) {
         ><input type="checkbox" checked=${only} onChange=${onChange} /> Show only what came</label
       >
       <button class="small" onClick=${() => showPane("diff")}>Compare</button>
-      <button class="small" onClick=${state.setTo(state.other, null)}>Unpin</button>
+      <button class="small" onClick=${state.setTo(state.pinned, null)}>Unpin</button>
     </p>
     ${left.length > 0 && html`<p>Left: ${left.slice(-20).map(([low, high]) => html`<${Range} key=${low} low=${low} high=${high} />`)}</p>`}
   </details>`;
@@ -154,16 +154,16 @@ function useWindow(all, end) {
     }
   };
   const showEarlier = () => {
-    const last = seqs.length < MOST ? view.last : seqs[seqs.length - 1 - STEP];
-    return move(findMessagesBefore(all, seqs[0] - 1, STEP), {
+    const last = seqs.length < MOST_MESSAGES ? view.last : seqs.at(-1 - STEP);
+    move(findMessagesBefore(all, seqs[0] - 1, STEP), {
       last,
-      most: Math.min(seqs.length + STEP, MOST),
+      most: Math.min(seqs.length + STEP, MOST_MESSAGES),
     });
   };
   const showLater = () => {
-    if (view.last === null) return undefined;
+    if (view.last === null) return;
     const more = findMessagesAfter(all, view.last, STEP + 1);
-    return move(more, { last: more[STEP] ? more[STEP - 1] : null, most: MOST });
+    move(more, { last: more[STEP] ? more[STEP - 1] : null, most: MOST_MESSAGES });
   };
   useEffect(() => {
     setView({ last: null, most: STEP });

@@ -69,16 +69,18 @@ function Side({ event, words, sign, isOlder, id, same }) {
 export function swap() {
   const to = state.otherSide.value;
   if (!to) return;
-  state.other.value = { agent: openId.value, at: cursor.value };
+  state.pinned.value = { agent: openId.value, at: cursor.value };
   state.open(to.agent, to.at);
 }
 
 function compareWith(agent, at) {
-  state.other.value = agent ? { agent: agent.id, at: Math.max(0, Math.min(at, agent.head)) } : null;
+  state.pinned.value = agent
+    ? { agent: agent.id, at: Math.max(0, Math.min(at, agent.head)) }
+    : null;
   remember(false);
 }
 
-function Choice({ to }) {
+function SideChoice({ to }) {
   const theirs = to && state.agents.value.get(to.agent);
   const choose = (event) => {
     const one = state.agents.value.get(event.target.value);
@@ -143,7 +145,7 @@ export default function Diff() {
   const path = to && `/diff?left=${left}&right=${to.agent}@${to.at}`;
   const { value: page, error, after, turn } = usePages(path, 120);
   return html`<div class="diff">
-    <${Choice} to=${to} />
+    <${SideChoice} to=${to} />
     ${!to && html`<p class="hint">Choose a branch, or pin this position and go elsewhere.</p>`}
     ${to && !page && html`<${Waiting} error=${error} text="Comparing …" />`}
     ${page && html`<${Changes} page=${page} after=${after} turn=${turn} />`}

@@ -153,7 +153,7 @@ function SummaryFacts({ seq, what }) {
   const last = clear - 1;
   const { to, events, tokens } = what || { to: last, events: count[last], tokens: size[last] };
   const compare = () => {
-    state.other.value = { agent: openId.value, at: to };
+    state.pinned.value = { agent: openId.value, at: to };
     state.pane.value = "diff";
     go(seq, { jump: true });
   };

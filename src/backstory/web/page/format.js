@@ -24,13 +24,14 @@ const UNITS = [
   [86400, "d"],
   [3600, "h"],
   [60, "min"],
+  [1, "s"],
 ];
 
 /** Returns how long something takes or is ago, in its largest unit. */
 export function durationOf(seconds) {
   for (const [size, unit] of UNITS)
     if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
-  return seconds >= 1 ? `${Math.floor(seconds)} s` : "";
+  return "";
 }
 
 /** Returns how long ago a moment was. */

@@ -1,3 +1,4 @@
+/** Keyboard commands, and which key runs which. */
 import * as state from "page/state.js";
 import {
   cursor,
@@ -21,23 +22,24 @@ export const letters = signal(localStorage.getItem("letters") !== "off");
 
 const goToNearest = (letters, by) => {
   for (let seq = cursor.value + by; seq >= 1 && seq <= log.value.head; seq += by) {
-    if (letters.includes(letterAt(seq))) return go(seq);
+    if (letters.includes(letterAt(seq))) {
+      go(seq);
+      return;
+    }
   }
-  return undefined;
 };
-const move = (name) => () => {
-  if (state.canWrite) state.show("move", { move: name, at: cursor.value });
-};
+const move = (name) => () => state.show("move", { move: name, at: cursor.value });
 const copyRef = () => copy(reference(cursor.value), "Reference");
 const copyLink = () => copy(link(cursor.value), "Link");
 
 let playing = 0;
 /** Steps through the log by itself, with idle time cut; or stops. */
 function play() {
-  const wasPlaying = playing;
-  clearTimeout(playing);
-  playing = 0;
-  if (!wasPlaying) playOn();
+  if (!playing) playOn();
+  else {
+    clearTimeout(playing);
+    playing = 0;
+  }
 }
 
 function playOn() {
@@ -50,13 +52,13 @@ function playOn() {
 }
 
 /** @type {[string, string, () => void][]} */
-const MOVES = [
+const MOVE_COMMANDS = [
   ["f", "Fork here", move("fork")],
   ["b", "Back to here", move("back")],
   ["u", "Undo the last move", move("undo")],
 ];
 
-/** Keys, what they do, and how. @type {[string, string, () => void][]} */
+/** @type {[string, string, () => void][]} */
 export const COMMANDS = [
   ["j", "Step forward", () => go(findStep(1))],
   ["k", "Step back", () => go(findStep(-1))],
@@ -87,12 +89,12 @@ export const COMMANDS = [
   [" ", "Play, or stop", play],
   ["n", "Next match", () => nextHit(1)],
   ["N", "Previous match", () => nextHit(-1)],
-  ...(state.canWrite ? MOVES : []),
+  ...(state.canWrite ? MOVE_COMMANDS : []),
   ["/", "Search everything", () => state.show("search")],
   ["?", "All keys", () => state.show("help")],
 ];
 const BY_KEY = new Map(COMMANDS.map(([key, , run]) => [key, run]));
-const EVERYWHERE = new Set(["/", "?"]);
+const EVERYWHERE = ["/", "?"];
 
 const isIn = (event, selector) => event.target.closest?.(selector) != null;
 
@@ -130,7 +132,7 @@ function findCommand(event) {
   if (event.altKey || isTaken(event)) return null;
   if (event.key === "Escape") return state.setTo(state.toast, null);
   if (!letters.value && event.key.length === 1) return null;
-  if (!isHere && !EVERYWHERE.has(event.key)) return null;
+  if (!isHere && !EVERYWHERE.includes(event.key)) return null;
   return findArrow(event) || BY_KEY.get(event.key);
 }
 

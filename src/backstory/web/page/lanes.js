@@ -51,11 +51,11 @@ export const rows = computed(() => {
   const filters = Object.entries(filterValues.value).filter(([, value]) => value);
   const fits = ({ one }) => filters.every(([name, value]) => FILTERS[name](one, value));
   const found = [];
-  const waiting = [...tree.value.roots].reverse();
+  const waiting = tree.value.roots.toReversed();
   while (waiting.length) {
     const node = waiting.pop();
     if (fits(node) || path.value.includes(node)) found.push(node);
-    if (filters.length || !isFolded(node)) waiting.push(...[...node.children].reverse());
+    if (filters.length || !isFolded(node)) waiting.push(...node.children.toReversed());
   }
   return found;
 });
@@ -247,7 +247,7 @@ export function Lanes() {
     const top = here * LANE;
     const isSeen = top >= scrollTop && top + LANE <= scrollTop + clientHeight;
     if (here < 0 || isSeen) return;
-    box.current.scrollTop = Math.max(0, top - clientHeight / 2);
+    box.current.scrollTop = top - clientHeight / 2;
     scrollOffset.value = box.current.scrollTop;
   }, [state.route.value.agent, rows.value]);
   useLayoutEffect(() => drawLanes(still.current), drawn);

@@ -89,7 +89,7 @@ function openAt(to, next) {
     cursor.value = Math.min(to.at ?? next.head, next.head);
     state.pane.value = to.pane;
     state.format.value = to.format || "";
-    if (agents.value.has(id)) state.other.value = { agent: id, at: Number(at) || 0 };
+    if (agents.value.has(id)) state.pinned.value = { agent: id, at: Number(at) || 0 };
     if (to.q) state.find.value = { q: to.q, positions: [], next: 0 };
   });
   const [asked, head] = [to.at || 0, next.head].map(number);
@@ -163,11 +163,10 @@ function turn() {
 const Good = ({ text }) => html`<span class="status on"><i class="dot"></i>${text}</span>`;
 
 function Status() {
-  const isBench = route.value.view === "workbench";
   if (state.file) return html`<span class="status">saved file</span>`;
   if (live.value === "lost")
     return html`<span class="status lost" role="status">connection lost, reconnecting</span>`;
-  if (!isBench) return live.value === "on" && html`<${Good} text="live" />`;
+  if (route.value.view !== "workbench") return live.value === "on" && html`<${Good} text="live" />`;
   if (following.value) return html`<${Good} text="following" />`;
   const more = newCount.value;
   return html`<button class="status" onClick=${goHead} title="Go to the head and follow (g)">

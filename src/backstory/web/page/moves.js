@@ -7,7 +7,7 @@ import { ranges, isWithin } from "page/lineage.js";
 import { close, copy, html, Kind, Overlay, Waiting } from "page/parts.js";
 
 /** Each move, the word on its button, and what a person types. */
-const MOVES = {
+const MOVE_TEXTS = {
   fork: ["Fork here", "Fork", "Name"],
   rewind: ["Rewind to this mark", "Rewind"],
   jump: ["Go back to this position", "Go back"],
@@ -53,7 +53,7 @@ async function showResult(move, made) {
   const undoes = move === "undo" ? "redo" : "undo";
   const run = () => state.show("move", { move: undoes, at: 0 });
   const text = `Written at ${number(made.seq)}. Nothing was deleted.`;
-  state.toast.value = { text, action: MOVES[undoes][1], run };
+  state.toast.value = { text, action: MOVE_TEXTS[undoes][1], run };
 }
 
 /** As everywhere on the page; what no model is given has no tokens. */
@@ -84,7 +84,7 @@ export default function Move({ over }) {
   const move = chooseMove(over);
   const path = `/agents/${openId.value}`;
   const at = ["fork", "rewind", "jump"].includes(move) ? over.at : null;
-  const [title, button, field] = MOVES[move];
+  const [title, button, field] = MOVE_TEXTS[move];
   const [preview, setPreview] = useState(field ? { head: log.value.head } : null);
   const [problem, setProblem] = useState("");
   const [text, setText] = useState(move === "rename" ? openAgent.value.name : "");

@@ -27,9 +27,9 @@ export const kindAt = (seq) => state.KINDS[letterAt(seq)] || "unknown";
 /** What a move is called: a clear that a summary follows is a compaction. */
 export const moveAt = (seq) => (log.value.compactions.has(seq) ? "compaction" : kindAt(seq));
 export const timeOf = (seq) => new Date(log.value.times[seq - 1] * 1000);
-export const reference = (seq) => `${openAgent.value ? openAgent.value.name : ""}@${seq}`;
+export const reference = (seq) => `${openAgent.value?.name || ""}@${seq}`;
 export const link = (seq) =>
-  new URL(state.put(state.addressOf(openId.value, seq)), window.location.href).href;
+  new URL(state.writeHref(state.addressOf(openId.value, seq)), window.location.href).href;
 
 // --- the cursor ---
 
@@ -70,7 +70,7 @@ export function showPane(name) {
 
 /** Compares with this position from now on. */
 export function pin() {
-  state.other.value = { agent: openId.value, at: cursor.value };
+  state.pinned.value = { agent: openId.value, at: cursor.value };
   state.toast.value = { text: `Comparing with ${reference(cursor.value)} from now on` };
 }
 

@@ -16,7 +16,7 @@ import {
   Waiting,
 } from "page/parts.js";
 
-const MOST = 200; // moves or marks of one page of the table
+const STEPS_PER_PAGE = 200; // moves or marks of one page of the table
 const NAMES = { cwd: "folder", source: "from" };
 const USAGE = ["Model", "#Answers", "#Tokens in", "#Cached", "#Tokens out", "#Cost"];
 const STEPS = ["#Position", "What", "Target or label", "#Context before", "#after", "#When"];
@@ -83,7 +83,7 @@ const writeStep = ([seq, what, more]) => [
 export default function Overview() {
   const one = openAgent.value;
   const all = listSteps();
-  const [first, setFirst] = useState(Math.max(0, all.length - MOST));
+  const [first, setFirst] = useState(Math.max(0, all.length - STEPS_PER_PAGE));
   return html`<${Overlay} label="Overview" class="overview"
     ><h2>${one.name}</h2>
     <dl>
@@ -98,8 +98,8 @@ export default function Overview() {
     <h3>Models and usage</h3>
     <div role="status"><${Usage} id=${one.id} /></div>
     <h3>Moves and marks</h3>
-    ${all.length ? html`<${Table} head=${STEPS} rows=${all.slice(first, first + MOST).map(writeStep)} />` : html`<p class="hint">There are none.</p>`}
-    <${Pager} first=${first} most=${MOST} total=${all.length} turn=${setFirst} />
+    ${all.length ? html`<${Table} head=${STEPS} rows=${all.slice(first, first + STEPS_PER_PAGE).map(writeStep)} />` : html`<p class="hint">There are none.</p>`}
+    <${Pager} first=${first} most=${STEPS_PER_PAGE} total=${all.length} turn=${setFirst} />
     <${Closing}
   /><//>`;
 }

@@ -36,7 +36,7 @@ export const Page = ({ to, children }) =>
   html`<${Link} to=${to} act=${() => state.navigate(to)}>${children}<//>`;
 export const Place = ({ seq, children }) =>
   html`<${Link} to=${state.addressOf(openId.value, seq)} act=${() => go(seq, { jump: true })}
-    >${children?.length ? children : number(seq)}<//
+    >${children || number(seq)}<//
   >`;
 export const Branch = ({ id, at = null, children }) =>
   html`<${Link} to=${state.addressOf(id, at)} act=${() => state.open(id, at)}>${children}<//>`;

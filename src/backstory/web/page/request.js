@@ -74,7 +74,7 @@ const RequestMessage = ({ of, number: position, seqs }) =>
     <${Json} value=${of} />
   </article>`;
 
-const Page = ({ page, after, turn }) =>
+const RequestPage = ({ page, after, turn }) =>
   html`${page.repairs.length > 0 && html`<${Repairs} all=${page.repairs} />`}
     ${
       Object.keys(page.rest).length > 0 &&
@@ -117,6 +117,6 @@ export default function Request() {
         Build the request of ${number(messages)} messages
       </button>`
     }
-    ${page && html`<${Page} page=${page} after=${after} turn=${turn} />`}
+    ${page && html`<${RequestPage} page=${page} after=${after} turn=${turn} />`}
   </div>`;
 }

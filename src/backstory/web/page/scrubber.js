@@ -145,7 +145,7 @@ function drawCursor(canvas) {
   context.fillStyle = veil;
   context.fillRect(at, 0, width - at, tall);
   context.globalAlpha = 1;
-  const pinned = state.other.value;
+  const pinned = state.pinned.value;
   if (pinned?.agent === openId.value) {
     context.fillStyle = pin;
     context.fillRect(xOf(placeOf(pinned.at), width) - 1, 0, 2, tall);

@@ -15,7 +15,7 @@ const enteredWords = signal(""); // their first hit is opened as soon as it come
 const HINT = 'All words must match. Use "quotes" for a phrase, begin* for a prefix.';
 const RETRY = 1000; // milliseconds after which an index that is behind is asked again
 const POSITION = /^@?\d+$/;
-const MOST = 5; // branches, marks or commands
+const MOST_SUGGESTIONS = 5; // branches, marks or commands
 
 const readWords = () => text.value.trim();
 /** The answer to what is asked for now, if it has come. */
@@ -38,7 +38,7 @@ async function load(q, stop) {
 /** Adds the next page. A session may have hits in both. */
 async function loadMore() {
   const { q, groups, next } = findAnswer();
-  const more = await ask(q, next, undefined);
+  const more = await ask(q, next);
   const joined = new Map(groups.map((one) => [one.session.id, one]));
   for (const one of more.groups) {
     const hits = joined.get(one.session.id)?.hits || [];
@@ -67,13 +67,14 @@ function findNear(asked) {
     addPosition(at, `Go to position ${number(at)}`, openAgent.value.name);
   }
   const agents = [...state.agents.value.values()].filter((one) => fits(one.name));
-  for (const one of agents.slice(0, MOST))
+  for (const one of agents.slice(0, MOST_SUGGESTIONS))
     add(one.name, one.spawned ? "sub-agent" : "branch", () => state.open(one.id));
   const marks = log.value.marks.filter(([, label]) => fits(label));
-  for (const [seq, label] of marks.slice(0, MOST))
+  for (const [seq, label] of marks.slice(0, MOST_SUGGESTIONS))
     addPosition(seq, label, `mark, ${reference(seq)}`);
   const commands = COMMANDS.filter(([, what]) => fits(what));
-  for (const [keys, what, run] of commands.slice(0, MOST)) add(what, `command, ${keys}`, run);
+  for (const [keys, what, run] of commands.slice(0, MOST_SUGGESTIONS))
+    add(what, `command, ${keys}`, run);
   const address = `${state.root}/r/${encodeURIComponent(asked)}`;
   if (/[@/]/.test(asked))
     add(`Open the reference ${asked}`, "reference", () => state.navigate(address));
@@ -195,6 +196,6 @@ export default function Search({ over }) {
     <div id="hits" role="listbox" aria-label="Results">
       ${options.map((one, index) => html`<${Option} key=${index} of=${one} index=${index} onClick=${() => choose(one)} />`)}
     </div>
-    ${findAnswer() && findAnswer().next !== null && html`<button class="more" onClick=${() => loadMore().catch(state.trouble)}>Show more events</button>`}<//
+    ${findAnswer()?.next > 0 && html`<button class="more" onClick=${() => loadMore().catch(state.trouble)}>Show more events</button>`}<//
   >`;
 }

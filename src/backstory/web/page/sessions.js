@@ -53,7 +53,7 @@ async function loadMore() {
   newest.value = { ...newest.value, sessions: [...rows.values()] };
 }
 
-const isFiltered = () => Boolean(text.value.trim() || tool.value || time.value);
+const isFiltered = () => text.value.trim() || tool.value || time.value;
 
 /** Reads the rows of some sessions again. Without a filter, new sessions come on top. */
 async function refresh(ids) {

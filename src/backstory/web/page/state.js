@@ -17,10 +17,10 @@ export const title = signal(""); // of the open session
 export const PANES = { context: "Context", event: "Event", request: "Request", diff: "Compare" };
 export const pane = signal("context");
 export const format = signal(""); // of the request pane; empty: that of the last answer
-export const other = signal(null); // the other side of a diff: {agent, at}
+export const pinned = signal(null); // the other side of a diff: {agent, at}
 /** The other side, if it is in the open session. */
 export const otherSide = computed(() =>
-  agents.value.has(other.value?.agent) ? other.value : null,
+  agents.value.has(pinned.value?.agent) ? pinned.value : null,
 );
 export const find = signal(null); // {q, positions, next}
 export const dialog = signal(null);
@@ -97,7 +97,7 @@ export async function ask(path, { body, signal: stop, raw } = {}) {
   return found;
 }
 
-/** Shows what went wrong; what was given up on purpose is nobody's business. */
+/** Shows an error, unless a request was aborted. */
 export function trouble(error) {
   if (error.name === "AbortError") return;
   if (error.status === 401) show("locked", { why: error.message });
@@ -107,7 +107,7 @@ export function trouble(error) {
 // --- addresses ---
 
 export const MISSING = { view: "missing" };
-export const put = (url) => (file ? `#${url}` : url);
+export const writeHref = (url) => (file ? `#${url}` : url);
 
 export function parse(location) {
   const from = file ? file.locate(location) : location;
@@ -126,7 +126,7 @@ export function parse(location) {
 
 export function addressOf(id, at) {
   const one = agents.value.get(id);
-  return `${root}/s/${one ? one.session : route.value.session}/a/${id}${at === null ? "" : `@${at}`}`;
+  return `${root}/s/${one?.session ?? route.value.session}/a/${id}${at === null ? "" : `@${at}`}`;
 }
 
 let waiting = 0;
@@ -135,7 +135,7 @@ let last = "";
 export function writeAddress(address, isJump) {
   if (isJump) {
     settle();
-    history.pushState(null, "", put(address));
+    history.pushState(null, "", writeHref(address));
   } else {
     forget();
     last = address;
@@ -144,7 +144,7 @@ export function writeAddress(address, isJump) {
 }
 
 function settle() {
-  if (last) history.replaceState(null, "", put(last));
+  if (last) history.replaceState(null, "", writeHref(last));
   forget();
 }
 
@@ -161,7 +161,7 @@ export function open(id, at = null) {
 
 export function navigate(url, replaces = false) {
   settle();
-  history[replaces ? "replaceState" : "pushState"](null, "", put(url));
+  history[replaces ? "replaceState" : "pushState"](null, "", writeHref(url));
   route.value = parse(window.location);
 }
 

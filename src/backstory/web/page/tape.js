@@ -29,15 +29,15 @@ const MOST_FOUND = 5000; // positions of one search
 const MOST_BIRTHS = 3; // at one position; the event's pane has all of them
 
 /** Browsers ignore heights beyond about 17 million pixels: a longer list scrolls faster. */
-const MOST = 8e6;
+const MOST_PIXELS = 8e6;
 
 /** How many pixels of the list one pixel of scrolling is. */
 function factorOf(rows, view) {
   const tall = rows * ROW;
-  return tall <= MOST ? 1 : (tall - view) / Math.max(1, MOST - view);
+  return tall <= MOST_PIXELS ? 1 : (tall - view) / Math.max(1, MOST_PIXELS - view);
 }
 
-const FILTERS = { prompts: "u", text: "suia", tools: "cr", failed: "", moves: "mxwj" };
+const FILTERS = { prompts: "u", text: "suia", tools: "cr", failed: "", moves: "mxwj", live: "" };
 export const filters = signal(new Set());
 const scrollOffset = signal(0);
 const height = signal(400);
@@ -46,7 +46,7 @@ const height = signal(400);
 const selection = computed(() => {
   const wanted = filters.value;
   if (!wanted.size) return null;
-  const letters = [...wanted].map((name) => FILTERS[name] || "").join("");
+  const letters = [...wanted].map((name) => FILTERS[name]).join("");
   const anyKind = wanted.size === 1 && wanted.has("live");
   const { head, errors } = log.value;
   const fits = (seq) =>
@@ -194,7 +194,7 @@ function Filters() {
     filters.value = next;
   };
   return html`<div class="filters strip" role="group" aria-label="Show only">
-    ${[...Object.keys(FILTERS), "live"].map((name) => html`<${Chip} key=${name} name=${name === "live" ? "live only" : name} count=${counts.value[name]} isOn=${filters.value.has(name)} onClick=${() => toggle(name)} />`)}
+    ${Object.keys(FILTERS).map((name) => html`<${Chip} key=${name} name=${name === "live" ? "live only" : name} count=${counts.value[name]} isOn=${filters.value.has(name)} onClick=${() => toggle(name)} />`)}
     ${selection.value && html`<span class="hint">${number(length())} of ${number(log.value.head)}</span>`}
   </div>`;
 }
@@ -279,7 +279,7 @@ export function Tape() {
   const shown = Array.from({ length: last - first }, (_, n) => [first + n, lineAt(first + n)]);
   const readOffset = () => box.current.scrollTop * factor;
   const scrollTo = (offset) => {
-    box.current.scrollTop = Math.max(0, offset) / factor;
+    box.current.scrollTop = offset / factor;
     own.current = scrollOffset.value = readOffset();
   };
 
@@ -335,7 +335,11 @@ export function Tape() {
       aria-label="Events of this lineage"
       aria-activedescendant=${cursor.value ? `row-${cursor.value}` : undefined}
     >
-      <div class="all" role="presentation" style=${{ height: `${Math.min(total * ROW, MOST)}px` }}>
+      <div
+        class="all"
+        role="presentation"
+        style=${{ height: `${Math.min(total * ROW, MOST_PIXELS)}px` }}
+      >
         <div role="presentation" class="window" style=${{ transform: `translateY(${top}px)` }}>
           ${shown.map(([index, line]) => html`<${Line} key=${keyOf(line)} line=${line} index=${index} total=${total} />`)}
         </div>

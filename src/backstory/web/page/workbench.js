@@ -49,7 +49,7 @@ function Position() {
   </div>`;
 }
 
-const MOVES = [
+const MENU_MOVES = [
   ["fork", "Fork here", "f"],
   ["back", "Back to here", "b"],
   ["undo", "Undo", "u"],
@@ -84,7 +84,7 @@ function Menu() {
     ${
       isOpen &&
       html`<div class="moves" role="group" aria-label="Moves">
-        ${MOVES.map(([move, name, key]) => html`<button key=${move} class="quiet" onClick=${() => ask(move)}>${name}${key && html` <kbd>${key}</kbd>`}</button>`)}
+        ${MENU_MOVES.map(([move, name, key]) => html`<button key=${move} class="quiet" onClick=${() => ask(move)}>${name}${key && html` <kbd>${key}</kbd>`}</button>`)}
       </div>`
     }
   </div>`;
@@ -214,7 +214,7 @@ function Pane({ name }) {
 export function Workbench() {
   const name = state.pane.value;
   return html`<main class="bench" data-part=${part.value} style=${{ "--split": split.value }}>
-    <h1 class="unseen">${openAgent.value ? openAgent.value.name : "Loading"}</h1>
+    <h1 class="unseen">${openAgent.value?.name || "Loading"}</h1>
     <${Lanes} />
     <${Position} /><${Scrubber} />
     <${Tape} />
