@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.wire import dump, load
+from backstory.wire import dump, load, load_answer
 from tests.wire.test_matrix import FOUND
 
 SEARCH = [
@@ -131,3 +131,32 @@ def test_a_signature_before_what_a_tool_did_does_not_hide_it():
         "<tool_call>\nqueries: high tide\n</tool_call>",
         "It is at noon.",
     ]
+
+
+def record_paused(*answers):
+    events = [("user", "When?", None)]
+    for content in answers:
+        response = {"type": "message", "role": "assistant", "model": "m", "content": content}
+        events += load_answer(response, "anthropic")
+    return [*events, ("user", "Sure?", None)]
+
+
+def test_nothing_comes_between_a_paused_answer_and_the_one_that_continues_it():
+    body, repairs = dump(record_paused(SEARCH[:2], SEARCH[2:]), "anthropic", model="m")
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+    assert (body["messages"][1]["content"], repairs) == (SEARCH, [])
+
+
+def test_an_answer_may_pause_more_than_once():
+    again = [SEARCH[1] | {"id": "srvtoolu_2"}]
+    found = [FOUND | {"tool_use_id": "srvtoolu_2"}, SEARCH[3]]
+    events = record_paused(SEARCH[:2], [FOUND, SEARCH[0], *again], found)
+    body, repairs = dump(events, "anthropic", model="m")
+    assert body["messages"][1]["content"] == [*SEARCH[:3], SEARCH[0], *again, *found]
+    assert repairs == []
+
+
+def test_an_answer_that_continues_no_paused_one_stays_apart():
+    body, repairs = dump(record_paused(SEARCH, SEARCH), "anthropic", model="m")
+    assert len(body["messages"]) == 5
+    assert [repair.rule for repair in repairs] == ["alternate"]

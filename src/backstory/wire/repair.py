@@ -525,7 +525,7 @@ def alternate_roles(turns: list[Turn], request: RequestContext) -> list[Turn]:
     spaced.append(first)
     before = first
     for turn in rest[1:]:
-        if isinstance(turn, AnswerTurn) and is_joined(before, turn):
+        if isinstance(turn, AnswerTurn) and is_joined(before, turn, request):
             spaced.append(write_user_word(turn, CONTINUE, USER_BETWEEN, request))
         spaced.append(turn)
         before = turn
@@ -556,9 +556,11 @@ def begin_conversation(turns: list[Turn], request: RequestContext) -> list[Turn]
     return [MessageTurn(None, "user", RESUMED)]
 
 
-def is_joined(before: Turn, answer: AnswerTurn) -> bool:
-    """Return True if a service would join `answer` with the turn before it."""
+def is_joined(before: Turn, answer: AnswerTurn, request: RequestContext) -> bool:
+    """Return True if a service would join `answer` with the turn before it, and should not."""
     if not isinstance(before, AnswerTurn) or not ends_with_model(before):
+        return False
+    if request.format.continues_paused(before.form, answer.form):
         return False
     # The model continued from there, or the service accepted two answers in a row.
     return Accepted.LAST_WORD not in before.accepted and answer.after != AFTER_ANSWER

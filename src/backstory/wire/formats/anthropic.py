@@ -369,6 +369,13 @@ class AnthropicFormat(BlockFormat):
         (LibreChat agents PR#124)."""
         return self.remove_refused_blocks(form, parts)
 
+    def continues_paused(self, before: Form, form: Form) -> bool:
+        """Return True if `form` has the result of a tool that the service ran when it paused
+        ("pause_turn" in Anthropic's guide): nothing may come between the two."""
+        runs = list_field(before, "id", "server_tool_use", "mcp_tool_use")
+        results = list_field(form, "tool_use_id")
+        return not runs.isdisjoint(results - list_field(before, "tool_use_id"))
+
     def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call under another id."""
         [block] = form
@@ -473,6 +480,16 @@ def read_call(block: Block) -> Call:
     name = name_in(block, "name")
     extras = list_unread_keys(block, CALL_KEYS)
     return Call(id, name, arguments, extras=extras)
+
+
+def list_field(form: Form, key: str, *kinds: str) -> set[str]:
+    """Return the texts of a field in the blocks of a form: in those of some kinds, or in all."""
+    found: set[str] = set()
+    for block in form if isinstance(form, list) else ():
+        value = block.get(key)
+        if isinstance(value, str) and (not kinds or block.get("type") in kinds):
+            found.add(value)
+    return found
 
 
 def mark_cut_call(content: list[Block]) -> list[Block]:

@@ -359,6 +359,10 @@ class Format:
         report of each change."""
         return form, []
 
+    def continues_paused(self, before: Form, form: Form) -> bool:
+        """Return True if an answer continues one that the service paused."""
+        return False
+
     def rename_result(self, form: Form, id: str) -> Form:
         """Return the form of a result for the same call with another id."""
         return form
