@@ -46,6 +46,27 @@ def test_a_pause_changes_nothing_where_the_user_spoke_last(format):
     assert dump(history, format, pause=True) == dump(history, format)
 
 
+SPACED = {"type": "text", "text": "Hello \n"}
+BLANK = {"type": "text", "text": " "}
+
+
+@pytest.mark.parametrize("form", [None, "Hello \n", [SPACED], [SPACED, BLANK]])
+def test_whitespace_at_the_end_of_a_prefill_is_left_out(form):
+    data = {"native": {"provider": "anthropic", "wire": form}} if form else None
+    text = "Hello \n" if form != [SPACED, BLANK] else "Hello \n "
+    history = [("user", "Greet.", None), ("assistant", text, data)]
+    body, repairs = dump(history, "anthropic", pause=True)
+    content = body["messages"][-1]["content"]
+    assert content in ("Hello", [{"type": "text", "text": "Hello"}])
+    assert [repair.rule for repair in repairs] == ["blank"]
+    body, _ = dump(history, "bedrock", pause=True)
+    assert body["messages"][-1]["content"] == [{"text": "Hello"}]
+    body, repairs = dump([*history, ("user", "Go on.", None)], "anthropic", pause=True)
+    content = body["messages"][1]["content"]
+    assert content in (form, [SPACED])
+    assert repairs == []
+
+
 def test_a_turn_that_the_service_paused_goes_on_as_it_was():
     run = {
         "type": "server_tool_use",

@@ -591,14 +591,15 @@ RUNNING = [
 ]
 
 
-def find_thinking_settings(provider, messages, thinking=THINK, model="claude-sonnet-4-5"):
+def find_thinking_settings(
+    provider, messages, thinking=THINK, model="claude-sonnet-4-5", **options
+):
     fields = {"thinking": thinking}
     if provider == "bedrock":
         fields = {"additionalModelRequestFields": fields}
     settings = Settings(model=model, params={provider: fields})
-    request, repairs = Conversation([Message(*one) for one in messages], settings).dump_request(
-        provider
-    )
+    conversation = Conversation([Message(*one) for one in messages], settings)
+    request, repairs = conversation.dump_request(provider, **options)
     fields = request if provider == "anthropic" else request["additionalModelRequestFields"]
     return fields.get("thinking"), [repair.why for repair in repairs if repair.rule == "parameter"]
 
@@ -642,3 +643,20 @@ def test_a_key_that_is_not_a_text_in_what_a_service_ran_is_read():
     [event] = load_answer({"content": [run], "type": "message"}, "anthropic")
     told = dump([("user", "q", None), event], "openai").body
     assert "1: 2" in repr(told)
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock"])
+def test_a_prefill_without_thinking_is_continued_without_it(provider):
+    history = [("user", "Greet.", None), ("assistant", "Hello", None)]
+    thinking, [why] = find_thinking_settings(provider, history, pause=True)
+    assert (thinking, why.startswith("thinking was left out")) == (None, True)
+    # Without `pause`, the last message is the user's.
+    assert find_thinking_settings(provider, history) == (THINK, [])
+
+
+def test_a_prefill_that_begins_with_thinking_is_continued_with_it():
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    form = [thought, {"type": "text", "text": "Hello"}]
+    native = {"provider": "anthropic", "model": "claude-sonnet-4-5", "wire": form}
+    history = [("user", "Greet.", None), ("assistant", "Hello", {"native": native})]
+    assert find_thinking_settings("anthropic", history, pause=True) == (THINK, [])

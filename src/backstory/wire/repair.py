@@ -36,6 +36,7 @@ CONTINUE = "Continue."
 RESUMED = "(conversation resumed)"
 UNSOUND = "the arguments are not a JSON object, or not all of it is JSON: they were repaired"
 MEDIA_LAST = "an image or a file in this result moves after its text"
+TRAILING = "whitespace at the end of the last answer is left out: the service would refuse it"
 USER_BEGINS = f"the first message must be the user's: {RESUMED!r} was added"
 USER_BETWEEN = f"a user message must come between two answers: {CONTINUE!r} was added"
 USER_ENDS = f"the last message must be the user's: {CONTINUE!r} was added"
@@ -529,9 +530,38 @@ def alternate_roles(turns: list[Turn], request: RequestContext) -> list[Turn]:
             spaced.append(write_user_word(turn, CONTINUE, USER_BETWEEN, request))
         spaced.append(turn)
         before = turn
-    if isinstance(last, AnswerTurn) and not may_be_last(last, request):
-        spaced.append(write_user_word(last, CONTINUE, USER_ENDS, request))
+    if isinstance(last, AnswerTurn):
+        spaced[-1:] = end_with_answer(last, request)
     return spaced
+
+
+def end_with_answer(last: AnswerTurn, request: RequestContext) -> list[Turn]:
+    """Return the last answer as the services take it at the end of a request."""
+    if not may_be_last(last, request):
+        return [last, write_user_word(last, CONTINUE, USER_ENDS, request)]
+    if may_be_trimmed(last, request):
+        return [trim_answer(last, request)]
+    return [last]
+
+
+def may_be_trimmed(answer: AnswerTurn, request: RequestContext) -> bool:
+    """Return True if the service may refuse whitespace at the end of the last answer. It took what
+    was loaded from a request."""
+    if request.format.takes_trailing_space or answer.calls:
+        return False
+    return Accepted.LAST_WORD not in answer.accepted
+
+
+def trim_answer(answer: AnswerTurn, request: RequestContext) -> AnswerTurn:
+    """Return an answer without whitespace at its end."""
+    form = answer.form
+    if form is None:
+        form = request.format.write_answer(answer)
+    trimmed = request.format.trim_form(form)
+    if trimmed == form:
+        return answer
+    request.report("blank", answer.position, TRAILING)
+    return answer.replace(form=trimmed)
 
 
 def write_user_word(

@@ -122,6 +122,8 @@ class AnthropicFormat(BlockFormat):
     """Anthropic's Messages API, and the servers that speak it."""
 
     name = "anthropic"
+    # "final assistant content cannot end with trailing whitespace"
+    takes_trailing_space = False
     # "String should match pattern '^[a-zA-Z0-9_-]+$'" (langchain PR#37756); 64 characters at most.
     call_ids = re.compile(r"[A-Za-z0-9_-]{1,64}")
     # "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"

@@ -131,6 +131,8 @@ class Format:
     has_error_flag: ClassVar[bool] = True
     # Every model takes a result without content, unless it is an error.
     takes_empty_results: ClassVar[bool] = True
+    # Does the service take whitespace at the end of an answer that the model continues?
+    takes_trailing_space: ClassVar[bool] = True
     # A message can name its speaker.
     has_speakers: ClassVar[bool] = False
     # An image can have a level of detail.
@@ -362,6 +364,10 @@ class Format:
     def continues_paused(self, before: Form, form: Form) -> bool:
         """Return True if an answer continues one that the service paused."""
         return False
+
+    def trim_form(self, form: Form) -> Form:
+        """Return the form of an answer without whitespace at its end."""
+        return form
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return the form of a result for the same call with another id."""

@@ -120,6 +120,7 @@ class BedrockFormat(BlockFormat):
     """Amazon Bedrock's Converse API."""
 
     name = "bedrock"
+    takes_trailing_space = False  # Claude's rule, see `anthropic`
     # botocore's model of Converse: `[a-zA-Z0-9_.:-]+`, 64 characters at most.
     call_ids = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
     role_names = MappingProxyType({"user": "user", "answer": "assistant"})

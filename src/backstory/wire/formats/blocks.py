@@ -182,6 +182,20 @@ class BlockFormat(Format):
             form = form[:count]
         return form, changes
 
+    def trim_form(self, form: Form) -> Form:
+        """Return the form of an answer without whitespace at its end."""
+        if isinstance(form, str):
+            return form.rstrip()
+        blocks = [*self.list_blocks(form)]
+        while blocks and has_text_field(blocks[-1]):
+            block = blocks.pop()
+            text = block["text"].rstrip()
+            if text == block["text"]:
+                return form
+            if text:
+                return [*blocks, block | {"text": text}]
+        return blocks
+
     # --- around the messages ---
 
     def drop_thinking(self, fields: Any, messages: list[Body]) -> list[Repair]:
@@ -189,11 +203,24 @@ class BlockFormat(Format):
         as after a change of the model: "Expected `thinking` or `redacted_thinking`, but found
         `tool_use`" (pydantic-ai#2453, haystack-core-integrations#2146)."""
         match fields:
-            case {"thinking": {"type": "enabled"}} if self.lacks_thinking(messages):
-                del fields["thinking"]
-                why = "thinking was left out: the last turn runs tools, and began without it"
-                return [Repair("parameter", None, why)]
+            case {"thinking": {"type": "enabled"}}:
+                why = self.explain_lack(messages)
+                if why:
+                    del fields["thinking"]
+                    return [Repair("parameter", None, f"thinking was left out: {why}")]
         return []
+
+    def explain_lack(self, messages: list[Body]) -> str:
+        """Return why the last turn cannot be continued with thinking; empty if it can."""
+        last = messages[-1] if messages else None
+        if last is not None and last["role"] == "assistant":
+            blocks = self.list_blocks(last[self.content_key])
+            # "a final `assistant` message must start with a thinking block"
+            if not any(map(self.is_thinking, blocks[:1])):
+                return "the model continues an answer that began without it"
+        elif self.lacks_thinking(messages):
+            return "the last turn runs tools, and began without it"
+        return ""
 
     def lacks_thinking(self, messages: list[Body]) -> bool:
         """Return True if the last turn runs tools, and no answer in it has thinking."""
