@@ -385,3 +385,52 @@ def test_a_status_that_bedrock_does_not_know_is_refused_with_the_place():
         backstory.Invalid, match=r"toolResult\.status: expected one of success, error"
     ):
         load(body, "bedrock")
+
+
+PIXEL = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+ANTHROPIC_IMAGE = {"type": "image", "source": PIXEL}
+BEDROCK_IMAGE = {"image": {"format": "png", "source": {"bytes": "aGk="}}}
+
+
+def test_empty_text_beside_an_image_in_a_result_of_anthropic_is_left_out():
+    call = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+    content = [{"type": "text", "text": ""}, ANTHROPIC_IMAGE]
+    result = {"type": "tool_result", "tool_use_id": "1", "content": content}
+    messages = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    body, repairs = dump(load({"messages": messages}, "anthropic"), "anthropic")
+    [sent] = body["messages"][2]["content"]
+    assert sent == result | {"content": [ANTHROPIC_IMAGE]}
+    assert [repair.why for repair in repairs] == ["empty text in it is left out"]
+
+
+def test_empty_text_beside_an_image_in_a_result_of_bedrock_is_left_out():
+    call = {"toolUse": {"toolUseId": "1", "name": "look", "input": {}}}
+    result = {"toolUseId": "1", "content": [{"text": ""}, BEDROCK_IMAGE]}
+    messages = [
+        {"role": "user", "content": [{"text": "Look."}]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"toolResult": result}]},
+    ]
+    body, repairs = dump(load({"messages": messages}, "bedrock"), "bedrock")
+    [sent] = body["messages"][2]["content"]
+    assert [list(block) for block in sent["toolResult"]["content"]] == [["image"]]
+    assert [repair.why for repair in repairs] == ["empty text in it is left out"]
+
+
+def test_unsigned_thinking_at_the_end_does_not_cost_the_signed_one():
+    signed = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    text = {"type": "text", "text": "Yes."}
+    form = [signed, text, {"type": "thinking", "thinking": "And"}]
+    native = {"provider": "anthropic", "model": "claude-one", "wire": form}
+    history = [
+        ("user", "Well?", None),
+        ("assistant", "Yes.", {"native": native}),
+        ("user", "Sure?", None),
+    ]
+    body, repairs = dump(history, "anthropic", model="claude-one")
+    assert body["messages"][1]["content"] == [signed, text]
+    assert [repair.rule for repair in repairs] == ["native"]

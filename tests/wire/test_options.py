@@ -262,6 +262,8 @@ def test_dated_and_bare_names_are_of_one_model(one, other):
         ("llama", "llama-405"),
         ("openai/gpt-5", "gpt-5"),
         ("llama3:instruct", "llama3:text"),
+        ("deepseek-v3", "deepseek-v4"),
+        ("anthropic.claude-v2", "anthropic.claude-v2:1"),
         ("gpt-5", None),
         (None, "gpt-5"),
     ],

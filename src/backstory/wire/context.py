@@ -93,7 +93,7 @@ class RequestContext:
 # Providers put after a model's name: a date, "latest", a revision, Bedrock's version,
 # OpenRouter's variant.
 _DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|00\d|latest)$")
-_VERSION = re.compile(r"-v\d+(:\d+)?$|:(free|extended|thinking|online|nitro|floor|exacto)$")
+_VERSION = re.compile(r"-v\d+:\d+$|-v1$|:(free|extended|thinking|online|nitro|floor|exacto)$")
 # And in front of it: Google's collections, Amazon's resource names, regions and vendor. Claude's
 # signatures are the same wherever it runs ("Extended thinking" in Anthropic's guide), also at
 # OpenRouter, which says anthropic/claude-haiku-4.5.

@@ -211,13 +211,12 @@ def repair_answer_form(
     """Return the form of an answer without what the service refused in a recording; None if it
     refuses the form even so, or the rest of it."""
     format = request.format
-    if is_refused("answer", parts, native, format):
-        return None
     form, changes = format.repair_form(native.form, parts, request.stored)
-    if changes:
+    rest = parts
+    if changes and form:
         rest = format.read_form("answer", form)
-        if format.find_refusal("answer", rest, native.model):
-            return None
+    if is_refused("answer", rest, native, format):
+        return None
     return AnswerForm(form, changes, parts)
 
 

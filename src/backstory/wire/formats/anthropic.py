@@ -46,6 +46,7 @@ from backstory.wire.formats.blocks import (
     has_unsigned,
     is_without_words,
     join_texts,
+    remove_empty_text,
 )
 from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
@@ -370,6 +371,12 @@ class AnthropicFormat(BlockFormat):
         (claude-code#59812). Blank text beside something else is taken: [" ", "real"] was accepted
         (LibreChat agents PR#124)."""
         return self.remove_refused_blocks(form, parts)
+
+    def repair_result(self, form: Form) -> tuple[Form, list[str]]:
+        """Remove empty text from the content of a result."""
+        [block] = form
+        content, changes = remove_empty_text(block["content"])
+        return [block | {"content": content}], changes
 
     def continues_paused(self, before: Form, form: Form) -> bool:
         """Return True if `form` has the result of a tool that the service ran when it paused

@@ -49,6 +49,7 @@ from backstory.wire.formats.blocks import (
     has_unsigned,
     is_without_words,
     join_texts,
+    remove_empty_text,
 )
 from backstory.wire.json_values import read_arguments
 from backstory.wire.media import (
@@ -335,6 +336,12 @@ class BedrockFormat(BlockFormat):
         """Remove thinking at the end, and empty text: "The text field in the ContentBlock object …
         is blank" (agentcore PR#185). A line break beside a document was accepted."""
         return self.remove_refused_blocks(form, parts)
+
+    def repair_result(self, form: Form) -> tuple[Form, list[str]]:
+        """Remove empty text from the content of a result."""
+        [block] = form
+        content, changes = remove_empty_text(block["toolResult"]["content"])
+        return [{"toolResult": block["toolResult"] | {"content": content}}], changes
 
     def rename_result(self, form: Form, id: str) -> Form:
         """Return a result for the same call under another id."""

@@ -172,6 +172,8 @@ class BlockFormat(Format):
         changes: list[str] = []
         if EMPTY in parts:
             form, changes = remove_empty_text(form)
+        if has_empty_result(parts):
+            form, changes = self.repair_result(form)
         if not isinstance(form, list):
             return form, changes
         count = len(form)
@@ -195,6 +197,10 @@ class BlockFormat(Format):
             if text:
                 return [*blocks, block | {"text": text}]
         return blocks
+
+    def repair_result(self, form: Form) -> tuple[Form, list[str]]:
+        """Remove empty text from the content of a result."""
+        return form, []
 
     # --- around the messages ---
 
@@ -292,6 +298,11 @@ def has_text_field(block: Any) -> bool:
 
 
 EMPTY = Text("")
+
+
+def has_empty_result(parts: list[Part]) -> bool:
+    """Return True if there is empty text in a result."""
+    return any(isinstance(part, Result) and EMPTY in (part.content or ()) for part in parts)
 
 
 def remove_empty_text(form: Form) -> tuple[Form, list[str]]:
