@@ -14,9 +14,7 @@ The way of a request:
 - `request` builds the body; a `RequestContext` (`context`) carries format, options and repairs,
 - `reading` groups events into `turns`,
 - `repair` has the rules in their order,
-- `native` decides which forms go back to the provider that gave them: those of messages while they
-  are read (one of which nothing is left does not end an answer), those of answers and results when
-  each result is with its call,
+- `native` chooses forms: of messages in `reading`, of answers and results in `complete_answers`,
 - `translation` writes the others as text and media,
 - `formats/` has a class for each provider (`base`: all; `blocks`: Anthropic, Bedrock and Gemini).
 

@@ -74,7 +74,7 @@ class RequestContext:
         """Record a repair."""
         self.repairs.append(Repair(rule, position, why))
 
-    def is_home_of(self, native: Native) -> bool:
+    def comes_from_target(self, native: Native) -> bool:
         """Return True if the request goes to the provider and model that `native` came from."""
         if native.provider != self.format.name:
             return False

@@ -68,7 +68,7 @@ def choose_message_form(message: MessageTurn, request: RequestContext) -> Messag
         return message
     is_own = native.provider == request.format.name
     if is_own and not is_refused(message.role, parts, native, request.format):
-        form = repair_form(native.form, parts, message.position, request)
+        form = repair_and_report(native.form, parts, message.position, request)
         return message.replace(form=form)
     return translate_message(message, parts, request)
 
@@ -86,8 +86,8 @@ def choose_result_form(call: Call, result: Result, request: RequestContext) -> R
         return result
     if not can_send_result_form(call, result, read, native, request):
         return translate_result(call, result, list(read.content or ()), request)
-    form = repair_form(native.form, [read], result.position, request)
-    is_unnamed = Accepted.UNNAMED in native.accepted and request.is_home_of(native)
+    form = repair_and_report(native.form, [read], result.position, request)
+    is_unnamed = Accepted.UNNAMED in native.accepted and request.comes_from_target(native)
     if (read.id or "") != call.id and not is_unnamed:
         form = request.format.rename_result(form, call.id or "")
     return result._replace(form=form)
@@ -118,7 +118,7 @@ def can_send_result_form(
     # "content cannot be empty if `is_error` is true" (Anthropic), "cannot be empty when status
     # value is error" (Bedrock): else a result may be empty.
     if not parts and (
-        result.is_error or not (format.takes_empty_results or request.is_home_of(native))
+        result.is_error or not (format.takes_empty_results or request.comes_from_target(native))
     ):
         return False
     return not is_refused("result", parts, native, format)
@@ -163,7 +163,7 @@ def find_accepted(natives: list[Native], request: RequestContext) -> tuple[Any, 
     accepted: tuple[str, ...] = ()
     for native in natives:
         is_special = native.after is not None or native.accepted
-        if is_special and request.is_home_of(native):
+        if is_special and request.comes_from_target(native):
             accepted += native.accepted
             if after is None:
                 after = native.after
@@ -185,7 +185,7 @@ def find_answer_form(
     """Return the first form of `answer` that its provider takes back, or the reason why it takes
     none. `taken` are the ids of earlier calls."""
     for native in natives:
-        if not request.is_home_of(native):
+        if not request.comes_from_target(native):
             return FROM_ANOTHER
     reason = CHANGED
     for form in list_native_forms(answer, natives, request.format):
@@ -346,7 +346,7 @@ def send_back(answer: AnswerTurn, found: AnswerForm, request: RequestContext) ->
 # --- forms ---
 
 
-def repair_form(
+def repair_and_report(
     form: Form, parts: list[Part], position: int | None, request: RequestContext
 ) -> Form:
     """Return a form of these parts without what the service refused in a recording."""

@@ -208,7 +208,7 @@ class OpenCalls:
         if self.is_known(result.id) or native is None or native.provider != request.format.name:
             return False
         if Accepted.REFERRED in native.accepted:
-            if not request.stored or not request.is_home_of(native):
+            if not request.stored or not request.comes_from_target(native):
                 return False
             is_found = has_references(turns, request)
         else:
@@ -501,7 +501,7 @@ def was_inside(turn: MessageTurn, request: RequestContext) -> bool:
         return True
     if turn.form is None or turn.native is None:
         return False
-    return turn.native.after == AFTER_MESSAGE and request.is_home_of(turn.native)
+    return turn.native.after == AFTER_MESSAGE and request.comes_from_target(turn.native)
 
 
 # --- alternate: whose turn it is ---
@@ -609,11 +609,11 @@ Rule = Callable[[list[Any], RequestContext], list[Any]]
 # its form is compared with the log, ids are given in the order of the request, roles are looked at
 # last. Some rules hold already when a turn is read (`reading`).
 RULES: tuple[Rule, ...] = (
-    bind_results,  # bind, drop, group: each result goes to its call, directly after the answer
-    close_open_calls,  # close
-    complete_answers,  # native, order, id, name, arguments, blank, error, group (of results)
-    place_system_text,  # system
-    alternate_roles,  # alternate
+    bind_results,
+    close_open_calls,
+    complete_answers,
+    place_system_text,
+    alternate_roles,
 )
 # Those that bind and complete turns. The others are about the messages of a request.
 TURN_RULES = RULES[:3]
