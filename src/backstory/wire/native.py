@@ -212,6 +212,8 @@ def repair_answer_form(
     refuses the form even so, or the rest of it."""
     format = request.format
     form, changes = format.repair_form(native.form, parts, request.stored)
+    if is_broken(parts, native):
+        return None
     rest = parts
     if changes and form:
         rest = format.read_form("answer", form)
@@ -358,15 +360,19 @@ def repair_and_report(
 
 def is_refused(role: str, parts: list[Part], native: Native, format: Format) -> bool:
     """Return True if a form is broken, or if a recording shows that the service refuses it."""
+    has_content = role == "result" or any(not isinstance(part, Speaker) for part in parts)
+    if not has_content or is_broken(parts, native):
+        return True
+    return format.find_refusal(role, parts, native.model) != ""
+
+
+def is_broken(parts: list[Part], native: Native) -> bool:
+    """Return True if its provider does not take one of the parts back."""
     is_known = native.model is not None
-    has_content = role == "result"
     for part in parts:
-        if isinstance(part, Speaker):
-            continue
-        has_content = True
-        if not isinstance(part, Text) and not is_intact(part, is_known=is_known):
+        if not isinstance(part, (Text, Speaker)) and not is_intact(part, is_known=is_known):
             return True
-    return not has_content or format.find_refusal(role, parts, native.model) != ""
+    return False
 
 
 def is_intact(part: Part, *, is_known: bool) -> bool:
