@@ -546,8 +546,8 @@ def end_with_answer(last: AnswerTurn, request: RequestContext) -> list[Turn]:
 
 def may_be_trimmed(answer: AnswerTurn, request: RequestContext) -> bool:
     """Return True if the service may refuse whitespace at the end of the last answer. It took what
-    was loaded from a request."""
-    if request.format.takes_trailing_space or answer.calls:
+    was loaded from a request, and a file keeps what was said."""
+    if request.any_model or request.format.takes_trailing_space or answer.calls:
         return False
     return Accepted.LAST_WORD not in answer.accepted
 
